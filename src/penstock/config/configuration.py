@@ -1,0 +1,151 @@
+"""The values of options, from where they may be given: arguments, the Spark configuration, a file, the environment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from penstock.config.options import OPTIONS
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock.config.option import Option, Value
+
+SPARK_PREFIX = "spark.penstock."
+ENVIRONMENT_PREFIX = "PENSTOCK_"
+FILE_VARIABLE = "PENSTOCK_CONFIG"
+
+_BY_KEY = {key: option for option in OPTIONS for key in (option.key, *option.aliases)}
+
+
+def _variable(key: str) -> str:
+    return ENVIRONMENT_PREFIX + key.replace(".", "_").replace("-", "_").upper()
+
+
+_BY_VARIABLE = {_variable(key): option for key, option in _BY_KEY.items()}
+
+
+class Configuration:
+    """Typed option values; each remembers where it was given.
+
+    Use `Configuration.load`; the constructor takes values that are parsed already.
+    """
+
+    def __init__(self, values: Mapping[str, tuple[Value, str]] | None = None) -> None:
+        self._values = dict(values or {})
+
+    @classmethod
+    def load(
+        cls,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        spark_conf: Mapping[str, str] | None = None,
+        file: str | Path | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Collect the options from all places.
+
+        Parameters
+        ----------
+        arguments
+            What the program gave, the strongest.
+        spark_conf
+            The Spark configuration; keys under ``spark.penstock.`` count.
+        file
+            A TOML file; nested tables are joined by dots. If None, the one that ``PENSTOCK_CONFIG`` names, if any.
+        environ
+            Environment variables such as ``PENSTOCK_PARALLELISM_DEFAULT``, the weakest.
+
+        Raises
+        ------
+        ConfigError
+            If a key is unknown (the nearest known one is named), a value not allowed, or the file not readable.
+        """
+        environ = environ or {}
+        file = file or environ.get(FILE_VARIABLE)
+        values: dict[str, tuple[Value, str]] = {}
+        for name, text in environ.items():
+            if name.startswith(ENVIRONMENT_PREFIX) and name != FILE_VARIABLE:
+                origin = f"environment variable {name}"
+                option = _BY_VARIABLE.get(name)
+                if option is None:
+                    raise ConfigError.unknown_key(name, _BY_VARIABLE, "the environment")
+                values[option.key] = (option.parse(text, origin), origin)
+        if file is not None:
+            _add(values, dict(_flatten(_read_toml(Path(file)))), f"file {file}")
+        spark_values = {k.removeprefix(SPARK_PREFIX): v for k, v in (spark_conf or {}).items() if k.startswith(SPARK_PREFIX)}
+        _add(values, spark_values, "the Spark configuration")
+        _add(values, dict(arguments or {}), "Environment(config=...)")
+        return cls(values)
+
+    def get(self, option: Option) -> Value | None:
+        """Return the option's value, or its default."""
+        found = self._values.get(option.key)
+        return option.default if found is None else found[0]
+
+    def integer(self, option: Option) -> int:
+        """Return the value of a whole-number or size option that has a default."""
+        value = self.get(option)
+        if not isinstance(value, int):
+            raise TypeError(option.key)
+        return value
+
+    def maybe_integer(self, option: Option) -> int | None:
+        """Return the value of a whole-number or size option, or None where it is unset."""
+        return None if self.get(option) is None else self.integer(option)
+
+    def flag(self, option: Option) -> bool:
+        """Return the value of a boolean option."""
+        return self.get(option) is True
+
+    def origin(self, option: Option) -> str:
+        """Return where the value was given, or ``"default"``."""
+        found = self._values.get(option.key)
+        return "default" if found is None else found[1]
+
+    def items(self) -> Iterator[tuple[Option, Value | None, str]]:
+        """Iterate over all options with value and origin, in the order of their declaration."""
+        for option in OPTIONS:
+            yield option, self.get(option), self.origin(option)
+
+
+def table_option(option: Option, table_options: Mapping[str, str], table: str) -> Value | None:
+    """Return an option given to one table or reader, such as ``scan.parallelism``, or None.
+
+    Raises
+    ------
+    ConfigError
+        If its value is not allowed; the message names the value and the table.
+    """
+    for key in (option.key, *option.aliases):
+        if key in table_options:
+            return option.parse(table_options[key], f"the options of {table}")
+    return None
+
+
+def _add(values: dict[str, tuple[Value, str]], given: Mapping[str, object], origin: str) -> None:
+    for key, value in given.items():
+        option = _BY_KEY.get(key)
+        if option is None:
+            raise ConfigError.unknown_key(key, _BY_KEY, origin)
+        values[option.key] = (option.parse(value, origin), origin)
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}", cause=error.strerror) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not a TOML file", cause=str(error)) from error
+
+
+def _flatten(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

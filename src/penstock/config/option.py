@@ -1,0 +1,154 @@
+"""What an option is, and how its text becomes a value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import ConfigError
+
+Value = bool | int | float | str | tuple[str, ...]
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_SIZE_UNITS = {"": 0, "b": 0, "bytes": 0, "k": 1, "kb": 1, "kib": 1, "m": 2, "mb": 2, "mib": 2,
+               "g": 3, "gb": 3, "gib": 3, "t": 4, "tb": 4, "tib": 4}  # fmt: skip
+_DURATION_UNITS = {"ms": 0.001, "milli": 0.001, "millis": 0.001, "": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0,
+                   "seconds": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0,
+                   "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0}  # fmt: skip
+
+
+def parse_size(value: object) -> int:
+    """Return a memory size in bytes; ``"16 mb"``, ``"1g"`` and plain numbers are sizes. Units are powers of 1024.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a size.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    text = str(value)
+    if text.strip() == "-1":  # the field's way to say "never"
+        return -1
+    match = _SIZE.fullmatch(text)
+    if match is None or match[2].lower() not in _SIZE_UNITS:
+        raise ValueError(text)
+    return int(float(match[1]) * 1024 ** _SIZE_UNITS[match[2].lower()])
+
+
+def parse_duration(value: object) -> float:
+    """Return a duration in seconds; ``"30 s"``, ``"3 min"``; a number without unit is milliseconds.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a duration.
+    """
+    match = _SIZE.fullmatch(str(value))
+    if match is None or match[2].lower() not in _DURATION_UNITS:
+        raise ValueError(str(value))
+    return float(match[1]) * _DURATION_UNITS[match[2].lower()]
+
+
+def _parse_bool(value: object) -> bool:
+    text = str(value).strip().lower()
+    if text not in {"true", "false"}:
+        raise ValueError(text)
+    return text == "true"
+
+
+def _parse_int(value: object) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError(str(value))
+    return int(str(value).strip()) if not isinstance(value, float) else int(value)
+
+
+def _parse_list(value: object) -> tuple[str, ...]:
+    parts = value if isinstance(value, (list, tuple)) else re.split(r"[;,]", str(value))
+    return tuple(p for p in (str(part).strip() for part in parts) if p)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of option value: its name in the docs, what to write, and its parser."""
+
+    name: str
+    expected: str
+    parse: Callable[[object], Value]
+
+
+BOOL = Kind("boolean", "true or false", _parse_bool)
+INT = Kind("integer", "a whole number", _parse_int)
+FLOAT = Kind("number", "a number", lambda value: float(str(value)))
+SIZE = Kind("memory size", 'a memory size such as "16 mb"', parse_size)
+DURATION = Kind("duration", 'a duration such as "30 s"', parse_duration)
+STRING = Kind("string", "text", str)
+STRINGS = Kind("list", "a list, or text separated by commas", _parse_list)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option, declared once; parsing, checks and docs are made from it.
+
+    Parameters
+    ----------
+    key
+        The full key, as it is written in a configuration.
+    kind
+        The type of its values.
+    default
+        The value where none is given; None means that the absence itself has a meaning (see `doc`).
+    doc
+        One sentence.
+    minimum, maximum
+        Inclusive bounds of numbers.
+    choices
+        The allowed words of an enumeration, upper case.
+    aliases
+        Other spellings that are accepted.
+    """
+
+    key: str
+    kind: Kind
+    default: Value | None
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def expected(self) -> str:
+        """What may be given, in words."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        bounds = []
+        if self.minimum is not None:
+            bounds.append(f"at least {self.minimum:g}")
+        if self.maximum is not None:
+            bounds.append(f"at most {self.maximum:g}")
+        return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
+
+    def parse(self, value: object, origin: str) -> Value:
+        """Return the typed value of what was found in `origin`.
+
+        Raises
+        ------
+        ConfigError
+            If the value is not of the option's kind, or outside its bounds or choices.
+        """
+        try:
+            parsed = self.kind.parse(value)
+        except (ValueError, TypeError):
+            raise ConfigError.bad_value(self.key, value, self.expected, origin) from None
+        if self.choices:
+            parsed = str(parsed).upper()
+            if parsed not in self.choices:
+                raise ConfigError.bad_value(self.key, value, self.expected, origin)
+        if isinstance(parsed, (int, float)) and not isinstance(parsed, bool):
+            low = self.minimum is not None and parsed < self.minimum
+            high = self.maximum is not None and parsed > self.maximum
+            if low or high or parsed != parsed:  # noqa: PLR0124 - NaN
+                raise ConfigError.bad_value(self.key, value, self.expected, origin)
+        return parsed

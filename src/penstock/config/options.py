@@ -1,0 +1,93 @@
+"""All options of Penstock. The reference page of the docs is made from this file."""
+
+from __future__ import annotations
+
+from penstock.config.option import BOOL, FLOAT, INT, SIZE, STRING, Option
+
+_AUTO = "execution.batch.adaptive.auto-parallelism"
+_PARTITIONER = "taskmanager.network.adaptive-partitioner"
+_BROADCAST = "table.optimizer.adaptive-broadcast-join"
+_SKEW = "table.optimizer.skewed-join-optimization"
+MIB = 1 << 20
+
+AUTO_PARALLELISM_ENABLED = Option(
+    f"{_AUTO}.enabled", BOOL, default=True,
+    doc="Whether the parallelism of vertices is decided from measured bytes; if not, `parallelism.default` is used.",
+)  # fmt: skip
+MIN_PARALLELISM = Option(
+    f"{_AUTO}.min-parallelism", INT, default=1, minimum=1,
+    doc="The smallest parallelism that is decided for a vertex.",
+    aliases=("jobmanager.adaptive-batch-scheduler.min-parallelism",),
+)  # fmt: skip
+MAX_PARALLELISM = Option(
+    f"{_AUTO}.max-parallelism", INT, default=None, minimum=1,
+    doc="The largest parallelism that is decided for a vertex; if unset `parallelism.default`, and without that "
+    "128 or four times the cluster's cores, whichever is larger.",
+    aliases=("jobmanager.adaptive-batch-scheduler.max-parallelism",),
+)  # fmt: skip
+DATA_VOLUME_PER_TASK = Option(
+    f"{_AUTO}.avg-data-volume-per-task", SIZE, default=16 * MIB, minimum=1,
+    doc="How many bytes a task should read.",
+    aliases=("jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task",),
+)  # fmt: skip
+DEFAULT_SOURCE_PARALLELISM = Option(
+    f"{_AUTO}.default-source-parallelism", INT, default=None, minimum=1,
+    doc="The upper bound for what a source infers, and its parallelism where it infers nothing; "
+    "if unset, the bound of all vertices.",
+    aliases=("jobmanager.adaptive-batch-scheduler.default-source-parallelism",),
+)  # fmt: skip
+WHOLE_QUERY_THRESHOLD = Option(
+    "execution.batch.adaptive.whole-query-threshold", SIZE, default=16 * MIB, minimum=0,
+    doc="A query whose sources hold fewer bytes than this in all is handed to Spark whole; 0 turns that off.",
+)  # fmt: skip
+PARALLELISM_DEFAULT = Option(
+    "parallelism.default", INT, default=None, minimum=1,
+    doc="The global parallelism: used where nothing is decided, and the bound of decisions where no other is set.",
+)  # fmt: skip
+SCAN_PARALLELISM = Option(
+    "scan.parallelism", INT, default=None, minimum=1,
+    doc="The parallelism of sources, instead of what they would infer; also an option of a single table or reader.",
+)  # fmt: skip
+SCAN_INFER_ENABLED = Option(
+    "scan.infer-parallelism.enabled", BOOL, default=True,
+    doc="Whether sources are asked for their parallelism; if not, the global parallelism is used.",
+    aliases=("scan.infer-parallelism.enable",),
+)  # fmt: skip
+SCAN_INFER_MAX = Option(
+    "scan.infer-parallelism.max", INT, default=None, minimum=1,
+    doc="The most tasks an inferring source may get; if unset, the bound of all vertices.",
+)  # fmt: skip
+SINK_PARALLELISM = Option(
+    "sink.parallelism", INT, default=None, minimum=1,
+    doc="The parallelism of sinks; if unset, that of the upstream where chained, else decided by volume.",
+)  # fmt: skip
+ADAPTIVE_PARTITIONER_ENABLED = Option(
+    f"{_PARTITIONER}.enabled", BOOL, default=False,
+    doc="Whether every rebalance and rescale gives its next records to the idlest of a few channels.",
+)  # fmt: skip
+ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
+    f"{_PARTITIONER}.max-traverse-size", INT, default=4, minimum=2,
+    doc="How many channels are compared before one is chosen.",
+)  # fmt: skip
+BROADCAST_JOIN_STRATEGY = Option(
+    f"{_BROADCAST}.strategy", STRING, default="AUTO", choices=("AUTO", "RUNTIME_ONLY", "NONE"),
+    doc="When joins may become broadcast joins: AUTO also when planned, RUNTIME_ONLY once a side is measured.",
+)  # fmt: skip
+BROADCAST_THRESHOLD = Option(
+    "table.optimizer.join.broadcast-threshold", SIZE, default=None, minimum=-1,
+    doc="A join side below this size may be broadcast, -1 never; if unset, the Spark session's own threshold.",
+)  # fmt: skip
+SKEWED_JOIN_STRATEGY = Option(
+    f"{_SKEW}.strategy", STRING, default="AUTO", choices=("AUTO", "FORCED", "NONE"),
+    doc="Whether skewed subpartitions of a join are split: AUTO where no operator behind it needs them whole.",
+)  # fmt: skip
+SKEWED_FACTOR = Option(
+    f"{_SKEW}.skewed-factor", FLOAT, default=4.0, minimum=0,
+    doc="A subpartition is skewed if it is larger than this many times the median, and than the threshold.",
+)  # fmt: skip
+SKEWED_THRESHOLD = Option(
+    f"{_SKEW}.skewed-threshold", SIZE, default=256 * MIB, minimum=1,
+    doc="A subpartition below this size is never skewed.",
+)  # fmt: skip
+
+OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

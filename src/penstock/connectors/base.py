@@ -1,0 +1,128 @@
+"""The interfaces of sources and sinks (FLIP-146, FLIP-379)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from penstock.errors import SourceError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class DynamicFilteringInfo(Protocol):
+    """What finished vertices tell of the rows of a source that can still matter; sources know the kinds they use."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelismInferenceContext:
+    """What a source may know when it is asked for its parallelism.
+
+    Parameters
+    ----------
+    parallelism_inference_upper_bound
+        The most tasks it may get.
+    data_volume_per_task
+        The bytes a task should read.
+    dynamic_filtering_info
+        What is known by now of the rows that matter, or None.
+    """
+
+    parallelism_inference_upper_bound: int
+    data_volume_per_task: int
+    dynamic_filtering_info: DynamicFilteringInfo | None = None
+
+
+@runtime_checkable
+class DynamicParallelismInference(Protocol):
+    """A source that can tell at run time how many tasks it needs."""
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of tasks; 0 or less means that there is no answer.
+
+        Called once, on the driver, off the scheduler's thread, after all upstream vertices have finished.
+        An exception is recorded and counts as no answer.
+        """
+
+
+@runtime_checkable
+class ParallelismProvider(Protocol):
+    """A connector that may fix its parallelism when the plan is made (static inference)."""
+
+    @property
+    def parallelism(self) -> int | None:
+        """The number of tasks, None to leave it to the planner."""
+
+
+class Source(ABC):
+    """Something `Environment.read` turns into a DataFrame.
+
+    A source that also has `DynamicParallelismInference.infer_parallelism` is asked for its parallelism at run time;
+    one with a `parallelism` that is not None has it fixed.
+    """
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return type(self).__name__
+
+    @abstractmethod
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the source's rows as an ordinary DataFrame, without reading them yet."""
+
+
+class SinkJob(ABC):
+    """The writing of one job into a sink: all of it appears, or nothing."""
+
+    @abstractmethod
+    def write(self, df: DataFrame) -> None:
+        """Write the rows where nobody sees them yet. Called once, on a thread of its own."""
+
+    @abstractmethod
+    def commit(self) -> None:
+        """Make everything visible. Called after all vertices of the job have finished."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Remove whatever was written. Called instead of `commit`, also after a failed one."""
+
+
+class Sink(ABC):
+    """A target of `Environment.write`."""
+
+    parallelism: int | None = None
+    materialised: ClassVar[bool] = False
+    """Whether the sink wants its rows behind an exchange of their own, so that they can be read again."""
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return type(self).__name__
+
+    @abstractmethod
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Check the target and prepare writing, before any vertex runs.
+
+        Raises
+        ------
+        SinkError
+            If the target cannot be written as asked.
+        """
+
+
+def checked_parallelism(value: object, where: str) -> int:
+    """Return a parallelism a user gave.
+
+    Raises
+    ------
+    SourceError
+        If it is not a whole number of at least 1.
+    """
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    if number is None and isinstance(value, str) and value.strip().isdigit():
+        number = int(value)
+    if number is None or number < 1:
+        raise SourceError.bad_parallelism(value, where)
+    return number

@@ -1,0 +1,197 @@
+"""Files: parquet, orc, csv, json and text, read and written."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import ParallelismInferenceContext, Sink, SinkJob, Source, checked_parallelism
+from penstock.connectors.splits import OPEN_COST, count_splits
+from penstock.errors import SinkError, SourceError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.spark.files import FileListing
+
+FORMATS = ("parquet", "orc", "csv", "json", "text")
+MODES = ("error", "overwrite", "append", "ignore")
+
+
+def _checked(value: str, allowed: tuple[str, ...], what: str, error: type[SourceError | SinkError]) -> str:
+    word = value.lower()
+    if word not in allowed:
+        raise error(f"{what} {value!r} is not known", hint=f"give one of {', '.join(allowed)}")
+    return word
+
+
+@dataclass(frozen=True)
+class FileSource(Source):
+    """Files that Spark can read.
+
+    Parameters
+    ----------
+    path
+        A file, folder or pattern, or several of them.
+    format
+        One of `FORMATS`.
+    schema
+        The schema; if None, found by Spark.
+    options
+        Options of Spark's reader.
+    parallelism
+        The number of tasks, instead of what the files suggest.
+    listing
+        Lists the files; filled in by the planner, which knows the partitions that are left.
+    """
+
+    path: str | Sequence[str]
+    format: str = "parquet"
+    schema: StructType | str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    parallelism: int | None = None
+    listing: Callable[[], FileListing] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SourceError))
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, self.name)
+
+    @property
+    def name(self) -> str:
+        """The path, or the first of them."""
+        return self.path if isinstance(self.path, str) else ", ".join(self.path[:1])
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the files' rows as a DataFrame."""
+        reader = spark.read.format(self.format).options(**self.options)
+        if self.schema is not None:
+            reader = reader.schema(self.schema)
+        return reader.load(self.path if isinstance(self.path, str) else list(self.path))
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of splits of the volume per task, at most the upper bound; 0 for no files."""
+        if self.listing is None:
+            raise SourceError(f"{self.name} is not part of a plan yet", hint="read it through Environment.read")
+        files = self.listing()
+        splits = count_splits(files.sizes, files.splittable, context.data_volume_per_task, OPEN_COST)
+        return min(splits, context.parallelism_inference_upper_bound)
+
+
+@dataclass(frozen=True)
+class FileSink(Sink):
+    """Files that Spark can write; they appear all together once the job has finished.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    format
+        One of `FORMATS`.
+    mode
+        What to do where the folder exists: ``error``, ``overwrite``, ``append`` or ``ignore``.
+    partition_by
+        Columns that become folders.
+    options
+        Options of Spark's writer.
+    parallelism
+        The number of writing tasks; if None, that of the upstream.
+    """
+
+    path: str
+    format: str = "parquet"
+    mode: str = "error"
+    partition_by: Sequence[str] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    parallelism: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
+        mode = "error" if self.mode == "errorifexists" else self.mode
+        object.__setattr__(self, "mode", _checked(mode, MODES, "mode", SinkError))
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, f"sink {self.path}")
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Check the folder; refuse one that exists where the mode is ``error``."""
+        target = Folder(Bridge(spark), self.path)
+        if target.exists():
+            if self.mode == "error":
+                raise SinkError.exists(self.path)
+            if not target.is_folder():
+                raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
+        return _FileSinkJob(self, target)
+
+
+class _FileSinkJob(SinkJob):
+    """Writes into a hidden folder beside the target, and moves it into place."""
+
+    def __init__(self, sink: FileSink, target: Folder) -> None:
+        self._sink = sink
+        self._target = target
+        self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}")
+        self._skip = sink.mode == "ignore" and target.exists()
+        self._moved: list[Folder] = []
+
+    def write(self, df: DataFrame) -> None:
+        if self._skip:
+            return
+        writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
+        if self._sink.partition_by:
+            writer = writer.partitionBy(*self._sink.partition_by)
+        writer.save(str(self._staging))
+
+    def commit(self) -> None:
+        if self._skip:
+            return
+        if not self._target.exists():
+            self._target.parent.make()
+            self._move(self._staging, self._target)
+        elif self._sink.mode == "append":
+            self._append(self._staging, self._target)
+            self._staging.delete()
+        elif self._sink.mode == "overwrite":
+            self._replace()
+        else:
+            raise SinkError.exists(self._sink.path)
+
+    def abort(self) -> None:
+        for folder in self._moved:
+            folder.delete()
+        self._staging.delete()
+
+    def _replace(self) -> None:
+        old = self._staging.parent.child(self._staging.name + "-old")
+        self._move(self._target, old)
+        try:
+            self._move(self._staging, self._target)
+        except SinkError:
+            self._move(old, self._target)
+            raise
+        old.delete()
+
+    def _append(self, source: Folder, target: Folder) -> None:
+        for entry in source.children():
+            place = target.child(entry.name)
+            if entry.name.startswith("_"):
+                continue
+            if entry.is_folder() and place.is_folder():
+                self._append(entry, place)
+            else:
+                self._move(entry, place)
+                self._moved.append(place)
+
+    def _move(self, source: Folder, target: Folder) -> None:
+        if target.exists() or not source.move_to(target):
+            raise SinkError(f"cannot move {source} to {target}", cause="the file system refused, or the path is taken")

@@ -1,0 +1,74 @@
+"""How many tasks a source gets: user-defined > static inference > dynamic inference > default (FLIP-146, FLIP-379)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.graph.stream_graph import UNDECIDED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions:
+    """What the user said about the parallelism of one source.
+
+    Parameters
+    ----------
+    parallelism
+        ``scan.parallelism``.
+    infer
+        ``scan.infer-parallelism.enabled``.
+    infer_max
+        ``scan.infer-parallelism.max``.
+    """
+
+    parallelism: int | None = None
+    infer: bool = True
+    infer_max: int | None = None
+
+
+def source_upper_bound(default_source: int | None, global_max: int, vertex_max: int = UNDECIDED) -> int:
+    """Return the most tasks a source may infer."""
+    bound = default_source or global_max
+    return bound if vertex_max == UNDECIDED else min(bound, vertex_max)
+
+
+def choose_scan_parallelism(
+    options: ScanOptions, static: int | None, inferred: int, upper_bound: int, global_parallelism: int | None
+) -> tuple[int, str]:
+    """Return a source's parallelism and the reason, half a sentence.
+
+    Parameters
+    ----------
+    options
+        What the user said.
+    static
+        What the connector fixed when the plan was made, or None.
+    inferred
+        What the source answered, or -1 for no answer. A source that ignores the bound is not clipped to it here.
+    upper_bound
+        See `source_upper_bound`; what a source without an answer gets.
+    global_parallelism
+        ``parallelism.default``, or None.
+    """
+    if options.parallelism is not None:
+        return options.parallelism, f"scan.parallelism is {options.parallelism}"
+    if static is not None:
+        return static, f"fixed by the connector at {static}"
+    if not options.infer:
+        number = global_parallelism or upper_bound
+        return number, f"inference is off, so the global parallelism {number}"
+    if inferred <= 0:
+        return upper_bound, f"no answer, so the upper bound {upper_bound}"
+    if options.infer_max is not None and options.infer_max < inferred:
+        return options.infer_max, f"{inferred} inferred, scan.infer-parallelism.max is {options.infer_max}"
+    return inferred, f"{inferred} inferred"
+
+
+def merge_sources(numbers: Sequence[int], vertex_max: int = UNDECIDED) -> int:
+    """Return the parallelism of a vertex with several sources: the maximum, within the vertex's own."""
+    merged = max(numbers, default=UNDECIDED)
+    return min(merged, vertex_max) if vertex_max != UNDECIDED else merged

@@ -1,0 +1,65 @@
+"""Cutting files into splits: how many there are, and which size gives a wanted number. Pure arithmetic.
+
+The packing is Spark's (``FilePartition.getFilePartitions``), so that the number found here is the number of tasks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OPEN_COST = 4 << 20
+"""Bytes that could be read while a file is opened, so that small files are not packed without end."""
+
+
+def count_splits(sizes: Sequence[int], splittable: Sequence[bool], split_bytes: int, open_cost: int = OPEN_COST) -> int:
+    """Return how many tasks Spark makes of files.
+
+    Parameters
+    ----------
+    sizes
+        Bytes per file.
+    splittable
+        Whether each may be cut.
+    split_bytes
+        The most bytes of a split.
+    open_cost
+        Bytes a file counts in addition to its own.
+    """
+    limit = min(split_bytes, sum(sizes) + open_cost * len(sizes))
+    pieces: list[int] = []
+    for size, can_split in zip(sizes, splittable, strict=True):
+        if can_split and size > limit > 0:
+            whole, rest = divmod(size, limit)
+            pieces += [limit] * whole + ([rest] if rest else [])
+        elif size or not can_split:
+            pieces.append(size)
+    pieces.sort(reverse=True)
+    count, filled, begun = 0, 0, False
+    for piece in pieces:
+        if begun and filled + piece > limit:
+            count, filled = count + 1, 0
+        filled += piece + open_cost
+        begun = True
+    return count + begun
+
+
+def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int, open_cost: int = OPEN_COST) -> int:
+    """Return the split size that makes the most tasks, but not more than `wanted`.
+
+    Never more bytes than all files hold; at least 1.
+    """
+    low, high = 1, max(1, sum(sizes) + open_cost * len(sizes))
+    if sum(sizes):
+        low = max(1, sum(sizes) // (wanted + 1) // 2)
+        while low > 1 and count_splits(sizes, splittable, low, open_cost) <= wanted:
+            low //= 2
+    while low < high:
+        middle = (low + high) // 2
+        if count_splits(sizes, splittable, middle, open_cost) <= wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return high

@@ -1,0 +1,98 @@
+"""What was chosen, from which figures, and why: one record for the log, `explain`, the API and the page."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+log = logging.getLogger("penstock")
+
+
+class DecisionKind(StrEnum):
+    """What a decision is about."""
+
+    SOURCE_PARALLELISM = "source parallelism"
+    VERTEX_PARALLELISM = "vertex parallelism"
+    SINK_PARALLELISM = "sink parallelism"
+    SUBPARTITIONS = "subpartitions"
+    SHARING = "sharing"
+    BROADCAST = "broadcast"
+    WHOLE_QUERY = "whole query"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One choice.
+
+    Parameters
+    ----------
+    kind
+        What it is about.
+    subject
+        The vertex, operator or table.
+    chosen
+        The number or word that was chosen.
+    reason
+        One sentence.
+    figures
+        The numbers it was made from; bytes unless the name says otherwise.
+    outcome
+        What came of it, such as the tasks that ran; filled in later.
+    at
+        Seconds since the epoch.
+    """
+
+    kind: DecisionKind
+    subject: str
+    chosen: int | str
+    reason: str
+    figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    outcome: Mapping[str, int | float | str] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.subject}: {self.chosen} ({self.reason})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as plain values for JSON."""
+        return asdict(self)
+
+
+class DecisionLog:
+    """The decisions of one job, in order. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._decisions: list[Decision] = []
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(tuple(self._decisions))
+
+    def __len__(self) -> int:
+        return len(self._decisions)
+
+    def record(self, decision: Decision) -> Decision:
+        """Keep a decision and write it to the log ``penstock``."""
+        with self._lock:
+            self._decisions.append(decision)
+        log.info("%s", decision)
+        return decision
+
+    def settle(self, decision: Decision, **outcome: float | str) -> None:
+        """Add what came of a recorded decision."""
+        with self._lock:
+            index = next(i for i, kept in enumerate(self._decisions) if kept is decision or kept.at == decision.at
+                         and kept.subject == decision.subject and kept.kind == decision.kind)  # fmt: skip
+            kept = self._decisions[index]
+            self._decisions[index] = replace(kept, outcome={**kept.outcome, **outcome})
+
+    def of(self, subject: str, kind: DecisionKind | None = None) -> list[Decision]:
+        """Return the decisions about one subject."""
+        return [d for d in self if d.subject == subject and kind in (None, d.kind)]

@@ -1,0 +1,221 @@
+"""The user's entry point."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.config import Configuration
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
+from penstock.connectors.base import Sink, Source, checked_parallelism
+from penstock.errors import PenstockError, SourceError
+from penstock.explain import Explanation
+from penstock.location import callers_line
+from penstock.marks import Mark, remember
+from penstock.planner.planner import Output, plan_job, plan_whole
+from penstock.progress import Progress
+from penstock.results import MaterializeSink, ResultSink
+from penstock.scheduler.job import Job
+from penstock.spark.dataframes import mark
+from penstock.spark.jvm import Bridge
+from penstock.spark.session import embedded_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+class Environment:
+    """Runs DataFrames of a Spark session as jobs whose parallelism is decided while they run.
+
+    Parameters
+    ----------
+    spark
+        A classic Spark session; if None, the active one or an embedded one of this machine.
+    config
+        Options, see the reference of options.
+    config_file
+        A TOML file with further options.
+    progress
+        Whether to draw progress bars; if None, only on a terminal.
+
+    Raises
+    ------
+    SessionError
+        If the session is a Spark Connect client, Spark's version is not supported, or there is no Java.
+    ConfigError
+        If an option is unknown or its value not allowed.
+
+    Examples
+    --------
+    >>> env = Environment()                                     # doctest: +SKIP
+    >>> flights = env.spark.read.parquet("flights/")            # doctest: +SKIP
+    >>> env.collect(flights.groupBy("carrier").count())         # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        config: Mapping[str, object] | None = None,
+        config_file: str | Path | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.spark = embedded_session() if spark is None else spark
+        self._bridge = Bridge(self.spark)
+        self.config = Configuration.load(
+            config, spark_conf=_penstock_settings(self._bridge), file=config_file, environ=os.environ
+        )
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        self._outputs: list[Output] = []
+        self.last_job: Job | None = None
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def read(self, source: Source, parallelism: int | None = None) -> DataFrame:
+        """Return a source's rows as a DataFrame; the source is asked for its parallelism when a job reads it.
+
+        Parameters
+        ----------
+        source
+            The source.
+        parallelism
+            The number of tasks, instead of what the source would say.
+        """
+        if not isinstance(source, Source):
+            raise SourceError(f"{source!r} is not a source", hint="give a penstock.connectors.Source")
+        if parallelism is not None:
+            parallelism = checked_parallelism(parallelism, source.name)
+        df = source.read(self.spark)
+        return mark(df, remember(Mark(parallelism, source=source, location=callers_line())))
+
+    def sql(self, statement: str, **arguments: Any) -> DataFrame:
+        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""
+        return self.spark.sql(statement, arguments or None)
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def write(self, df: DataFrame, sink: Sink, parallelism: int | None = None) -> None:
+        """Register a sink; `execute` runs all registered ones as one job, which does their common work once.
+
+        Parameters
+        ----------
+        df
+            The rows.
+        sink
+            Where they go.
+        parallelism
+            The number of writing tasks; if None what the sink says, else that of the upstream where chained.
+        """
+        if not isinstance(sink, Sink):
+            raise PenstockError(f"{sink!r} is not a sink", hint="give a penstock.connectors.Sink, such as FileSink")
+        if parallelism is not None:
+            parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
+        self._outputs.append(Output(df, sink, parallelism, callers_line()))
+
+    def execute(self, name: str = "penstock job") -> Job:
+        """Run all registered sinks as one job, and wait for its end.
+
+        Ctrl-C cancels the job.
+
+        Raises
+        ------
+        SinkError
+            If a target cannot be written as asked; nothing has run then.
+        JobError
+            If a vertex fails; no target shows anything of the job then.
+        """
+        return self._finish(self.execute_async(name))
+
+    def execute_async(self, name: str = "penstock job") -> Job:
+        """Start all registered sinks as one job; return at once.
+
+        Raises
+        ------
+        SinkError
+            If a target cannot be written as asked; nothing has run then.
+        """
+        outputs, self._outputs = self._outputs, []
+        if not outputs:
+            raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
+        return self._start(outputs, name)
+
+    def collect(self, df: DataFrame) -> list[Row]:
+        """Return the rows of a DataFrame."""
+        return list(self._fetch(df, ResultSink("collect", lambda d: d.collect())))
+
+    def to_arrow(self, df: DataFrame) -> pa.Table:
+        """Return a DataFrame's rows as an Arrow table."""
+        return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()))
+
+    def to_pandas(self, df: DataFrame) -> pd.DataFrame:
+        """Return a DataFrame's rows as a pandas DataFrame."""
+        return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()))
+
+    def count(self, df: DataFrame) -> int:
+        """Return the number of rows of a DataFrame."""
+        (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()))
+        return int(row[0])
+
+    def materialize(self, df: DataFrame) -> DataFrame:
+        """Run a DataFrame, and return one that reads its rows from where they were written, with measured statistics.
+
+        The rows are kept as long as the returned DataFrame is, in Spark's shuffle files.
+        """
+        result: DataFrame = self._fetch(df, MaterializeSink())
+        return result
+
+    def explain(self, df: DataFrame | None = None) -> Explanation:
+        """Return what would be run and decided, and why, without reading data; print it or look at its parts.
+
+        Parameters
+        ----------
+        df
+            A DataFrame; if None, the registered sinks.
+        """
+        outputs = self._outputs if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
+        if not outputs:
+            raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
+        return Explanation.of(self._bridge, self.config, plan_job(self._bridge, self.config, outputs, "explain"))
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def _fetch(self, df: DataFrame, sink: ResultSink) -> Any:
+        self._finish(self._start([Output(df, sink, location=callers_line())], sink.name))
+        value, sink.value = sink.value, None
+        return value
+
+    def _start(self, outputs: Sequence[Output], name: str) -> Job:
+        job = Job(name)
+        self.last_job = job
+        opened = [output.sink.open(self.spark) for output in outputs]
+        threshold = self.config.integer(WHOLE_QUERY_THRESHOLD)
+        whole = plan_whole(self._bridge, outputs, threshold)
+        if whole is not None:
+            job.start_whole(self._bridge, outputs, opened, whole.known_bytes, whole.reason)
+            return job
+        plan = plan_job(self._bridge, self.config, outputs, name)
+        sinks = dict(zip(plan.sinks, opened, strict=True))
+        listeners = [Progress(job)] if self._progress else []
+        job.start(self._bridge, plan, self.config, sinks, listeners)
+        return job
+
+    def _finish(self, job: Job) -> Job:
+        try:
+            return job.wait()
+        except KeyboardInterrupt:
+            job.cancel("interrupted from the keyboard")
+            job.wait_silently()
+            raise
+
+
+def _penstock_settings(bridge: Bridge) -> dict[str, str]:
+    """Return the options in the Spark configuration; those of the session win over those of the context."""
+    found = {key: value for key, value in bridge.spark.sparkContext.getConf().getAll() if key.startswith("spark.penstock.")}
+    session = bridge.spark.conf.getAll
+    return found | {key: value for key, value in session.items() if key.startswith("spark.penstock.")}

@@ -1,0 +1,112 @@
+"""Every error Penstock raises: what happened, why, and what to do about it."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PenstockError(Exception):
+    """Base of all errors raised by Penstock.
+
+    Parameters
+    ----------
+    message
+        What happened, with the value that was found.
+    cause
+        Why it happened, if that is known.
+    hint
+        What the reader can do.
+    """
+
+    def __init__(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
+        self.message = message
+        self.cause = cause
+        self.hint = hint
+        lines = [message]
+        if cause:
+            lines.append(f"  cause: {cause}")
+        if hint:
+            lines.append(f"  hint:  {hint}")
+        super().__init__("\n".join(lines))
+
+
+class ConfigError(PenstockError, ValueError):
+    """An option is unknown or its value is not allowed."""
+
+    @classmethod
+    def unknown_key(cls, key: str, known: Iterable[str], origin: str) -> Self:
+        """Build the error for a key that no option declares."""
+        near = get_close_matches(key, list(known), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else "`penstock options` lists all options"
+        return cls(f"unknown option {key!r} in {origin}", hint=hint)
+
+    @classmethod
+    def bad_value(cls, key: str, value: object, expected: str, origin: str) -> Self:
+        """Build the error for a value outside an option's type or bounds."""
+        return cls(f"option {key!r} is {value!r} in {origin}", hint=f"give {expected}")
+
+
+class SessionError(PenstockError):
+    """The Spark session cannot be used, or could not be started."""
+
+    @classmethod
+    def connect(cls) -> Self:
+        """Build the error for a Spark Connect session."""
+        return cls(
+            "Penstock needs a classic Spark session; this one is a Spark Connect client",
+            cause="plans are reshaped inside the driver's JVM, which a Connect client cannot reach",
+            hint="run the job in the driver: spark-submit, or SparkSession.builder.master(...) without "
+            "spark.remote and with spark.api.mode=classic",
+        )
+
+    @classmethod
+    def no_java(cls, found: str) -> Self:
+        """Build the error for a driver without a usable Java."""
+        return cls(
+            "Spark could not be started: no Java 17 or newer was found",
+            cause=found,
+            hint="install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless; "
+            "macOS: brew install openjdk@17) or set JAVA_HOME",
+        )
+
+    @classmethod
+    def unsupported_version(cls, version: str) -> Self:
+        """Build the error for a Spark release outside the supported range."""
+        return cls(f"Spark {version} is not supported", hint="install pyspark 4.0, 4.1, 4.2 or 4.3")
+
+
+class GraphError(PenstockError, ValueError):
+    """A graph node, edge or modification is not allowed."""
+
+
+class SourceError(PenstockError):
+    """A source cannot be read as asked."""
+
+    @classmethod
+    def bad_parallelism(cls, value: object, where: str) -> Self:
+        """Build the error for a parallelism that is not a positive number."""
+        return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
+
+
+class SinkError(PenstockError):
+    """A sink cannot be written as asked."""
+
+    @classmethod
+    def exists(cls, path: str) -> Self:
+        """Build the error for an output path that is taken."""
+        return cls(
+            f"output {path} exists already",
+            hint='choose another path, or mode="overwrite", "append" or "ignore"',
+        )
+
+
+class JobError(PenstockError):
+    """A job failed; the message names the vertex, the operator and the user's line."""
+
+
+class JobCancelledError(PenstockError):
+    """A job was cancelled before it finished."""

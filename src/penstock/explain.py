@@ -1,0 +1,117 @@
+"""A dry run: the stream graph, what sources answer, and what will be decided once data is measured."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.decisions import DecisionLog
+from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.scheduler.decider import VertexDecider
+from penstock.spark import jobs
+
+if TYPE_CHECKING:
+    from penstock.config import Configuration
+    from penstock.planner.plan import JobPlan
+    from penstock.spark.jvm import Bridge
+
+LATER = "decided when its inputs are measured"
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedNode:
+    """A node of the graph in a dry run.
+
+    Parameters
+    ----------
+    id, kind, name, description
+        As in the stream graph.
+    parallelism
+        What is known of it now, -1 for what is decided later.
+    reason
+        Why that number, or when it is decided.
+    inputs
+        For every input: the node, and the partitioner in words.
+    """
+
+    id: int
+    kind: str
+    name: str
+    description: str
+    parallelism: int
+    reason: str
+    inputs: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `Environment.explain` returns; `str` makes a text of it, `as_dict` plain values."""
+
+    nodes: tuple[ExplainedNode, ...]
+    decisions: DecisionLog
+    notes: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def of(cls, bridge: Bridge, config: Configuration, plan: JobPlan) -> Explanation:
+        """Ask the sources of a plan, and decide what can be decided without running anything."""
+        decisions = DecisionLog()
+        manager = AdaptiveGraphManager(plan.graph)
+        decider = VertexDecider(plan, config, jobs.cluster_cores(bridge), lambda: plan.graph, lambda _: None, decisions)
+        known: dict[int, tuple[int, str]] = {}
+        with ThreadPoolExecutor(4) as askers:
+            for vertex in manager.job_graph:
+                context = decider.inference_context(vertex)
+                inferred = {
+                    node_id: plan.sources[node_id].coordinator.infer_parallelism(context, askers).result()
+                    for node_id in vertex.node_ids
+                    if node_id in plan.sources
+                }
+                decided = decider.decide(vertex, inferred)
+                known |= dict.fromkeys(vertex.node_ids, (decided.parallelism, decided.reason))
+        nodes = tuple(
+            ExplainedNode(
+                node.id,
+                node.kind.value,
+                node.name,
+                node.description,
+                *known.get(
+                    node.id,
+                    (node.parallelism, "given by the user" if node.parallelism != UNDECIDED else LATER),
+                ),
+                tuple((edge.source_id, str(edge.partitioner)) for edge in plan.graph.in_edges(node.id)),
+            )
+            for node in plan.graph
+        )
+        return cls(nodes, decisions, plan.notes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "nodes": [
+                {
+                    "id": node.id,
+                    "operator": node.kind,
+                    "name": node.name,
+                    "description": node.description,
+                    "parallelism": node.parallelism,
+                    "reason": node.reason,
+                    "inputs": [{"source": source, "partitioner": partitioner} for source, partitioner in node.inputs],
+                }
+                for node in self.nodes
+            ],
+            "decisions": [decision.as_dict() for decision in self.decisions],
+            "notes": [dict(zip(("subject", "chosen", "reason"), note, strict=True)) for note in self.notes],
+        }
+
+    def __str__(self) -> str:
+        lines = ["Stream graph"]
+        for node in self.nodes:
+            number = "?" if node.parallelism == UNDECIDED else str(node.parallelism)
+            sources = ", ".join(f"{source} {partitioner}" for source, partitioner in node.inputs)
+            lines.append(f"  {node.id:>3} {node.name}  x{number}" + (f"  <- {sources}" if sources else ""))
+            lines.append(f"      {node.reason}")
+        if self.notes:
+            lines.append("Planned")
+            lines += [f"  {subject}: {chosen} ({reason})" for subject, chosen, reason in self.notes]
+        return "\n".join(lines)

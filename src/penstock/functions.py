@@ -1,0 +1,44 @@
+"""What Penstock adds to DataFrames, where PySpark has no words for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.base import checked_parallelism
+from penstock.location import callers_line
+from penstock.marks import Mark, remember
+from penstock.spark.dataframes import mark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> DataFrame:
+    """Return a DataFrame whose last operator runs with a given number of tasks; this wins over everything else.
+
+    Parameters
+    ----------
+    df
+        Any DataFrame.
+    parallelism
+        The number of tasks, at least 1.
+    name
+        A name for the operator in plans and messages.
+
+    Returns
+    -------
+    DataFrame
+        The same rows. Outside of Penstock the mark is a rebalance into partitions of about 64 MiB.
+
+    Raises
+    ------
+    SourceError
+        If `parallelism` is not a whole number of at least 1.
+
+    Notes
+    -----
+    An exchange gets this many tasks, a scan of files is cut into as many splits as it has bytes for. Where tasks
+    cannot be given (a union, cached data, rows in memory), the rows are dealt out once more.
+    """
+    number = checked_parallelism(parallelism, "with_parallelism")
+    return mark(df, remember(Mark(number, name, location=callers_line())))

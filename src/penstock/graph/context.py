@@ -1,0 +1,181 @@
+"""What strategies see of a stream graph, and the changes they may make to what is still pending."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.graph.partitioner import (
+    FORWARD,
+    RESCALE,
+    ForwardForConsecutiveHashPartitioner,
+    ForwardForUnspecifiedPartitioner,
+    Partitioner,
+)
+from penstock.graph.stream_graph import UNDECIDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+
+log = logging.getLogger("penstock.graph")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdgeUpdateRequest:
+    """A change of one edge; what is None (or type number 0) stays as it is."""
+
+    edge_id: str
+    partitioner: Partitioner | None = None
+    type_number: int = 0
+    intra_input_correlated: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNodeUpdateRequest:
+    """A change of one node; what is None stays as it is, `properties` are merged."""
+
+    node_id: int
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    properties: Mapping[str, str] | None = None
+
+
+class _RefusedError(Exception):
+    pass
+
+
+class StreamGraphContext:
+    """A read-only view of the stream graph with two ways to change its pending part.
+
+    Parameters
+    ----------
+    graph
+        Returns the graph as it is now.
+    is_frozen
+        Tells whether a node belongs to a job vertex already.
+    commit
+        Takes the changed graph.
+    """
+
+    def __init__(
+        self,
+        graph: Callable[[], StreamGraph],
+        is_frozen: Callable[[int], bool],
+        commit: Callable[[StreamGraph], None],
+    ) -> None:
+        self._graph = graph
+        self._is_frozen = is_frozen
+        self._commit = commit
+
+    @property
+    def stream_graph(self) -> StreamGraph:
+        """The graph as it is now."""
+        return self._graph()
+
+    def is_frozen(self, node_id: int) -> bool:
+        """Whether a node has become part of a job vertex, so that it and its input edges stay as they are."""
+        return self._is_frozen(node_id)
+
+    def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
+        """Change edges: all of the batch, or none.
+
+        A request is refused if the edge's target is frozen, or if it asks for another partitioner while the edge
+        is FORWARD already, the source feeds other consumers too, or FORWARD would join nodes of different parallelism.
+
+        Returns
+        -------
+        bool
+            Whether the batch was applied; the reason of a refusal goes to the log ``penstock.graph``.
+        """
+        graph = self.stream_graph
+        try:
+            for request in requests:
+                graph = graph.replace(edges=[self._changed_edge(graph, request)])
+        except _RefusedError as refusal:
+            log.info("edge modification refused: %s", refusal)
+            return False
+        self._commit(graph)
+        return True
+
+    def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
+        """Change nodes: all of the batch, or none. Frozen nodes refuse.
+
+        Returns
+        -------
+        bool
+            Whether the batch was applied.
+        """
+        graph = self.stream_graph
+        changed: dict[int, StreamNode] = {}
+        for request in requests:
+            node = changed.get(request.node_id, graph.node(request.node_id))
+            if self.is_frozen(node.id):
+                log.info("node modification refused: %s is frozen", node.name)
+                return False
+            changed[node.id] = replace(
+                node,
+                parallelism=request.parallelism or node.parallelism,
+                max_parallelism=request.max_parallelism or node.max_parallelism,
+                properties={**node.properties, **(request.properties or {})},
+            )
+        self._commit(graph.replace(nodes=changed.values()))
+        return True
+
+    def _changed_edge(self, graph: StreamGraph, request: StreamEdgeUpdateRequest) -> StreamEdge:
+        edge = graph.edge(request.edge_id)
+        if self.is_frozen(edge.target_id):
+            raise _RefusedError(f"the target of {edge.id} is frozen")
+        partitioner = edge.partitioner
+        if request.partitioner is not None and request.partitioner != edge.partitioner:
+            partitioner = self._changed_partitioner(graph, edge, request.partitioner)
+        intra = request.intra_input_correlated
+        return replace(
+            edge,
+            partitioner=partitioner,
+            type_number=request.type_number or edge.type_number,
+            intra_input_correlated=edge.intra_input_correlated if intra is None else intra,
+        )
+
+    def _changed_partitioner(self, graph: StreamGraph, edge: StreamEdge, wanted: Partitioner) -> Partitioner:
+        if edge.is_forward:
+            raise _RefusedError(f"{edge.id} is FORWARD already")
+        if len(graph.out_edges(edge.source_id)) > 1:
+            raise _RefusedError(f"the result behind {edge.id} is shared by several consumers")
+        can_chain = not self.is_frozen(edge.source_id) and can_merge(graph, edge)
+        match wanted:
+            case ForwardForUnspecifiedPartitioner():
+                return FORWARD if can_chain else RESCALE
+            case ForwardForConsecutiveHashPartitioner():
+                return FORWARD if can_chain else wanted.hash
+            case _ if wanted == FORWARD and not can_chain:
+                raise _RefusedError(f"the ends of {edge.id} cannot share a vertex")
+            case _:
+                return wanted
+
+
+def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:
+    """Whether the FORWARD groups at both ends of an edge may have one parallelism."""
+    asked = {
+        node.parallelism
+        for end in (edge.source_id, edge.target_id)
+        for node in map(graph.node, forward_group(graph, end))
+        if node.parallelism != UNDECIDED
+    }
+    return len(asked) <= 1
+
+
+def forward_group(graph: StreamGraph, node_id: int) -> set[int]:
+    """Return the ids of all nodes joined to one by FORWARD edges, itself among them."""
+    group, todo = {node_id}, [node_id]
+    while todo:
+        current = todo.pop()
+        neighbours = [e.source_id for e in graph.in_edges(current) if e.is_forward]
+        neighbours += [e.target_id for e in graph.out_edges(current) if e.is_forward]
+        for neighbour in neighbours:
+            if neighbour not in group:
+                group.add(neighbour)
+                todo.append(neighbour)
+    return group

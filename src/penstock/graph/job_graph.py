@@ -1,0 +1,96 @@
+"""The graph of what is executed: each vertex a tree of chained operators."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.graph.stream_graph import StreamEdge
+
+JobVertexID = str
+
+
+@dataclass(frozen=True, slots=True)
+class JobEdge:
+    """A blocking edge between two vertices, made from a stream edge."""
+
+    stream_edge: StreamEdge
+    source_vertex_id: JobVertexID
+    target_vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertex:
+    """Operators that run together in the same tasks.
+
+    Parameters
+    ----------
+    id
+        Unique within the job.
+    name
+        The names of its operators, from the first to the last.
+    node_ids
+        Its stream nodes, every one after its inputs; the last is the tail, whose records leave the vertex.
+    inputs
+        The edges from other vertices.
+    parallelism
+        What a user asked for, or -1.
+    max_parallelism
+        The smallest bound of its nodes, or -1.
+    """
+
+    id: JobVertexID
+    name: str
+    node_ids: tuple[int, ...]
+    inputs: tuple[JobEdge, ...]
+    parallelism: int
+    max_parallelism: int
+
+    @property
+    def tail_id(self) -> int:
+        """The node whose records leave the vertex."""
+        return self.node_ids[-1]
+
+
+class JobGraph:
+    """The vertices made so far. It only grows."""
+
+    def __init__(self) -> None:
+        self._vertices: dict[JobVertexID, JobVertex] = {}
+
+    def __len__(self) -> int:
+        return len(self._vertices)
+
+    def __iter__(self) -> Iterator[JobVertex]:
+        return iter(tuple(self._vertices.values()))
+
+    def add(self, vertex: JobVertex) -> None:
+        """Add a vertex.
+
+        Raises
+        ------
+        GraphError
+            If its id is taken, or an input comes from an unknown vertex.
+        """
+        if vertex.id in self._vertices:
+            raise GraphError(f"two job vertices have the id {vertex.id}")
+        for edge in vertex.inputs:
+            self.vertex(edge.source_vertex_id)
+        self._vertices[vertex.id] = vertex
+
+    def vertex(self, vertex_id: JobVertexID) -> JobVertex:
+        """Return a vertex.
+
+        Raises
+        ------
+        GraphError
+            If there is no such vertex.
+        """
+        if vertex_id not in self._vertices:
+            raise GraphError(f"the job graph has no vertex {vertex_id}")
+        return self._vertices[vertex_id]

@@ -1,0 +1,140 @@
+"""Makes job vertices from the stream graph one by one, as the vertices before them finish (FLIP-469)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.errors import GraphError
+from penstock.graph.context import StreamGraphContext, forward_group
+from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
+from penstock.graph.stream_graph import UNDECIDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.graph.stream_graph import StreamGraph
+
+
+class AdaptiveGraphGenerator(Protocol):
+    """Grows a job graph while the job runs."""
+
+    @property
+    def job_graph(self) -> JobGraph:
+        """The vertices made so far."""
+
+    @property
+    def stream_graph_context(self) -> StreamGraphContext:
+        """The view through which pending nodes and edges are read and changed."""
+
+    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
+        """Note that a vertex has finished; return the vertices that could be made because of it."""
+
+
+class AdaptiveGraphManager:
+    """Turns groups of nodes joined by FORWARD edges into vertices, once all their inputs have finished.
+
+    Groups without any input from elsewhere (sources and what is chained to them) become vertices at once.
+    A node that became part of a vertex is frozen, with its input edges.
+    """
+
+    def __init__(self, stream_graph: StreamGraph) -> None:
+        self._graph = stream_graph
+        self._job_graph = JobGraph()
+        self._vertex_of: dict[int, JobVertexID] = {}
+        self._finished_nodes: set[int] = set()
+        self._finished_vertices: set[JobVertexID] = set()
+        self._context = StreamGraphContext(lambda: self._graph, self._is_frozen, self._commit)
+        self._grow(node.id for node in stream_graph)
+
+    @property
+    def job_graph(self) -> JobGraph:
+        """The vertices made so far."""
+        return self._job_graph
+
+    @property
+    def stream_graph_context(self) -> StreamGraphContext:
+        """The view through which pending nodes and edges are read and changed."""
+        return self._context
+
+    @property
+    def pending_operators(self) -> int:
+        """How many stream nodes have not become part of a vertex yet."""
+        return len(self._graph) - len(self._vertex_of)
+
+    def vertex_of(self, node_id: int) -> JobVertexID | None:
+        """Return the vertex a node belongs to, None while it is pending."""
+        return self._vertex_of.get(node_id)
+
+    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
+        """Note that a vertex has finished; return the vertices that could be made because of it.
+
+        Raises
+        ------
+        GraphError
+            If there is no such vertex, or it has finished before.
+        """
+        vertex = self._job_graph.vertex(vertex_id)
+        if vertex_id in self._finished_vertices:
+            raise GraphError(f"vertex {vertex_id} has finished twice")
+        self._finished_vertices.add(vertex_id)
+        self._finished_nodes.update(vertex.node_ids)
+        return self._grow(edge.target_id for edge in self._graph.out_edges(vertex.tail_id))
+
+    def _is_frozen(self, node_id: int) -> bool:
+        return node_id in self._vertex_of
+
+    def _commit(self, graph: StreamGraph) -> None:
+        self._graph = graph
+
+    def _grow(self, candidates: Iterable[int]) -> list[JobVertex]:
+        made = []
+        seen: set[int] = set()
+        for node_id in candidates:
+            if node_id in seen or self._is_frozen(node_id):
+                continue
+            group = forward_group(self._graph, node_id)
+            seen |= group
+            inputs = [e for n in group for e in self._graph.in_edges(n) if e.source_id not in group]
+            if all(edge.source_id in self._finished_nodes for edge in inputs):
+                made.append(self._make(group))
+        return made
+
+    def _make(self, group: set[int]) -> JobVertex:
+        ordered = self._chain_order(group)
+        nodes = [self._graph.node(node_id) for node_id in ordered]
+        vertex_id = f"v{len(self._job_graph) + 1}"
+        inputs = tuple(
+            JobEdge(edge, self._vertex_of[edge.source_id], vertex_id)
+            for node_id in ordered
+            for edge in self._graph.in_edges(node_id)
+            if edge.source_id not in group
+        )
+        asked = {node.parallelism for node in nodes} - {UNDECIDED}
+        if len(asked) > 1:
+            raise GraphError(f"chained operators have different parallelisms {sorted(asked)}")
+        bounds = [node.max_parallelism for node in nodes if node.max_parallelism != UNDECIDED]
+        vertex = JobVertex(
+            id=vertex_id,
+            name=" -> ".join(node.name for node in nodes),
+            node_ids=tuple(ordered),
+            inputs=inputs,
+            parallelism=asked.pop() if asked else UNDECIDED,
+            max_parallelism=min(bounds, default=UNDECIDED),
+        )
+        self._job_graph.add(vertex)
+        self._vertex_of.update(dict.fromkeys(ordered, vertex_id))
+        return vertex
+
+    def _chain_order(self, group: set[int]) -> list[int]:
+        """Post-order from the tail, so that inputs come before what reads them."""
+        (tail,) = (n for n in group if not any(e.is_forward for e in self._graph.out_edges(n)))
+        order: list[int] = []
+        todo = [(tail, False)]
+        while todo:
+            node_id, expanded = todo.pop()
+            if expanded:
+                order.append(node_id)
+                continue
+            todo.append((node_id, True))
+            todo += [(e.source_id, False) for e in reversed(self._graph.in_edges(node_id)) if e.source_id in group]
+        return order

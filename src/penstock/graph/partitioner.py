@@ -1,0 +1,107 @@
+"""How the records of an edge are spread over the tasks of its target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from penstock.errors import GraphError
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioner:
+    """Base of all partitioners; compare them by value."""
+
+    name: ClassVar[str] = "CUSTOM"
+    pointwise: ClassVar[bool] = False
+    """Whether a task reads from some upstream tasks only, instead of from all."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPartitioner(Partitioner):
+    """Record by record to the same task: both ends run in one vertex."""
+
+    name: ClassVar[str] = "FORWARD"
+    pointwise: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class HashPartitioner(Partitioner):
+    """By the hash of key expressions, given as text that is equal where the expressions are."""
+
+    keys: tuple[str, ...]
+    name: ClassVar[str] = "HASH"
+
+    def __post_init__(self) -> None:
+        if not self.keys:
+            raise GraphError("a hash partitioner needs at least one key", hint="use GLOBAL for no key")
+
+    def __str__(self) -> str:
+        return f"HASH({', '.join(self.keys)})"
+
+
+@dataclass(frozen=True, slots=True)
+class RangePartitioner(Partitioner):
+    """By ranges of sort keys, so that the tasks' results follow one another."""
+
+    keys: tuple[str, ...]
+    name: ClassVar[str] = "RANGE"
+
+    def __str__(self) -> str:
+        return f"RANGE({', '.join(self.keys)})"
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePartitioner(Partitioner):
+    """In turn to all tasks."""
+
+    name: ClassVar[str] = "REBALANCE"
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePartitioner(Partitioner):
+    """In turn to some tasks."""
+
+    name: ClassVar[str] = "RESCALE"
+    pointwise: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastPartitioner(Partitioner):
+    """Every record to every task."""
+
+    name: ClassVar[str] = "BROADCAST"
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalPartitioner(Partitioner):
+    """Every record to the one task there is."""
+
+    name: ClassVar[str] = "GLOBAL"
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardForUnspecifiedPartitioner(Partitioner):
+    """A request: FORWARD if both ends can still share a vertex, else RESCALE."""
+
+    name: ClassVar[str] = "FORWARD_FOR_UNSPECIFIED"
+    pointwise: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardForConsecutiveHashPartitioner(Partitioner):
+    """A request: FORWARD, as the source is hashed by these keys already; else the hash."""
+
+    hash: HashPartitioner
+    name: ClassVar[str] = "FORWARD_FOR_CONSECUTIVE_HASH"
+    pointwise: ClassVar[bool] = True
+
+
+FORWARD = ForwardPartitioner()
+REBALANCE = RebalancePartitioner()
+RESCALE = RescalePartitioner()
+BROADCAST = BroadcastPartitioner()
+GLOBAL = GlobalPartitioner()

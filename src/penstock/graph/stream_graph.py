@@ -1,0 +1,232 @@
+"""The logical graph of a job: operators and the edges between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from penstock.errors import GraphError
+from penstock.graph.partitioner import FORWARD, Partitioner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.location import SourceLine
+
+UNDECIDED = -1
+"""The parallelism of what is decided at run time."""
+
+
+class OperatorKind(StrEnum):
+    """What a stream node does, as far as deciding cares."""
+
+    SOURCE = "Source"
+    CALC = "Calc"
+    AGGREGATE = "Aggregate"
+    JOIN = "Join"
+    WINDOW = "Window"
+    SORT = "Sort"
+    GROUPED_MAP = "GroupedMap"
+    REPARTITION = "Repartition"
+    UNION = "Union"
+    OPAQUE = "Opaque"
+    SINK = "Sink"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNode:
+    """One operator.
+
+    Parameters
+    ----------
+    id
+        Unique within the graph.
+    kind
+        What it does.
+    name
+        A short name for people.
+    description
+        The operator in full, one line.
+    parallelism
+        The number the user asked for, or `UNDECIDED`.
+    max_parallelism
+        An upper bound for what may be decided, or `UNDECIDED`.
+    location
+        The user's line that made it, if known.
+    properties
+        Further facts that strategies may read and change, such as a join's type.
+    """
+
+    id: int
+    kind: OperatorKind
+    name: str
+    description: str = ""
+    parallelism: int = UNDECIDED
+    max_parallelism: int = UNDECIDED
+    location: SourceLine | None = field(default=None, compare=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for what, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
+            if number != UNDECIDED and number < 1:
+                raise GraphError(f"invalid {what} {number} of {self.name}", hint="give a whole number of at least 1")
+        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """The way of the records from one operator to another.
+
+    Parameters
+    ----------
+    id
+        Unique within the graph.
+    source_id, target_id
+        The nodes at its ends.
+    partitioner
+        How records are spread over the target's tasks.
+    type_number
+        Which input of the target this is: 1 the left or only one, 2 the right one.
+    intra_input_correlated
+        Whether records of one subpartition must stay in one task.
+    inter_inputs_correlated
+        Whether equal subpartitions of this and other inputs must meet in one task.
+    """
+
+    id: str
+    source_id: int
+    target_id: int
+    partitioner: Partitioner
+    type_number: int = 1
+    intra_input_correlated: bool = True
+    inter_inputs_correlated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.source_id == self.target_id:
+            raise GraphError(f"edge {self.id} leads from node {self.source_id} to itself")
+        if self.type_number < 1:
+            raise GraphError(f"edge {self.id} has type number {self.type_number}", hint="inputs are numbered from 1")
+
+    @property
+    def is_forward(self) -> bool:
+        """Whether both ends run in one vertex."""
+        return self.partitioner == FORWARD
+
+    @property
+    def exchange(self) -> str:
+        """How data is handed over: inside a task, or through a blocking shuffle."""
+        return "PIPELINED" if self.is_forward else "BLOCKING"
+
+
+class StreamGraph:
+    """Nodes and edges of a job, for reading; `StreamGraphContext` is the only way to change them.
+
+    Parameters
+    ----------
+    nodes, edges
+        All of them.
+    name
+        The job's name.
+
+    Raises
+    ------
+    GraphError
+        If an id is used twice, an edge leads nowhere, there is a cycle, or a node that feeds several consumers
+        has a FORWARD edge (its result must be materialised to be read more than once).
+    """
+
+    def __init__(self, nodes: Iterable[StreamNode], edges: Iterable[StreamEdge], name: str = "") -> None:
+        self.name = name
+        self._nodes: dict[int, StreamNode] = {}
+        self._edges: dict[str, StreamEdge] = {}
+        self._in: dict[int, list[str]] = {}
+        self._out: dict[int, list[str]] = {}
+        for node in nodes:
+            if node.id in self._nodes:
+                raise GraphError(f"two nodes have the id {node.id}")
+            self._nodes[node.id] = node
+            self._in[node.id], self._out[node.id] = [], []
+        for edge in edges:
+            self._add_edge(edge)
+        self._order = self._sorted()
+
+    def _add_edge(self, edge: StreamEdge) -> None:
+        if edge.id in self._edges:
+            raise GraphError(f"two edges have the id {edge.id}")
+        for end in (edge.source_id, edge.target_id):
+            if end not in self._nodes:
+                raise GraphError(f"edge {edge.id} refers to node {end}, which the graph has not")
+        self._edges[edge.id] = edge
+        self._in[edge.target_id].append(edge.id)
+        self._out[edge.source_id].append(edge.id)
+
+    def _sorted(self) -> tuple[int, ...]:
+        missing = {node_id: len(edges) for node_id, edges in self._in.items()}
+        ready = deque(node_id for node_id, count in missing.items() if count == 0)
+        order: list[int] = []
+        while ready:
+            node_id = ready.popleft()
+            order.append(node_id)
+            outgoing = self.out_edges(node_id)
+            if len(outgoing) > 1 and any(edge.is_forward for edge in outgoing):
+                raise GraphError(f"node {node_id} has several consumers and a FORWARD edge")
+            for edge in outgoing:
+                missing[edge.target_id] -= 1
+                if missing[edge.target_id] == 0:
+                    ready.append(edge.target_id)
+        if len(order) < len(self._nodes):
+            raise GraphError(f"the graph has a cycle through nodes {sorted(set(self._nodes) - set(order))}")
+        return tuple(order)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[StreamNode]:
+        """Iterate over the nodes, every one after its inputs."""
+        return (self._nodes[node_id] for node_id in self._order)
+
+    @property
+    def edges(self) -> tuple[StreamEdge, ...]:
+        """All edges."""
+        return tuple(self._edges.values())
+
+    def node(self, node_id: int) -> StreamNode:
+        """Return a node.
+
+        Raises
+        ------
+        GraphError
+            If the graph has no such node.
+        """
+        if node_id not in self._nodes:
+            raise GraphError(f"the graph has no node {node_id}")
+        return self._nodes[node_id]
+
+    def edge(self, edge_id: str) -> StreamEdge:
+        """Return an edge.
+
+        Raises
+        ------
+        GraphError
+            If the graph has no such edge.
+        """
+        if edge_id not in self._edges:
+            raise GraphError(f"the graph has no edge {edge_id}")
+        return self._edges[edge_id]
+
+    def in_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
+        """Return the edges that lead to a node, in the order of its inputs."""
+        return tuple(self._edges[edge_id] for edge_id in self._in[node_id])
+
+    def out_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
+        """Return the edges that leave a node."""
+        return tuple(self._edges[edge_id] for edge_id in self._out[node_id])
+
+    def replace(self, nodes: Iterable[StreamNode] = (), edges: Iterable[StreamEdge] = ()) -> StreamGraph:
+        """Return a copy in which nodes and edges of the same ids are exchanged; ends of edges stay as they are."""
+        new_nodes = {**self._nodes, **{node.id: node for node in nodes}}
+        new_edges = {**self._edges, **{edge.id: edge for edge in edges}}
+        return StreamGraph(new_nodes.values(), new_edges.values(), self.name)

@@ -1,0 +1,33 @@
+"""Where in the user's code something was asked for."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+_OWN = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the user's code, such as ``job.py:12``."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def callers_line() -> SourceLine | None:
+    """Return the innermost line of the stack that is not Penstock's own."""
+    frame = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller without building a stack
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_OWN):
+            return SourceLine(file, frame.f_lineno)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return None

@@ -1,0 +1,1 @@
+"""From DataFrames to a stream graph."""

@@ -1,0 +1,180 @@
+"""A stream graph in the making."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph import UNDECIDED, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.partitioner import FORWARD, RESCALE, BroadcastPartitioner, GlobalPartitioner, Partitioner
+from penstock.planner.distribution import NOT_KNOWN, Distribution
+from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
+
+if TYPE_CHECKING:
+    from penstock.connectors.base import Sink
+    from penstock.location import SourceLine
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """What a translated part of a plan gives: the node, and how its rows lie."""
+
+    node_id: int
+    distribution: Distribution = NOT_KNOWN
+
+
+@dataclass
+class GraphBuilder:
+    """Collects nodes and edges; `finish` makes them a job plan."""
+
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    edges: list[StreamEdge] = field(default_factory=list)
+    node_plans: dict[int, NodePlan] = field(default_factory=dict)
+    edge_plans: dict[str, EdgePlan] = field(default_factory=dict)
+    sources: dict[int, SourcePlan] = field(default_factory=dict)
+    sinks: dict[int, Sink] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    _group_count: int = 0
+
+    def node(
+        self,
+        kind: OperatorKind,
+        name: str,
+        plan: NodePlan,
+        *,
+        description: str = "",
+        parallelism: int = UNDECIDED,
+        location: SourceLine | None = None,
+        **properties: str,
+    ) -> int:
+        """Add a node; return its id."""
+        node_id = len(self.nodes) + 1
+        self.nodes[node_id] = StreamNode(
+            node_id, kind, name, description or name, parallelism, location=location, properties=properties
+        )
+        self.node_plans[node_id] = plan
+        return node_id
+
+    def edge(
+        self, source: int, target: int, partitioner: Partitioner, plan: EdgePlan, *, number: int = 1, group: int = -1
+    ) -> str:
+        """Add an edge; return its id. An edge that is not FORWARD belongs to an exchange group."""
+        edge_id = f"{source}_{target}_{number}"
+        while edge_id in self.edge_plans:
+            edge_id += "'"
+        self.edges.append(StreamEdge(edge_id, source, target, partitioner, number))
+        self.edge_plans[edge_id] = plan
+        if partitioner != FORWARD:
+            self.groups[edge_id] = self.new_group() if group < 0 else group
+        return edge_id
+
+    def new_group(self) -> int:
+        """Return the number of a new exchange group."""
+        self._group_count += 1
+        return self._group_count
+
+    def merge_groups(self, kept: int, gone: int) -> None:
+        """Make two exchange groups one."""
+        for edge_id, group in self.groups.items():
+            if group == gone:
+                self.groups[edge_id] = kept
+
+    def chained(self, node_id: int) -> set[int]:
+        """Return the nodes at or before a node that would share its vertex."""
+        found, todo = {node_id}, [node_id]
+        while todo:
+            current = todo.pop()
+            for edge in self.edges:
+                if edge.target_id == current and edge.is_forward and edge.source_id not in found:
+                    found.add(edge.source_id)
+                    todo.append(edge.source_id)
+        return found
+
+    def can_be_given(self, node_id: int, parallelism: int) -> bool:
+        """Whether the vertex that ends with a node can be told its number of tasks.
+
+        It can if all of them come from one set of exchanges, or from one scan of files.
+        """
+        chain = self.chained(node_id)
+        nodes = [self.nodes[n] for n in chain]
+        if any(node.kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for node in nodes):
+            return False
+        if any(node.parallelism not in {UNDECIDED, parallelism} for node in nodes):
+            return False
+        blocking = [e for e in self.edges if e.target_id in chain and not e.is_forward]
+        if any(isinstance(e.partitioner, GlobalPartitioner) for e in blocking):
+            return False
+        groups = {self.groups[e.id] for e in blocking if not isinstance(e.partitioner, BroadcastPartitioner)}
+        scans = [self.sources[n] for n in chain if n in self.sources]
+        if scans:
+            return len(scans) == 1 and scans[0].is_files and not groups
+        return len(groups) == 1
+
+    def give(self, node_id: int, **changes: Any) -> None:
+        """Change a node."""
+        self.nodes[node_id] = replace(self.nodes[node_id], **changes)
+
+    def finish(self, name: str) -> JobPlan:
+        """Return the job plan; results with several kinds of readers are made readable by all of them."""
+        self._materialise_shared()
+        sizes: dict[int, int] = {}
+        for edge_id, group in self.groups.items():
+            if self.edge_plans[edge_id].keys:
+                sizes[group] = sizes.get(group, 0) + 1
+        edges = [
+            replace(edge, inter_inputs_correlated=sizes.get(self.groups.get(edge.id, -1), 0) > 1) for edge in self.edges
+        ]
+        graph = StreamGraph(self.nodes.values(), edges, name)
+        widths = {
+            group: parallelism
+            for edge_id, group in self.groups.items()
+            if (parallelism := self._given(graph.edge(edge_id).target_id)) != UNDECIDED
+        }
+        return JobPlan(
+            graph, self.node_plans, self.edge_plans, self.sources, self.sinks, self.groups, widths, tuple(self.notes)
+        )
+
+    def _given(self, node_id: int) -> int:
+        """Return the parallelism that is given to the vertex a node will be part of."""
+        todo, seen = [node_id], {node_id}
+        while todo:
+            current = todo.pop()
+            if self.nodes[current].parallelism != UNDECIDED:
+                return self.nodes[current].parallelism
+            for edge in self.edges:
+                if edge.is_forward and current in (edge.source_id, edge.target_id):
+                    for end in (edge.source_id, edge.target_id):
+                        if end not in seen:
+                            seen.add(end)
+                            todo.append(end)
+        return UNDECIDED
+
+    def _materialise_shared(self) -> None:
+        for node_id in list(self.nodes):
+            outgoing = [e for e in self.edges if e.source_id == node_id]
+            if len(outgoing) < 2:
+                continue
+            plans = [self.edge_plans[e.id] for e in outgoing]
+            consumers = ", ".join(self.nodes[e.target_id].name for e in outgoing)
+            self.notes.append((self.nodes[node_id].name, "run once", f"read by {len(outgoing)} consumers: {consumers}"))
+            signatures = {plan.signature for plan in plans}
+            if len(signatures) == 1 and "" not in signatures and all(not e.is_forward for e in outgoing):
+                continue
+            group = self.new_group()
+            for edge in outgoing:
+                self._through_rows(edge, group)
+
+    def _through_rows(self, edge: StreamEdge, group: int) -> None:
+        """Let an edge read materialised rows; unless it only forwards, a node in between writes what it wants."""
+        plan = self.edge_plans[edge.id]
+        self.edges.remove(edge)
+        rows = replace(plan, write=WriteKind.ROWS, operator=None, keys=(), signature="rows")
+        if edge.is_forward or plan.write is WriteKind.ROWS:
+            self.edges.append(replace(edge, partitioner=RESCALE))
+            self.edge_plans[edge.id] = rows
+            self.groups[edge.id] = group
+            return
+        between = self.node(OperatorKind.CALC, "Read shared", NodePlan(None))
+        self.edge(edge.source_id, between, RESCALE, rows, group=group)
+        self.edges.append(replace(edge, source_id=between))

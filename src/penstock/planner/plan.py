@@ -1,0 +1,144 @@
+"""What the planner hands to the scheduler: a stream graph, and for each node and edge its part of Spark's plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph import UNDECIDED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.connectors.base import Sink
+    from penstock.connectors.coordinator import SourceCoordinator
+    from penstock.graph import StreamGraph
+    from penstock.connectors.scan_parallelism import ScanOptions
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.files import FileListing
+
+
+class WriteKind(StrEnum):
+    """What a vertex writes for a consumer."""
+
+    SIDE = "side"
+    """Its rows, hashed by keys."""
+    OPERATOR = "operator"
+    """The consumer's first operator, up to its exchange: partial aggregates, for instance."""
+    ROWS = "rows"
+    """Its rows, dealt out in turn."""
+    COLLECTED = "collected"
+    """Its rows, kept in the driver to be broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePlan:
+    """An edge in Spark's terms.
+
+    Parameters
+    ----------
+    child
+        The place in the consumer's plan where the producer's result belongs.
+    write
+        What is written; None on a FORWARD edge.
+    operator
+        For `WriteKind.OPERATOR`, the operator.
+    keys
+        For `WriteKind.SIDE`, the key expressions; for an operator, those that it claims towards chained ones.
+    signature
+        Edges from one node with equal signatures can read the same written result.
+    output
+        The attributes under which the consumer knows the result, if not those of `child`.
+    """
+
+    child: LogicalNode
+    write: WriteKind | None = None
+    operator: LogicalNode | None = None
+    keys: tuple[Any, ...] = ()
+    signature: str = ""
+    output: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A node in Spark's terms.
+
+    Parameters
+    ----------
+    top
+        Its last operator; None of a sink, or of a node that only passes rows on.
+    build_side
+        For a join with a broadcast side, ``left`` or ``right``.
+    """
+
+    top: LogicalNode | None
+    build_side: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """A source in Spark's terms.
+
+    Parameters
+    ----------
+    leaf
+        The relation.
+    coordinator
+        Asks for its parallelism.
+    options
+        What the user said about it.
+    static
+        What the connector fixed, or None.
+    listing
+        Lists its files; None of what Spark does not cut by size.
+    size_in_bytes
+        What it holds, by Spark's statistics.
+    scan
+        The relation with the filters right above it.
+    """
+
+    leaf: LogicalNode
+    coordinator: SourceCoordinator
+    options: ScanOptions
+    static: int | None
+    listing: Callable[[], FileListing] | None
+    size_in_bytes: int
+    scan: LogicalNode
+
+    @property
+    def is_files(self) -> bool:
+        """Whether Spark cuts it by a size that can be chosen."""
+        return self.listing is not None
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A job before it runs.
+
+    Parameters
+    ----------
+    graph
+        The stream graph.
+    nodes, edges, sources, sinks
+        The parts of each, by node or edge id.
+    groups
+        The exchange group of an edge; edges of a group are cut alike.
+    widths
+        The number of subpartitions of a group where the user fixed it.
+    notes
+        What the planner decided, as (subject, chosen, reason).
+    """
+
+    graph: StreamGraph
+    nodes: Mapping[int, NodePlan]
+    edges: Mapping[str, EdgePlan]
+    sources: Mapping[int, SourcePlan]
+    sinks: Mapping[int, Sink]
+    groups: Mapping[str, int]
+    widths: Mapping[int, int] = field(default_factory=dict)
+    notes: tuple[tuple[str, str, str], ...] = ()
+
+    def width(self, group: int) -> int:
+        """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""
+        return self.widths.get(group, UNDECIDED)

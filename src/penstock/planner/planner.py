@@ -1,0 +1,208 @@
+"""From DataFrames and sinks to a job plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.options import SINK_PARALLELISM
+from penstock.errors import PenstockError
+from penstock.graph import UNDECIDED, OperatorKind
+from penstock.graph.partitioner import FORWARD, REBALANCE
+from penstock.planner.builder import GraphBuilder, Out
+from penstock.planner.plan import JobPlan, NodePlan, WriteKind
+from penstock.planner.sharing import EqualParts, cut_common
+from penstock.planner.sources import SourceMaker
+from penstock.planner.translate import Translator
+from penstock.spark import catalyst
+from penstock.spark.catalyst import LogicalNode
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from penstock.config import Configuration
+    from penstock.connectors.base import Sink
+    from penstock.location import SourceLine
+    from penstock.spark.jvm import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A DataFrame and where its rows go.
+
+    Parameters
+    ----------
+    df, sink
+        The two.
+    parallelism
+        The sink's number of tasks, or None.
+    location
+        The user's line that asked for it.
+    """
+
+    df: DataFrame
+    sink: Sink
+    parallelism: int | None = None
+    location: SourceLine | None = None
+
+
+def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], name: str) -> JobPlan:
+    """Return the plan of a job with some outputs; parts they share are in it once.
+
+    Raises
+    ------
+    PenstockError
+        If an output is a streaming DataFrame, or belongs to another Spark session.
+    """
+    for output in outputs:
+        _check(bridge, output)
+    builder = GraphBuilder()
+    plans, commons = _optimized(bridge, outputs)
+    parts = EqualParts([*plans, *(plan for plan, _ in commons)])
+    standing: dict[tuple[str, ...], tuple[Out, list[int]]] = {}
+
+    def placeholder(node: LogicalNode) -> tuple[Out, Any] | None:
+        if node.name != "LogicalRDD" or not standing:
+            return None
+        found = standing.get(catalyst.output_ids(node.handle))
+        if found is None:
+            return None
+        attributes = catalyst.items(node.handle.output())
+        return found[0], bridge.seq(attributes[i] for i in found[1])
+
+    threshold = _threshold(bridge)
+    translator = Translator(bridge, builder, parts, SourceMaker(bridge, config), threshold, placeholder)
+    for plan, (ids, columns) in commons:
+        out = Out(translator.translate(plan).node_id)
+        for key in ids:
+            standing[key] = (out, columns)
+    default = config.maybe_integer(SINK_PARALLELISM)
+    for output, plan in zip(outputs, plans, strict=True):
+        _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default)
+    return builder.finish(name)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeQuery:
+    """Why a job is handed to Spark whole.
+
+    Parameters
+    ----------
+    known_bytes
+        What its sources hold.
+    reason
+        One sentence.
+    """
+
+    known_bytes: int
+    reason: str
+
+
+def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> WholeQuery | None:
+    """Return why a job should be handed to Spark as it is, None if it should not.
+
+    That is so where the sources hold fewer bytes than `threshold` in all, and where metrics are observed on a plan:
+    Spark reports them only for a query that it runs in one piece.
+    """
+    for output in outputs:
+        _check(bridge, output)
+    plans = [catalyst.optimized_plan(output.df) for output in outputs]
+    if any(catalyst.observes_metrics(plan) for plan in plans):
+        return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
+    if any(output.sink.materialised for output in outputs) or threshold <= 0:
+        return None
+    known = sum(catalyst.leaf_bytes(plan) for plan in plans)
+    if known >= threshold:
+        return None
+    return WholeQuery(known, f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}")
+
+
+def _check(bridge: Bridge, output: Output) -> None:
+    df = output.df
+    if df.sparkSession._jsparkSession is not bridge.session and not df.sparkSession._jsparkSession.equals(bridge.session):  # type: ignore[attr-defined]
+        raise PenstockError("the DataFrame belongs to another Spark session", hint="use Environment(df.sparkSession)")
+    if df.isStreaming:
+        raise PenstockError(
+            "the DataFrame is a stream, which does not end", hint="use writeStream; Penstock runs batch jobs"
+        )
+
+
+def _threshold(bridge: Bridge) -> int:
+    from penstock.config import parse_size
+
+    return parse_size(bridge.spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1")
+
+
+Common = tuple[LogicalNode, tuple[list[tuple[str, ...]], list[int]]]
+
+
+def _optimized(bridge: Bridge, outputs: Sequence[Output]) -> tuple[list[LogicalNode], list[Common]]:
+    """Return the optimised plans of all outputs, and of the parts that were cut out of several of them."""
+    if len(outputs) == 1:
+        return [catalyst.read_plan(catalyst.optimized_plan(outputs[0].df))], []
+    analyzed = [catalyst.read_plan(catalyst.analyzed_plan(output.df)) for output in outputs]
+    cut, commons = cut_common(bridge, analyzed)
+    if not commons:
+        return [catalyst.read_plan(catalyst.optimized_plan(output.df)) for output in outputs], []
+    plans = [catalyst.read_plan(catalyst.optimize(bridge.session, plan)) for plan in cut]
+    pruned: list[Common] = []
+    for node, leaves in commons:
+        ids = [catalyst.output_ids(leaf) for leaf in leaves]
+        columns = sorted({i for plan in plans for i in _used_columns(plan, ids)})
+        attributes = catalyst.items(node.handle.output())
+        wanted = [attributes[i] for i in columns]
+        whole = len(columns) == len(attributes)
+        plan = node.handle if whole else bridge.logical.Project(bridge.seq(wanted), node.handle)
+        pruned.append((catalyst.read_plan(catalyst.optimize(bridge.session, plan)), (ids, columns)))
+    return plans, pruned
+
+
+def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
+    """Return the positions of a placeholder's columns that a plan refers to."""
+    found: set[int] = set()
+
+    def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
+        if node.name == "LogicalRDD" and catalyst.output_ids(node.handle) in ids:
+            attributes = catalyst.items(node.handle.output())
+            readers: list[LogicalNode] = []
+            for reader in reversed(above):
+                readers.append(reader)
+                if reader.name != "Filter":
+                    break
+            if readers and readers[-1].name == "Project":
+                references = [reader.handle.references() for reader in readers]
+                found.update(
+                    i for i, attribute in enumerate(attributes) if any(r.contains(attribute) for r in references)
+                )
+            else:
+                found.update(range(len(attributes)))
+        for child in node.children:
+            visit(child, [*above, node])
+
+    visit(plan, [])
+    return found
+
+
+def _add_sink(
+    builder: GraphBuilder, translator: Translator, plan: LogicalNode, output: Output, parallelism: int | None
+) -> None:
+    inner = translator.translate(plan)
+    location = output.location
+    name = f"Sink: {output.sink.name}"
+    node_id = builder.node(OperatorKind.SINK, name, NodePlan(None), location=location)
+    builder.sinks[node_id] = output.sink
+    chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
+    ordered = any(node.kind is OperatorKind.SORT for node in chain)
+    if parallelism is None:
+        forward = ordered or not output.sink.materialised
+    else:
+        builder.give(node_id, parallelism=parallelism)
+        same = {node.parallelism for node in chain} - {UNDECIDED} == {parallelism}
+        forward = same or (ordered and builder.can_be_given(inner.node_id, parallelism))
+    if forward:
+        builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
+    else:
+        builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))

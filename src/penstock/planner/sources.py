@@ -1,0 +1,106 @@
+"""Making sources of the leaves of a plan."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from penstock.config import table_option
+from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_PARALLELISM
+from penstock.connectors.base import ParallelismProvider
+from penstock.connectors.coordinator import SourceCoordinator
+from penstock.connectors.files import FileSource
+from penstock.errors import SourceError
+from penstock.planner.plan import SourcePlan
+from penstock.connectors.scan_parallelism import ScanOptions
+from penstock.spark import catalyst, files
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.config import Configuration, Option
+    from penstock.marks import Mark
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+_NAMES = {
+    "LocalRelation": "rows in memory",
+    "Range": "range",
+    "InMemoryRelation": "cached data",
+    "LogicalRDD": "RDD",
+    "OneRowRelation": "one row",
+}
+
+
+class SourceMaker:
+    """Makes sources.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    config
+        The job's options; those of a table or reader win.
+    """
+
+    def __init__(self, bridge: Bridge, config: Configuration) -> None:
+        self._bridge = bridge
+        self._config = config
+
+    def make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None) -> SourcePlan:
+        """Return the source of a leaf.
+
+        Parameters
+        ----------
+        leaf
+            A node without children.
+        scan
+            The leaf with the filters right above it.
+        mark
+            What the user said at this place.
+
+        Raises
+        ------
+        ConfigError
+            If an option of the table has a value that is not allowed.
+        """
+        is_files = files.is_file_relation(leaf.handle)
+        given = mark.source if mark else None
+        table_options: Mapping[str, str] = {}
+        if is_files:
+            name = files.relation_name(leaf.handle)
+            table_options = files.relation_options(self._bridge, leaf.handle)
+        else:
+            name = _NAMES.get(leaf.name, leaf.name)
+        if given is not None:
+            name = given.name
+        listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle)) if is_files else None
+        source: object = given
+        if listing is not None and (given is None or isinstance(given, FileSource)):
+            source = FileSource(name, listing=listing)
+        static = given.parallelism if isinstance(given, ParallelismProvider) else None
+        return SourcePlan(
+            leaf=leaf,
+            coordinator=SourceCoordinator(name, source),
+            options=self._options(table_options, name, mark),
+            static=static,
+            listing=listing,
+            size_in_bytes=catalyst.size_in_bytes(leaf.handle),
+            scan=scan,
+        )
+
+    def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
+        def value(option: Option) -> object:
+            own = table_option(option, table_options, name)
+            return self._config.get(option) if own is None else own
+
+        marked = mark.parallelism if mark else None
+        parallelism = marked if marked is not None else value(SCAN_PARALLELISM)
+        infer_max = value(SCAN_INFER_MAX)
+        if parallelism is not None and not isinstance(parallelism, int):
+            raise SourceError.bad_parallelism(parallelism, name)
+        return ScanOptions(
+            parallelism=parallelism,
+            infer=value(SCAN_INFER_ENABLED) is True,
+            infer_max=infer_max if isinstance(infer_max, int) else None,
+        )

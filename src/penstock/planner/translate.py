@@ -1,0 +1,413 @@
+"""From Spark's optimised logical plan to a stream graph.
+
+A node is cut off wherever an operator needs its rows in a certain distribution. Narrow operators between two cuts
+become one Calc. An operator that is not known here stays together with its inputs and runs as Spark would run it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph import UNDECIDED, OperatorKind
+from penstock.graph.partitioner import (
+    BROADCAST,
+    FORWARD,
+    GLOBAL,
+    REBALANCE,
+    HashPartitioner,
+    Partitioner,
+    RangePartitioner,
+)
+from penstock.marks import Mark, recall
+from penstock.planner.builder import GraphBuilder, Out
+from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
+from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
+from penstock.planner.sharing import is_heavy
+from penstock.spark import catalyst
+from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
+from penstock.spark.dataframes import mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.planner.sharing import EqualParts
+    from penstock.planner.sources import SourceMaker
+    from penstock.spark.jvm import Bridge
+
+NARROW = frozenset(
+    {
+        "Project", "Filter", "Generate", "Expand", "ArrowEvalPython", "BatchEvalPython", "MapInPandas", "MapInArrow",
+        "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements", "MapPartitions", "Sample",
+        "ScriptTransformation", "TypedFilter", "AppendColumns", "ArrowEvalPythonUDTF",
+        "BatchEvalPythonUDTF",
+    }
+)  # fmt: skip
+KEYED = {
+    "Aggregate": OperatorKind.AGGREGATE,
+    "Window": OperatorKind.WINDOW,
+    "WindowInPandas": OperatorKind.WINDOW,
+    "ArrowWindowPython": OperatorKind.WINDOW,
+    "WindowGroupLimit": OperatorKind.WINDOW,
+    "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
+    "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,
+}
+_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "GlobalLimitAndOffset"})
+
+
+class Translator:
+    """Translates plans into one graph.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    builder
+        Takes the nodes and edges.
+    parts
+        Equal subtrees of all plans.
+    sources
+        Makes sources of leaves.
+    broadcast_threshold
+        Spark's own, in bytes; -1 for never.
+    placeholders
+        For a leaf that stands for a part cut out of several sinks' plans: what it stands for, already translated.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        builder: GraphBuilder,
+        parts: EqualParts,
+        sources: SourceMaker,
+        broadcast_threshold: int,
+        placeholders: Callable[[LogicalNode], tuple[Out, Any] | None],
+    ) -> None:
+        self._bridge = bridge
+        self._builder = builder
+        self._parts = parts
+        self._sources = sources
+        self._threshold = broadcast_threshold
+        self._placeholders = placeholders
+        self._shared: dict[int, Out] = {}
+        self._written: dict[tuple[int, str], int] = {}
+        self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
+            **dict.fromkeys(NARROW, self._calc),
+            **dict.fromkeys(KEYED, self._keyed),
+            **dict.fromkeys(_LIMITS, self._limit),
+            "Join": self._join,
+            "Sort": self._sort,
+            "Union": self._union,
+            "Repartition": self._repartition,
+            "RepartitionByExpression": self._repartition_by,
+            "RebalancePartitions": self._rebalance,
+        }
+
+    def translate(self, node: LogicalNode) -> Out:
+        """Return the graph node that gives a plan's rows; a heavy part that occurs again is the same node."""
+        number = self._parts.class_of(node)
+        if number is None or not is_heavy(node):
+            return self._translate(node)
+        if number not in self._shared:
+            # Its readers will not share its vertex, so nothing is known of how they find the rows.
+            self._shared[number] = Out(self._translate(node).node_id)
+        return self._shared[number]
+
+    def _translate(self, node: LogicalNode) -> Out:
+        if not node.children:
+            return self._leaf(node)
+        return self._rules.get(node.name, self._opaque)(node)
+
+    # -- leaves and narrow operators -----------------------------------------------------------------------------
+
+    def _leaf(self, node: LogicalNode, scan: LogicalNode | None = None, mark: Mark | None = None) -> Out:
+        stands_for = self._placeholders(node)
+        if stands_for is not None:
+            return stands_for[0]
+        source = self._sources.make(node, scan or node, mark)
+        given = source.options.parallelism
+        node_id = self._builder.node(
+            OperatorKind.SOURCE,
+            f"Source: {source.coordinator.name}",
+            NodePlan(node),
+            description=catalyst.describe(node.handle),
+            parallelism=given if given is not None and source.is_files else UNDECIDED,
+            location=mark.location if mark else None,
+        )
+        self._builder.sources[node_id] = source
+        return Out(node_id)
+
+    def _calc(self, node: LogicalNode) -> Out:
+        run = [node]
+        while run[-1].children[0].name in NARROW and not self._is_shared(run[-1].children[0]):
+            run.append(run[-1].children[0])
+        below = run[-1].children[0]
+        if not below.children:
+            filters = [part for part in run if part.name in {"Project", "Filter"}]
+            inner = self._leaf(below, scan=filters[0] if len(filters) == len(run) else None)
+        else:
+            inner = self.translate(below)
+        distribution = inner.distribution
+        for part in reversed(run):
+            if distribution is NOT_KNOWN:
+                break
+            distribution = distribution.after(catalyst.renames(part), catalyst.output_ids(part.handle))
+        name = {"Filter": "Filter", "Project": "Project"}.get(node.name, node.name) if len(run) == 1 else "Calc"
+        node_id = self._builder.node(
+            OperatorKind.CALC, name, NodePlan(node), description="; ".join(catalyst.describe(p.handle) for p in run)
+        )
+        self._forward(inner, node_id, below)
+        return Out(node_id, distribution)
+
+    def _is_shared(self, node: LogicalNode) -> bool:
+        return self._parts.class_of(node) is not None and is_heavy(node)
+
+    def _opaque(self, node: LogicalNode) -> Out:
+        return self._one_piece(node, OperatorKind.OPAQUE, node.children)
+
+    def _one_piece(self, node: LogicalNode, kind: OperatorKind, inputs: tuple[LogicalNode, ...]) -> Out:
+        """Add an operator that Spark runs together with its inputs, exchanges included."""
+        node_id = self._builder.node(kind, node.name, NodePlan(node), description=catalyst.describe(node.handle))
+        for number, child in enumerate(inputs, 1):
+            inner = self.translate(child)
+            if node.name != "Join" and kind is OperatorKind.OPAQUE and len(inputs) > 1 and inner.distribution.hashed_by:
+                # Spark could take our claim about one input for the layout the other one has to follow.
+                plan = self.edge_plan(child, WriteKind.ROWS)
+                self._builder.edge(inner.node_id, node_id, REBALANCE, plan, number=number)
+            else:
+                self._forward(inner, node_id, child, number)
+        return Out(node_id)
+
+    def _limit(self, node: LogicalNode) -> Out:
+        """Take a limit and what Spark plans with it (offset, sort) as one piece."""
+        inner = node.children[0]
+        while inner.name in _LIMITS:
+            inner = inner.children[0]
+        if inner.name == "Sort":
+            inner = inner.children[0]
+        elif inner.name == "Project" and inner.children[0].name == "Sort":
+            inner = inner.children[0].children[0]
+        return self._one_piece(node, OperatorKind.OPAQUE, (inner,))
+
+    def _union(self, node: LogicalNode) -> Out:
+        return self._one_piece(node, OperatorKind.UNION, node.children)
+
+    # -- operators that need a distribution ----------------------------------------------------------------------
+
+    def _keyed(self, node: LogicalNode) -> Out:
+        child = node.children[0]
+        inner = self.translate(child)
+        keys = catalyst.grouping_keys(node)
+        texts = [expression_key(key) for key in keys]
+        node_id = self._builder.node(
+            KEYED[node.name],
+            node.name if keys or node.name != "Aggregate" else "Global aggregate",
+            NodePlan(node),
+            description=catalyst.describe(node.handle),
+        )
+        if keys and inner.distribution.together(texts):
+            self._forward(inner, node_id, child)
+            after = inner.distribution.after(catalyst.renames(node), catalyst.output_ids(node.handle))
+            return Out(node_id, after)
+        there = catalyst.keys_in_output(node, keys)
+        edge = self._operator_edge(inner, node_id, node, HashPartitioner(tuple(texts)) if keys else GLOBAL, there)
+        if not there:
+            return Out(node_id)
+        hashed_by = (tuple(expression_key(key) for key in there),)
+        return Out(node_id, Distribution(hashed_by, self._builder.groups[edge]))
+
+    def _sort(self, node: LogicalNode) -> Out:
+        if not catalyst.is_global_sort(node):
+            return self._calc_like(node)
+        child = node.children[0]
+        inner = self.translate(child)
+        keys = tuple(str(order.toString()) for order in catalyst.items(node.handle.order()))
+        node_id = self._builder.node(
+            OperatorKind.SORT, "Sort", NodePlan(node), description=catalyst.describe(node.handle)
+        )
+        self._operator_edge(inner, node_id, node, RangePartitioner(keys), [])
+        return Out(node_id)
+
+    def _calc_like(self, node: LogicalNode) -> Out:
+        child = node.children[0]
+        inner = self.translate(child)
+        node_id = self._builder.node(
+            OperatorKind.CALC, node.name, NodePlan(node), description=catalyst.describe(node.handle)
+        )
+        self._forward(inner, node_id, child)
+        return Out(node_id, inner.distribution)
+
+    def _repartition(self, node: LogicalNode) -> Out:
+        if not node.handle.shuffle():
+            return self._opaque(node)  # coalesce(n): Spark merges tasks in place
+        return self._redistribute(node, node.children[0], int(node.handle.numPartitions()))
+
+    def _repartition_by(self, node: LogicalNode) -> Out:
+        keys = catalyst.items(node.handle.partitionExpressions())
+        number = node.handle.optNumPartitions()
+        wanted = int(number.get()) if number.isDefined() else UNDECIDED
+        if any(catalyst.class_name(key) == "SortOrder" for key in keys):
+            inner = self.translate(node.children[0])
+            node_id = self._builder.node(
+                OperatorKind.REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted
+            )
+            texts = tuple(str(key.toString()) for key in keys)
+            self._operator_edge(inner, node_id, node, RangePartitioner(texts), [])
+            return Out(node_id)
+        return self._redistribute(node, node.children[0], wanted, keys)
+
+    def _rebalance(self, node: LogicalNode) -> Out:
+        number = mark_of(node.handle)
+        if number is None:
+            return self._redistribute(
+                node, node.children[0], UNDECIDED, catalyst.items(node.handle.partitionExpressions())
+            )
+        return self._marked(node, recall(number))
+
+    def _redistribute(self, node: LogicalNode, child: LogicalNode, wanted: int, keys: list[Any] | None = None) -> Out:
+        inner = self.translate(child)
+        node_id = self._builder.node(
+            OperatorKind.REPARTITION,
+            "Repartition",
+            NodePlan(None),
+            description=catalyst.describe(node.handle),
+            parallelism=wanted,
+        )
+        texts = tuple(expression_key(key) for key in keys or [])
+        if not keys:
+            self._builder.edge(inner.node_id, node_id, REBALANCE, self.edge_plan(child, WriteKind.ROWS))
+            return Out(node_id)
+        plan = self.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
+        edge = self._builder.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
+        known = Distribution((texts,), self._builder.groups[edge]) if wanted == UNDECIDED else NOT_KNOWN
+        return Out(node_id, known)
+
+    def _marked(self, node: LogicalNode, mark: Mark) -> Out:
+        """Drop a mark, and give what it says to the operator below."""
+        child = node.children[0]
+        inner = self._leaf(child, mark=mark) if not child.children else self.translate(child)
+        builder = self._builder
+        changes: dict[str, Any] = {"location": mark.location}
+        if mark.name:
+            changes["name"] = mark.name
+        if mark.parallelism is None:
+            builder.give(inner.node_id, **changes)
+            return inner
+        if builder.can_be_given(inner.node_id, mark.parallelism):
+            builder.give(inner.node_id, parallelism=mark.parallelism, **changes)
+            return inner
+        name = mark.name or f"with_parallelism({mark.parallelism})"
+        node_id = builder.node(
+            OperatorKind.REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location
+        )
+        builder.edge(inner.node_id, node_id, REBALANCE, self.edge_plan(child, WriteKind.ROWS))
+        why = f"the tasks of {builder.nodes[inner.node_id].name} cannot be given, so its rows are dealt out once more"
+        builder.notes.append((name, str(mark.parallelism), why))
+        return Out(node_id)
+
+    # -- joins ---------------------------------------------------------------------------------------------------
+
+    def _join(self, node: LogicalNode) -> Out:
+        facts = catalyst.join_facts(self._bridge, node)
+        if facts is None:
+            return self._one_piece(node, OperatorKind.JOIN, node.children)
+        left, right = node.children
+        build = static_build_side(
+            facts.join_type,
+            catalyst.size_in_bytes(left.handle),
+            catalyst.size_in_bytes(right.handle),
+            facts.left_hint,
+            facts.right_hint,
+            self._threshold,
+        )
+        node_id = self._builder.node(
+            OperatorKind.JOIN,
+            "Join",
+            NodePlan(node, build),
+            description=catalyst.describe(node.handle),
+            join_type=facts.join_type,
+            build_side=build,
+        )
+        return self._broadcast(node, node_id, build) if build else self._shuffled(node, node_id, facts)
+
+    def _broadcast(self, node: LogicalNode, node_id: int, build: str) -> Out:
+        sides = {"left": (1, node.children[0]), "right": (2, node.children[1])}
+        number, child = sides.pop(build)
+        plan = self.edge_plan(child, WriteKind.COLLECTED, signature="broadcast")
+        self._builder.edge(self._producer(child, "broadcast"), node_id, BROADCAST, plan, number=number)
+        ((number, probe),) = sides.values()
+        inner = self.translate(probe)
+        self._forward(inner, node_id, probe, number)
+        return Out(node_id, inner.distribution)
+
+    def _shuffled(self, node: LogicalNode, node_id: int, facts: JoinFacts) -> Out:
+        builder = self._builder
+        children = dict(zip(("left", "right"), node.children, strict=True))
+        keys = {"left": list(facts.left_keys), "right": list(facts.right_keys)}
+        texts = {side: [expression_key(key) for key in keys[side]] for side in keys}
+        outs: dict[str, Out] = {}
+        order: list[int] | None = None
+        group = -1
+        for side in ("left", "right"):
+            if not self._may_be_hashed(children[side]):
+                continue
+            out = outs[side] = self.translate(children[side])
+            found = out.distribution.order_like(texts[side])
+            if found is None or (order is not None and found != order):
+                continue
+            self._forward(out, node_id, children[side], 1 if side == "left" else 2)
+            if group >= 0 and out.distribution.group != group:
+                builder.merge_groups(group, out.distribution.group)
+            order, group = found, group if group >= 0 else out.distribution.group
+            children.pop(side)
+        order = order or list(range(len(facts.left_keys)))
+        group = group if group >= 0 else builder.new_group()
+        texts = {side: [texts[side][i] for i in order] for side in texts}
+        for side, child in children.items():
+            side_keys = [keys[side][i] for i in order]
+            signature = self._position_signature(child, side_keys)
+            producer = outs[side].node_id if side in outs else self._producer(child, signature)
+            builder.edge(
+                producer,
+                node_id,
+                HashPartitioner(tuple(texts[side])),
+                self.edge_plan(child, WriteKind.SIDE, keys=tuple(side_keys), signature=signature),
+                number=1 if side == "left" else 2,
+                group=group,
+            )
+        kept = tuple(tuple(texts[side]) for side in texts if keeps_keys(facts.join_type, side))
+        return Out(node_id, Distribution(kept, group) if kept else NOT_KNOWN)
+
+    def _may_be_hashed(self, node: LogicalNode) -> bool:
+        """Whether a join input could lie hashed already; a light input cannot, and may be written once for several."""
+        return is_heavy(node) or any(part.name.startswith("Repartition") for part in node.walk())
+
+    # -- edges ---------------------------------------------------------------------------------------------------
+
+    def _forward(self, inner: Out, target: int, child: LogicalNode, number: int = 1) -> None:
+        self._builder.edge(inner.node_id, target, FORWARD, self.edge_plan(child), number=number)
+
+    def _operator_edge(
+        self, inner: Out, target: int, node: LogicalNode, partitioner: Partitioner, claimed: list[Any]
+    ) -> str:
+        plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node, keys=tuple(claimed))
+        return self._builder.edge(inner.node_id, target, partitioner, plan)
+
+    def edge_plan(self, child: LogicalNode, write: WriteKind | None = None, **facts: Any) -> EdgePlan:
+        stands_for = self._placeholders(child)
+        return EdgePlan(child, write, output=None if stands_for is None else stands_for[1], **facts)
+
+    def _producer(self, child: LogicalNode, signature: str) -> int:
+        """Return the node that writes a join input; equal light inputs that are written alike are one node."""
+        number = self._parts.class_of(child)
+        if number is None or not signature or is_heavy(child):
+            return self.translate(child).node_id
+        key = (number, signature)
+        if key not in self._written:
+            self._written[key] = self.translate(child).node_id
+        return self._written[key]
+
+    def _position_signature(self, child: LogicalNode, keys: list[Any]) -> str:
+        """Return the keys as positions in the input's columns, empty if they are not plain columns."""
+        columns = {text: i for i, text in enumerate(catalyst.output_ids(child.handle))}
+        places = [columns.get(expression_key(key)) for key in keys]
+        return "" if None in places else f"hash{places}"

@@ -1,0 +1,66 @@
+"""Sinks that bring a job's rows back to the program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from penstock.connectors.base import Sink, SinkJob
+from penstock.spark.catalyst import analyzed_plan
+from penstock.spark.dataframes import dataframe
+from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class ResultSink(Sink):
+    """Applies a function to the DataFrame of the last vertex, and keeps what it gives."""
+
+    def __init__(self, name: str, fetch: Callable[[DataFrame], Any]) -> None:
+        self._name = name
+        self._fetch = fetch
+        self.value: Any = None
+
+    @property
+    def name(self) -> str:
+        """What is done with the rows."""
+        return self._name
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Return the job; there is nothing to check."""
+        del spark
+        return _ResultSinkJob(self)
+
+    def take(self, df: DataFrame) -> None:
+        """Keep the result."""
+        self.value = self._fetch(df)
+
+
+class MaterializeSink(ResultSink):
+    """Keeps a DataFrame of the user's session over the exchange that the last vertex has written."""
+
+    materialised: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__("materialize", _in_users_session)
+
+
+class _ResultSinkJob(SinkJob):
+    def __init__(self, sink: ResultSink) -> None:
+        self._sink = sink
+
+    def write(self, df: DataFrame) -> None:
+        self._sink.take(df)
+
+    def commit(self) -> None:
+        """Do nothing; the result is there."""
+
+    def abort(self) -> None:
+        self._sink.value = None
+
+
+def _in_users_session(df: DataFrame) -> DataFrame:
+    bridge = Bridge(df.sparkSession)
+    return dataframe(bridge, bridge.session, analyzed_plan(df))

@@ -1,0 +1,1 @@
+"""Decides vertices and runs them."""

@@ -1,0 +1,226 @@
+"""Runs a job: vertices as they become ready, independent ones side by side, decisions in between."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.decisions import Decision, DecisionKind
+from penstock.errors import JobCancelledError
+from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.events import (
+    JobCancelEvent,
+    JobEvent,
+    JobVertexFailedEvent,
+    JobVertexFinishedEvent,
+    JobVertexInitializedEvent,
+)
+from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex, ExecutionState
+from penstock.scheduler.failure import describe_failure
+from penstock.scheduler.handler import AdaptiveExecutionHandler
+from penstock.scheduler.runner import VertexRunner
+from penstock.spark import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.config import Configuration
+    from penstock.connectors.base import SinkJob
+    from penstock.decisions import DecisionLog
+    from penstock.graph import JobVertex
+    from penstock.planner.plan import JobPlan
+    from penstock.spark.jvm import Bridge
+    from penstock.spark.session import SessionPool
+
+log = logging.getLogger("penstock.scheduler")
+
+_SIDE_BY_SIDE = 8
+"""How many vertices run at a time; more only queue for the same cores."""
+
+
+class JobStatusListener(Protocol):
+    """Wants to see a job run."""
+
+    def on_job_changed(self) -> None:
+        """Note that a vertex was made, or changed its state."""
+
+
+class AdaptiveBatchScheduler:
+    """Schedules one job; `run` once, on a thread of its own.
+
+    Parameters
+    ----------
+    bridge, sessions
+        The user's session and its clones.
+    plan
+        The job's plan.
+    config
+        The options.
+    decisions
+        Takes the decisions.
+    job_id, job_name
+        The job's names for Spark and for people.
+    sinks
+        The opened sinks, by node.
+    listeners
+        Those who watch.
+    """
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        sessions: SessionPool,
+        plan: JobPlan,
+        config: Configuration,
+        decisions: DecisionLog,
+        job_id: str,
+        job_name: str,
+        sinks: Mapping[int, SinkJob],
+        listeners: Sequence[JobStatusListener] = (),
+    ) -> None:
+        self._bridge = bridge
+        self._plan = plan
+        self._decisions = decisions
+        self._job_name = job_name
+        self._listeners = listeners
+        self._manager = AdaptiveGraphManager(plan.graph)
+        self._handler = AdaptiveExecutionHandler(self._manager)
+        self._handler.register_job_graph_update_listener(self)
+        self.execution_graph = ExecutionGraph()
+
+        def graph_now() -> object:
+            return self._manager.stream_graph_context.stream_graph
+
+        self._runner = VertexRunner(bridge, sessions, plan, graph_now, job_id, sinks)
+        self._decider = VertexDecider(
+            plan, config, jobs.cluster_cores(bridge), graph_now, self._runner.result_of, decisions  # type: ignore[arg-type]
+        )
+        self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._answers: dict[int, Future[int]] = {}
+
+    @property
+    def manager(self) -> AdaptiveGraphManager:
+        """The graphs of the job."""
+        return self._manager
+
+    def cancel(self, reason: str) -> None:
+        """Ask the job to stop; `run` then raises."""
+        self._events.put(JobCancelEvent(reason))
+
+    def run(self) -> None:
+        """Run all vertices.
+
+        Raises
+        ------
+        JobError
+            If a vertex fails; it names the vertex, the operator and the user's line.
+        JobCancelledError
+            If the job was cancelled.
+        """
+        for subject, chosen, reason in self._plan.notes:
+            self._decisions.record(Decision(DecisionKind.SHARING, subject, chosen, reason))
+        with (
+            ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-vertex") as workers,
+            ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-source") as askers,
+        ):
+            self._workers, self._askers = workers, askers
+            try:
+                self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
+                while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
+                    self._handle(self._events.get())
+            except BaseException:
+                self._stop_all()
+                raise
+            finally:
+                self._runner.release()
+
+    def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+        """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
+        log.debug("%d new vertices, %d operators pending", len(vertices), pending_operators)
+        for vertex in vertices:
+            self._initialize(self.execution_graph.attach(vertex))
+        self._tell()
+
+    def _initialize(self, execution: ExecutionJobVertex) -> None:
+        """Ask the sources of a vertex; it goes on when all have answered, and nothing waits meanwhile."""
+        vertex = execution.vertex
+        context = self._decider.inference_context(vertex)
+        sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
+        left = len(sources)
+        lock = threading.Lock()
+
+        def answered(_: Future[int]) -> None:
+            nonlocal left
+            with lock:
+                left -= 1
+                if left == 0:
+                    self._events.put(JobVertexInitializedEvent(vertex.id))
+
+        if not sources:
+            self._events.put(JobVertexInitializedEvent(vertex.id))
+        for node_id in sources:
+            answer = self._plan.sources[node_id].coordinator.infer_parallelism(context, self._askers)
+            self._answers[node_id] = answer
+            answer.add_done_callback(answered)
+
+    def _handle(self, event: JobEvent) -> None:
+        match event:
+            case JobVertexInitializedEvent(vertex_id):
+                execution = self.execution_graph.vertex(vertex_id)
+                execution.move(ExecutionState.SCHEDULED)
+                self._workers.submit(self._execute, execution)
+            case JobVertexFinishedEvent():
+                self._handler.handle_job_event(event)
+            case JobVertexFailedEvent(vertex_id, error):
+                vertex = self.execution_graph.vertex(vertex_id).vertex
+                raise describe_failure(self._plan, vertex, error) from error
+            case JobCancelEvent(reason):
+                raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
+        self._tell()
+
+    def _execute(self, execution: ExecutionJobVertex) -> None:
+        """Decide and run a vertex; on a worker's thread."""
+        vertex = execution.vertex
+        if self._stopping.is_set():
+            return
+        try:
+            inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
+            decided = self._decider.decide(vertex, inferred)
+            execution.parallelism, execution.reason = decided.parallelism, decided.reason
+            execution.bytes_in = decided.bytes_in
+            execution.move(ExecutionState.RUNNING)
+            self._tell()
+            description = f"{self._job_name}: {vertex.id} {vertex.name}"
+            run = self._runner.run(vertex, decided.setup, description)
+            execution.tasks = run.tasks
+            if run.result is not None:
+                execution.rows_out = run.result.rows
+                execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
+            if execution.parallelism == UNDECIDED and run.tasks > 0:
+                execution.parallelism = run.tasks
+            for decision in self._decisions.of(f"{vertex.id} {vertex.name}"):
+                self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
+            execution.move(ExecutionState.FINISHED)
+            self._events.put(JobVertexFinishedEvent(vertex.id))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
+            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
+            self._events.put(JobVertexFailedEvent(vertex.id, error))
+
+    def _stop_all(self) -> None:
+        """Cancel what runs; the workers end with the exceptions this gives them."""
+        self._stopping.set()
+        for execution in self.execution_graph:
+            if not execution.state.is_terminal:
+                jobs.cancel_group(self._bridge, self._runner.group_of(execution.vertex), "the job has ended")
+                if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
+                    execution.move(ExecutionState.CANCELED)
+        self._tell()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener.on_job_changed()

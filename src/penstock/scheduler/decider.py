@@ -1,0 +1,278 @@
+"""Decides a vertex before it runs: tasks per input, split sizes of sources, subpartitions to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.config.options import (
+    AUTO_PARALLELISM_ENABLED,
+    DATA_VOLUME_PER_TASK,
+    DEFAULT_SOURCE_PARALLELISM,
+    MAX_PARALLELISM,
+    MIN_PARALLELISM,
+    PARALLELISM_DEFAULT,
+)
+from penstock.connectors.base import ParallelismInferenceContext
+from penstock.connectors.coordinator import NO_ANSWER
+from penstock.connectors.scan_parallelism import choose_scan_parallelism, source_upper_bound
+from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
+from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.graph import UNDECIDED
+from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.planner.plan import WriteKind
+from penstock.scheduler.parallelism import (
+    Bounds,
+    InputInfo,
+    decide_vertex,
+    global_maximum,
+    subpartition_count,
+    vertex_bounds,
+)
+from penstock.scheduler.runner import VertexSetup
+from penstock.spark.catalyst import LARGE
+from penstock.spark.exchange import StagedResult
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.config import Configuration
+    from penstock.graph import JobVertex, StreamEdge, StreamGraph
+    from penstock.planner.plan import JobPlan, SourcePlan
+    from penstock.scheduler.packing import Range
+    from penstock.scheduler.runner import Result
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedVertex:
+    """What was decided for a vertex.
+
+    Parameters
+    ----------
+    setup
+        What its runner needs.
+    parallelism
+        The number of tasks, `UNDECIDED` where Spark's own plan has the say.
+    reason
+        One sentence.
+    bytes_in
+        Bytes it reads.
+    """
+
+    setup: VertexSetup
+    parallelism: int
+    reason: str
+    bytes_in: int
+
+
+class VertexDecider:
+    """Decides vertices of one job.
+
+    Parameters
+    ----------
+    plan
+        The job's plan.
+    config
+        The options.
+    cores
+        How many tasks the cluster runs at a time.
+    graph
+        Returns the stream graph as it is now.
+    result_of
+        Returns what a finished node's vertex has written, or None.
+    log
+        Takes the decisions.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        config: Configuration,
+        cores: int,
+        graph: Callable[[], StreamGraph],
+        result_of: Callable[[int], Result | None],
+        log: DecisionLog,
+    ) -> None:
+        self._plan = plan
+        self._config = config
+        self._graph = graph
+        self._result_of = result_of
+        self._log = log
+        self._default = config.maybe_integer(PARALLELISM_DEFAULT)
+        maximum = global_maximum(config.maybe_integer(MAX_PARALLELISM), self._default, cores)
+        minimum = config.integer(MIN_PARALLELISM)
+        self.bounds = Bounds(minimum, max(minimum, maximum), config.integer(DATA_VOLUME_PER_TASK))
+        self._widths: dict[int, int] = {}
+
+    def inference_context(self, vertex: JobVertex) -> ParallelismInferenceContext:
+        """Return what the sources of a vertex may know."""
+        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task)
+
+    def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
+        """Decide a vertex whose upstream has finished.
+
+        Parameters
+        ----------
+        vertex
+            The vertex.
+        inferred
+            The answers of its sources, by node.
+        """
+        graph = self._graph()
+        numbers: list[int] = []
+        reasons: list[str] = []
+        bytes_in = 0
+        ranges: dict[int, list[Range] | None] = {}
+        split_bytes: dict[int, int] = {}
+        at_most: dict[int, int] = {}
+        groups = self._groups(vertex)
+        sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
+        given = vertex.parallelism if len(groups) + len(sources) == 1 else UNDECIDED
+        for node_id in sources:
+            source = self._plan.sources[node_id]
+            if given != UNDECIDED and source.options.parallelism is None:
+                source = replace(source, options=replace(source.options, parallelism=given))
+            number, why, size = self._source(source, vertex, inferred[node_id])
+            if source.is_files:
+                number, why, split = self._cut_files(source, number, why)
+                split_bytes |= {} if split is None else {node_id: split}
+            elif number > 0:
+                at_most[node_id] = number
+            numbers.append(number)
+            reasons.append(f"{source.coordinator.name}: {why}" if len(sources) > 1 else why)
+            bytes_in += max(size, 0)
+            source.coordinator.initialize(number)
+        for group, edges in groups.items():
+            infos = self._input_infos(edges)
+            bytes_in += sum(self._bytes_of(edge.source_id) for edge in edges)
+            if infos is None:
+                ranges[group] = None
+                numbers.append(UNDECIDED)
+                reasons.append("Spark needed no exchange there, so its own plan decides")
+                continue
+            wanted = given if given != UNDECIDED else self._fixed()
+            decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
+            ranges[group] = [self._span(rectangles) for rectangles in decision.reads[0]]
+            numbers.append(decision.parallelism)
+            reasons.append(decision.reason)
+        parallelism = sum(numbers) if numbers and min(numbers) > 0 else UNDECIDED
+        reason = "; ".join(dict.fromkeys(reasons)) or "nothing to read"
+        kind = DecisionKind.SOURCE_PARALLELISM if sources and not groups else DecisionKind.VERTEX_PARALLELISM
+        chosen = parallelism if parallelism != UNDECIDED else "left to Spark"
+        figures = {
+            "bytes in": bytes_in,
+            "volume per task": self.bounds.volume_per_task,
+            "minimum": self.bounds.minimum,
+            "maximum": self.bounds.maximum,
+        }
+        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures))
+        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph))
+        return DecidedVertex(setup, parallelism, reason, bytes_in)
+
+    # -- sources -------------------------------------------------------------------------------------------------
+
+    def _source_bound(self, vertex: JobVertex) -> int:
+        default = self._config.maybe_integer(DEFAULT_SOURCE_PARALLELISM)
+        return source_upper_bound(default, self.bounds.maximum, vertex.max_parallelism)
+
+    def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str, int]:
+        """Return number, reason and bytes of a source."""
+        size = source.size_in_bytes if source.size_in_bytes < LARGE else -1
+        coordinator = source.coordinator
+        nothing_said = source.options.parallelism is None and source.static is None and source.options.infer
+        if not source.is_files and nothing_said and inferred == NO_ANSWER and coordinator.source is None:
+            return UNDECIDED, "Spark cuts this source itself", size
+        bound = self._source_bound(vertex)
+        number, why = choose_scan_parallelism(source.options, source.static, inferred, bound, self._default)
+        if nothing_said and inferred == NO_ANSWER and coordinator.problem:
+            why += f": {coordinator.problem}"
+        return number, why, size
+
+    def _cut_files(self, source: SourcePlan, number: int, why: str) -> tuple[int, str, int | None]:
+        """Return the number of tasks the files can give, the reason, and the split size for it."""
+        assert source.listing is not None
+        listing = source.listing()
+        if not sum(listing.sizes):
+            return UNDECIDED, f"{why}, but there is nothing to read", None
+        split = split_size_for(listing.sizes, listing.splittable, number, OPEN_COST)
+        possible = count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
+        found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
+        if possible != number:
+            return possible, f"{why}, but {found} can be cut into {possible} at most", split
+        return number, f"{found}: {why}", split
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    def _fixed(self) -> int:
+        if self._config.flag(AUTO_PARALLELISM_ENABLED):
+            return UNDECIDED
+        return self._default or self.bounds.maximum
+
+    def _groups(self, vertex: JobVertex) -> dict[int, list[StreamEdge]]:
+        found: dict[int, list[StreamEdge]] = {}
+        for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
+            if not isinstance(edge.partitioner, BroadcastPartitioner):
+                found.setdefault(self._plan.groups[edge.id], []).append(edge)
+        return found
+
+    def _input_infos(self, edges: list[StreamEdge]) -> list[InputInfo] | None:
+        """Return what is measured of inputs that are cut alike, None if they cannot be."""
+        infos = []
+        for edge in edges:
+            result = self._result_of(edge.source_id)
+            if not isinstance(result, StagedResult) or not result.can_be_cut:
+                return None
+            if self._plan.edges[edge.id].write is not WriteKind.OPERATOR and not result.is_plain_exchange:
+                return None
+            infos.append(InputInfo(result.sizes, inter_correlated=True))
+        return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
+
+    def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
+        return rectangles[0][1] if rectangles else (0, 0)
+
+    def _subpartitions(self, vertex: JobVertex, graph: StreamGraph) -> int:
+        outgoing = graph.out_edges(vertex.tail_id)
+        if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
+            return 1
+        group = self._plan.groups[outgoing[0].id]
+        fixed = self._plan.width(group)
+        if fixed != UNDECIDED:
+            return fixed
+        if group not in self._widths:
+            edges = [edge for edge in graph.edges if self._plan.groups.get(edge.id) == group]
+            known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
+            upper = max(self.bounds.maximum, self._fixed())
+            self._widths[group] = number = subpartition_count(known, self.bounds.volume_per_task, upper)
+            names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
+            self._log.record(
+                Decision(
+                    DecisionKind.SUBPARTITIONS,
+                    f"{vertex.id} {vertex.name}",
+                    number,
+                    f"{show_bytes(known)} lie before {names}, four subpartitions for each {show_bytes(self.bounds.volume_per_task)}",
+                    {"known bytes": known, "maximum": upper},
+                )
+            )
+        return self._widths[group]
+
+    def _bytes_of(self, node_id: int) -> int:
+        result = self._result_of(node_id)
+        return int(result.sizes.sum()) if isinstance(result, StagedResult) else 0
+
+    def _known_bytes(self, node_id: int, graph: StreamGraph) -> int:
+        """Return the bytes known to flow into a node: measured ones where they are, else what its sources hold."""
+        total, todo, seen = 0, [node_id], {node_id}
+        while todo:
+            current = todo.pop()
+            result = self._result_of(current)
+            if isinstance(result, StagedResult) and result.stages:
+                total += int(result.sizes.sum())
+                continue
+            if current in self._plan.sources and self._plan.sources[current].size_in_bytes < LARGE:
+                total += self._plan.sources[current].size_in_bytes
+            for edge in graph.in_edges(current):
+                if edge.source_id not in seen and not isinstance(edge.partitioner, BroadcastPartitioner):
+                    seen.add(edge.source_id)
+                    todo.append(edge.source_id)
+        return total

@@ -1,0 +1,43 @@
+"""What happens to a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.graph import JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Base of all events."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexInitializedEvent(JobEvent):
+    """All sources of a vertex have answered, or failed to."""
+
+    vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexFinishedEvent(JobEvent):
+    """A vertex has finished, and what it wrote is measured."""
+
+    vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexFailedEvent(JobEvent):
+    """A vertex has failed."""
+
+    vertex_id: JobVertexID
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class JobCancelEvent(JobEvent):
+    """Somebody wants the job to stop."""
+
+    reason: str

@@ -1,0 +1,66 @@
+"""Failures in words: which vertex, which operator, which line of the user's code."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.errors import JobError, PenstockError
+from penstock.spark import catalyst
+
+if TYPE_CHECKING:
+    from penstock.graph import JobVertex, StreamNode
+    from penstock.planner.plan import JobPlan
+
+_CALLED_FROM = re.compile(r"was called from\s*\n?\s*(\S+:\d+)")
+_PYTHON_OPERATORS = ("Python", "Pandas", "Arrow")
+
+
+def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException) -> JobError:
+    """Return the error of a failed vertex."""
+    text = str(error)
+    node, line = _culprit(plan, vertex, text)
+    message = f"vertex {vertex.id} ({vertex.name}) failed"
+    if node.description != vertex.name:
+        message += f"\n  operator: {node.description[:300]}"
+    if line:
+        message += f"\n  made at:  {line}"
+    hint = error.hint if isinstance(error, PenstockError) else None
+    return JobError(message, cause=_text_of(error, text), hint=hint)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """Return an error as users see it: Penstock's own as it is, any other as a `JobError` that says what it was."""
+    if isinstance(error, (PenstockError, KeyboardInterrupt, SystemExit)):
+        return error
+    failure = JobError("the job failed", cause=_text_of(error, str(error)))
+    failure.__cause__ = error
+    return failure
+
+
+def _text_of(error: BaseException, text: str) -> str:
+    """Return the part of an exception's text that people read: without Java's stack."""
+    if "Traceback (most recent call last)" in text:
+        return text[text.index("Traceback (most recent call last)") :].split("\n\tat ")[0].rstrip()
+    kept = text.split("\n\tat ")[0].strip() or type(error).__name__
+    return kept if kept.startswith(type(error).__name__) else f"{type(error).__name__}: {kept}"
+
+
+def _culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, str]:
+    """Return the operator that most likely failed, and the user's line behind it, if it is known."""
+    found = _CALLED_FROM.search(text)
+    nodes = [plan.graph.node(node_id) for node_id in reversed(vertex.node_ids) if node_id in plan.nodes]
+    suspects = list(nodes)
+    if "Traceback (most recent call last)" in text:
+        suspects = [n for n in nodes if any(word in n.description for word in _PYTHON_OPERATORS)] or nodes
+    if found:
+        return suspects[0], found[1]
+    for node in suspects:
+        if node.location is not None:
+            return node, str(node.location)
+        top = plan.nodes[node.id].top
+        for part in top.walk() if top is not None and top.children else ():
+            line = catalyst.user_line(part.handle)
+            if line is not None:
+                return node, str(line)
+    return suspects[0], ""

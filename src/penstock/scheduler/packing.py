@@ -1,0 +1,150 @@
+"""Packing a row of sizes into contiguous ranges, and the search for a limit that gives an allowed number of them.
+
+The rules are those of Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos), restated.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Range = tuple[int, int]
+"""Start and end of a range of indices; the end is exclusive."""
+
+
+class SizeRow:
+    """Sizes of consecutive units (subpartitions, or slices of them) with what packing needs of them.
+
+    Parameters
+    ----------
+    sizes
+        Bytes per unit, not negative, at least one unit.
+    """
+
+    def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
+        self.sizes = np.asarray(sizes, dtype=np.int64)
+        if self.sizes.ndim != 1 or not len(self.sizes) or self.sizes.min() < 0:
+            raise ValueError("a row of at least one size is needed, none of them negative")
+        self._ends = np.concatenate(([0], np.cumsum(self.sizes)))
+        self.total = int(self._ends[-1])
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def bytes_in(self, span: Range) -> int:
+        """Return the bytes of a range."""
+        return int(self._ends[span[1]] - self._ends[span[0]])
+
+    def _cuts(self, limit: int, stop: int) -> list[int]:
+        """Return the starts of the packed ranges and the end of the last; give up after `stop` ranges."""
+        ends, last = self._ends, len(self.sizes)
+        # Where a range would end, for every unit it could start at: one sorted search for all of them.
+        reach = np.maximum(ends[:-1] + limit, ends[1:])
+        following = (np.searchsorted(ends, reach, "right") - 1).tolist()
+        cuts = [0]
+        position = 0
+        while position < last and len(cuts) <= stop:
+            position = following[position]
+            cuts.append(position)
+        return cuts
+
+    def pack(self, limit: int) -> list[Range]:
+        """Return ranges of at most `limit` bytes each, filled greedily from the left.
+
+        A range holds at least one unit, whatever its size; units of size zero join the range before them.
+        """
+        cuts = self._cuts(limit, len(self))
+        return list(pairwise(cuts))
+
+    def count(self, limit: int, stop: int | None = None) -> int:
+        """Return how many ranges `pack` would give; counting ends once there are more than `stop`."""
+        stop = len(self) if stop is None else stop
+        cuts = self._cuts(limit, stop)
+        return len(cuts) - 1 if cuts[-1] == len(self) else stop + 1
+
+    def largest_limit(self, at_least: int, low: int, high: int) -> int:
+        """Return the largest limit in [low, high] that gives at least so many ranges, -1 if `low` gives fewer."""
+        if self.count(low, at_least) < at_least:
+            return -1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.count(middle, at_least) >= at_least:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def smallest_limit(self, at_most: int, low: int, high: int) -> int:
+        """Return the smallest limit in [low, high] that gives at most so many ranges, -1 if `high` gives more.
+
+        The search gallops up from the even share, as the answer lies just above it unless single units are huge.
+        The bounds are then drawn together by what a trial shows: a success proves its own largest range sufficient,
+        a failure proves every limit insufficient that would not lengthen one of its ranges.
+        """
+        if high < self.total and self.count(high, at_most) > at_most:
+            return -1
+        even = self.total // max(at_most, 1)
+        step = max(1, even >> 5)
+        trial = even + step if low <= even + step < high else (low + high) // 2
+        while low < high:
+            found, largest, lengthens = self._trial(trial, at_most, high)
+            if found <= at_most:
+                high = max(low, min(trial, largest))
+                trial = (low + high) // 2
+            else:
+                low = max(trial + 1, lengthens)
+                step *= 2
+                trial = min(low + step, (low + high) // 2)
+        return high
+
+    def _trial(self, limit: int, stop: int, longest: int) -> tuple[int, int, int]:
+        """Return the number of ranges, the bytes of the largest, and the least limit that would lengthen one."""
+        cuts = self._cuts(limit, stop)
+        ends = self._ends[cuts]
+        largest = int((ends[1:] - ends[:-1]).max())
+        if cuts[-1] == len(self):
+            return len(cuts) - 1, largest, longest
+        lengthened = self._ends[np.array(cuts[1:]) + 1] - ends[:-1]
+        return stop + 1, largest, int(lengthened.min())
+
+
+def spread_by_count(units: int, ranges: int) -> list[Range]:
+    """Return `ranges` ranges over `units` units that differ in length by at most one."""
+    return [(i * units // ranges, (i + 1) * units // ranges) for i in range(ranges)]
+
+
+def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list[Range], str]:
+    """Return contiguous ranges of about `volume` bytes, between `lower` and `upper` in number if that can be.
+
+    Too few ranges: the largest limit that gives at least `lower`, then the smallest that gives the same number, which
+    is the most even. Too many: the smallest limit that gives at most `upper`. If no limit gives an allowed number,
+    units are spread by count.
+
+    Returns
+    -------
+    ranges, reason
+        The reason is half a sentence.
+    """
+    ranges = row.pack(volume)
+    if lower <= len(ranges) <= upper:
+        return ranges, "ranges of the volume per task"
+    if len(ranges) < lower:
+        low = min(volume, int(row.sizes.min()))
+        limit = row.largest_limit(lower, low, volume)
+        if limit >= 0:
+            limit = row.smallest_limit(row.count(limit), low, limit)
+        why = f"raised to the lower bound {lower}"
+    else:
+        limit = row.smallest_limit(upper, volume, max(row.total, volume))
+        why = f"capped at the upper bound {upper}"
+    if limit >= 0:
+        ranges = row.pack(limit)
+        if lower <= len(ranges) <= upper:
+            return ranges, why
+    number = max(1, min(len(row), upper))
+    return spread_by_count(len(row), number), f"{why}, subpartitions spread by count"

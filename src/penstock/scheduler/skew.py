@@ -1,0 +1,75 @@
+"""Splitting skewed subpartitions along the tasks that wrote them, as plain arithmetic.
+
+The rules are those of Flink's skewed join strategy and its decider, restated.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.scheduler.packing import Range
+
+
+def median_size(sizes: Sequence[int]) -> int:
+    """Return the median, for an even count the whole part of the mean of the middle two, at least 1."""
+    ordered = sorted(sizes)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) // 2
+    return max(median, 1)
+
+
+def skew_threshold(sizes: Sequence[int], factor: float, threshold: int) -> int:
+    """Return the bytes above which a subpartition is skewed."""
+    return int(max(median_size(sizes) * factor, threshold))
+
+
+def split_target(sizes: Sequence[int], threshold: int, volume: int) -> int:
+    """Return the bytes a slice should have: the volume per task, or the mean of what is not skewed if larger."""
+    normal = [size for size in sizes if size <= threshold]
+    return max(volume, sum(normal) // len(normal)) if normal else volume
+
+
+def split_along_mappers(bytes_per_mapper: Sequence[int], target: int) -> list[Range]:
+    """Return ranges of consecutive mappers with less than `target` bytes each; a mapper is never cut."""
+    ranges: list[Range] = []
+    start, filled = 0, 0
+    for mapper, size in enumerate(bytes_per_mapper):
+        if mapper > start and filled + size >= target:
+            ranges.append((start, mapper))
+            start, filled = mapper, 0
+        filled += size
+    ranges.append((start, len(bytes_per_mapper)))
+    return ranges
+
+
+def slices_of(sizes: np.ndarray, *, factor: float, threshold: int, volume: int) -> list[list[Range]]:
+    """Return for every subpartition of one input its ranges of mappers: one unless it is skewed.
+
+    Parameters
+    ----------
+    sizes
+        Bytes, shape (mappers, subpartitions).
+    factor, threshold
+        A subpartition is skewed above ``max(median * factor, threshold)`` bytes.
+    volume
+        The bytes a task should read of this input.
+    """
+    mappers = sizes.shape[0]
+    totals = sizes.sum(axis=0).tolist()
+    limit = skew_threshold(totals, factor, threshold)
+    target = split_target(totals, limit, volume)
+    return [
+        split_along_mappers(sizes[:, index].tolist(), target) if total > limit else [(0, mappers)]
+        for index, total in enumerate(totals)
+    ]
+
+
+def pair_slices(left: list[Range], right: list[Range]) -> list[tuple[Range, Range]]:
+    """Return every slice of one side with every slice of the other, so that all pairs of rows meet once."""
+    return list(product(left, right))

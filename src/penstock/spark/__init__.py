@@ -1,0 +1,1 @@
+"""The only room that touches Spark's JVM side."""

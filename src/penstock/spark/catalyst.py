@@ -1,0 +1,235 @@
+"""Reading Catalyst plans: what the planner wants to know of a logical node, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.location import SourceLine
+from penstock.spark.jvm import children, class_name, items, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from penstock.spark.jvm import Bridge
+
+LARGE = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogicalNode:
+    """A node of a logical plan.
+
+    Parameters
+    ----------
+    name
+        The simple name of its class, such as ``Join``.
+    handle
+        The plan in the JVM.
+    children
+        Its inputs.
+    """
+
+    name: str
+    handle: Any = field(repr=False)
+    children: tuple[LogicalNode, ...] = field(repr=False)
+
+    def walk(self) -> Iterator[LogicalNode]:
+        """Iterate over the node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def read_plan(plan: Any) -> LogicalNode:
+    """Return a logical plan as a tree."""
+    return LogicalNode(class_name(plan), plan, tuple(read_plan(child) for child in children(plan)))
+
+
+def analyzed_plan(df: DataFrame) -> Any:
+    """Return the analysed plan of a DataFrame (``QueryExecution.analyzed``)."""
+    return df._jdf.queryExecution().analyzed()
+
+
+def optimized_plan(df: DataFrame) -> Any:
+    """Return the optimised plan of a DataFrame, with cached data in place (``QueryExecution.optimizedPlan``)."""
+    return df._jdf.queryExecution().optimizedPlan()
+
+
+def optimize(session: Any, analyzed: Any) -> Any:
+    """Return the optimised plan of an analysed one (``SessionState.executePlan``)."""
+    analyzed.setAnalyzed()
+    return session.sessionState().executePlan(analyzed, *_execute_mode(session)).optimizedPlan()
+
+
+def _execute_mode(session: Any) -> tuple[Any, ...]:
+    state = session.sessionState()
+    return (getattr(state, "executePlan$default$2")(),)
+
+
+def output_ids(plan: Any) -> tuple[str, ...]:
+    """Return the ids of a plan's output attributes, as `expression_key` spells them."""
+    return tuple(expression_key(attribute) for attribute in items(plan.output()))
+
+
+def expression_key(expression: Any) -> str:
+    """Return a text that is equal for expressions that compute the same of the same attributes."""
+    return str(expression.canonicalized().toString())
+
+
+def describe(plan: Any) -> str:
+    """Return one line about a node, its own expressions included."""
+    return " ".join(str(plan.simpleString(25)).split())
+
+
+def grouping_keys(node: LogicalNode) -> list[Any]:
+    """Return the expressions by which an operator wants its rows together; empty if all rows belong to one group."""
+    match node.name:
+        case "Aggregate":
+            return items(node.handle.groupingExpressions())
+        case "Window" | "WindowInPandas" | "ArrowWindowPython" | "WindowGroupLimit":
+            return items(node.handle.partitionSpec())
+        case _:
+            return items(node.handle.groupingAttributes())
+
+
+def is_global_sort(node: LogicalNode) -> bool:
+    """Whether a ``Sort`` orders all rows, not only those of each task."""
+    return bool(getattr(node.handle, "global")())
+
+
+def keys_in_output(node: LogicalNode, keys: list[Any]) -> list[Any]:
+    """Return an operator's keys as attributes of its output; empty if one of them is not there."""
+    output = {expression_key(attribute): attribute for attribute in items(node.handle.output())}
+    renamed = renames(node)
+    found = []
+    for key in keys:
+        text = expression_key(key)
+        attribute = output.get(text) or output.get(renamed.get(text, ""))
+        if attribute is None:
+            return []
+        found.append(attribute)
+    return found
+
+
+def renames(node: LogicalNode) -> dict[str, str]:
+    """Return, for what a node computes anew, the key of an output attribute by the key of what it stands for.
+
+    Only plain expressions and aliases of deterministic ones count.
+    """
+    match node.name:
+        case "Project":
+            listed = items(node.handle.projectList())
+        case "Aggregate":
+            listed = items(node.handle.aggregateExpressions())
+        case _:
+            return {}
+    found = {}
+    for named in listed:
+        if class_name(named) == "Alias":
+            child = named.child()
+            if child.deterministic():
+                found[expression_key(child)] = expression_key(named.toAttribute())
+    return found
+
+
+def is_deterministic(node: LogicalNode) -> bool:
+    """Whether a subtree gives the same rows each time it runs."""
+    return all(bool(part.handle.deterministic()) for part in node.walk())
+
+
+def same_result(left: Any, right: Any) -> bool:
+    """Whether two plans give the same rows, column by column."""
+    return bool(left.sameResult(right))
+
+
+def semantic_hash(plan: Any) -> int:
+    """Return a hash that is equal for plans with the same result."""
+    return int(plan.semanticHash())
+
+
+def size_in_bytes(plan: Any) -> int:
+    """Return Spark's own estimate of the bytes a plan gives, capped at 2**62."""
+    size = plan.stats().sizeInBytes()
+    return min(int(size.toString()) if not isinstance(size, int) else size, LARGE)
+
+
+def leaf_bytes(plan: Any) -> int:
+    """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
+    total = sum(size_in_bytes(leaf) for leaf in items(plan.collectLeaves()))
+    for subquery in items(plan.subqueriesAll()):
+        total += sum(size_in_bytes(leaf) for leaf in items(subquery.collectLeaves()))
+    return total
+
+
+def observes_metrics(plan: Any) -> bool:
+    """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
+    return "CollectMetrics" in str(plan.toString())
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFacts:
+    """What an equi-join is made of.
+
+    Parameters
+    ----------
+    join_type
+        Spark's name, such as ``Inner`` or ``LeftOuter``.
+    left_keys, right_keys
+        The key expressions in the JVM, pairwise.
+    left_hint, right_hint
+        The join strategy hint of each side, such as ``broadcast``, or an empty text.
+    """
+
+    join_type: str
+    left_keys: tuple[Any, ...]
+    right_keys: tuple[Any, ...]
+    left_hint: str
+    right_hint: str
+
+
+def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
+    """Return the facts of an equi-join; None if Spark finds no equality of keys in it.
+
+    Uses ``ExtractEquiJoinKeys`` (Spark 4.0 to 4.3).
+    """
+    planning = bridge.jvm.org.apache.spark.sql.catalyst.planning
+    found = option(bridge.companion(planning, "ExtractEquiJoinKeys").unapply(join.handle))
+    if found is None:
+        return None
+    hint = join.handle.hint()
+    return JoinFacts(
+        str(join.handle.joinType().toString()),
+        tuple(items(found._2())),
+        tuple(items(found._3())),
+        _hint(hint.leftHint()),
+        _hint(hint.rightHint()),
+    )
+
+
+def _hint(info: Any) -> str:
+    strategy = option(option(info).strategy()) if info.isDefined() else None
+    return "" if strategy is None else str(strategy.displayName())
+
+
+def user_line(plan: Any) -> SourceLine | None:
+    """Return the user's line that made an operator, from what PySpark noted on its expressions, if anything.
+
+    PySpark notes the line of functions and operators on columns (``Origin.pysparkErrorContext``), not of methods
+    of a DataFrame.
+    """
+    todo = items(plan.expressions())[:8]
+    for _ in range(64):
+        if not todo:
+            return None
+        expression = todo.pop(0)
+        context = option(expression.origin().pysparkErrorContext())
+        if context is not None:
+            site = str(context._2())
+            file, _, line = site.rpartition(":")
+            if line.isdigit():
+                return SourceLine(file, int(line))
+        todo += children(expression)
+    return None

@@ -1,0 +1,50 @@
+"""From plans to DataFrames and back, and marks on DataFrames that survive Spark's optimiser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.jvm import Bridge, option
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_MARK_BASE = 64 << 20
+_MARK_END = _MARK_BASE + (1 << 24)
+
+
+def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
+    """Return a DataFrame of a logical plan, planned with the settings of a session (``Dataset.ofRows``)."""
+    from pyspark.sql import DataFrame
+
+    plan.setAnalyzed()
+    dataset = bridge.companion(bridge.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(session, plan)
+    return DataFrame(dataset, bridge.spark)
+
+
+def session_of(df: DataFrame) -> SparkSession:
+    """Return the session of a DataFrame."""
+    return df.sparkSession
+
+
+def mark(df: DataFrame, number: int) -> DataFrame:
+    """Return a DataFrame whose plan carries a number at this place.
+
+    The mark is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
+    through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB.
+    """
+    bridge = Bridge(df.sparkSession)
+    plan = df._jdf.queryExecution().analyzed()
+    marked = bridge.logical.RebalancePartitions(bridge.seq([]), plan, bridge.none, bridge.some_long(_MARK_BASE + number))
+    dataset = bridge.companion(bridge.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(df._jdf.sparkSession(), marked)
+    from pyspark.sql import DataFrame
+
+    return DataFrame(dataset, df.sparkSession)
+
+
+def mark_of(plan: Any) -> int | None:
+    """Return the number a ``RebalancePartitions`` was marked with, None if it is a plain one."""
+    size = option(plan.optAdvisoryPartitionSize())
+    if size is None or not _MARK_BASE < size < _MARK_END:
+        return None
+    return int(size) - _MARK_BASE

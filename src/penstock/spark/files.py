@@ -1,0 +1,135 @@
+"""File scans: which files a relation would read, and how Spark is told to cut them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.jvm import children, class_name, items, with_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+_LISTED = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
+
+
+@dataclass(frozen=True, slots=True)
+class FileListing:
+    """The files behind a relation, after pruning of partitions.
+
+    Parameters
+    ----------
+    sizes
+        Bytes of each file.
+    splittable
+        Whether each may be read by several tasks.
+    format
+        Its short name, such as ``parquet``.
+    name
+        The table's name, or the first path.
+    options
+        The options of the table or reader.
+    """
+
+    sizes: tuple[int, ...]
+    splittable: tuple[bool, ...]
+    format: str
+    name: str
+    options: Mapping[str, str]
+
+
+def is_file_relation(leaf: Any) -> bool:
+    """Whether a leaf is a scan of files that Spark cuts by size (``HadoopFsRelation`` that is not bucketed)."""
+    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
+        return False
+    return not leaf.relation().bucketSpec().isDefined()
+
+
+def relation_name(leaf: Any) -> str:
+    """Return the name of a table, or the path, for people."""
+    table = leaf.catalogTable()
+    if table.isDefined():
+        return str(table.get().identifier().unquotedString())
+    roots = items(leaf.relation().location().rootPaths())
+    name = str(roots[0].getName()) if roots else "files"
+    return name if len(roots) <= 1 else f"{name} and {len(roots) - 1} more"
+
+
+def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> FileListing:
+    """Return the files a scan would read (``FileIndex.listFiles`` with the partition filters of its plan).
+
+    Parameters
+    ----------
+    leaf
+        A file relation.
+    scan
+        The plan of the relation with the filters right above it.
+    """
+    relation = leaf.handle.relation()
+    filters = bridge.seq([])
+    if relation.partitionSchema().size():
+        filters = bridge.seq(_partition_filters(bridge, session, scan))
+    listed = relation.location().listFiles(filters, bridge.seq([])).toString()
+    found = _LISTED.findall(listed)
+    formats = relation.fileFormat()
+    can_split: dict[str, bool] = {}
+    for path, _ in found:
+        ending = path.rpartition("/")[2].partition(".")[2]
+        if ending not in can_split:
+            hadoop_path = bridge.jvm.org.apache.hadoop.fs.Path(path)
+            can_split[ending] = bool(formats.isSplitable(session, relation.options(), hadoop_path))
+    return FileListing(
+        sizes=tuple(int(size) for _, size in found),
+        splittable=tuple(can_split[path.rpartition("/")[2].partition(".")[2]] for path, _ in found),
+        format=str(formats.toString()).lower(),
+        name=relation_name(leaf.handle),
+        options=relation_options(bridge, leaf.handle),
+    )
+
+
+def relation_options(bridge: Bridge, leaf: Any) -> dict[str, str]:
+    """Return the options of a table or reader."""
+    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
+        return {}
+    given = bridge.jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.relation().options())
+    return {str(key): str(value) for key, value in given.items()}
+
+
+def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
+    """Return a file relation that takes its split size from another session.
+
+    A scan reads the settings of the session that made its relation, when it is executed. Relations of different
+    sessions are equal to Spark, which would keep the old one; an option of our own tells them apart.
+    """
+    old = leaf.relation()
+    options = old.options().updated("penstock.split", session.conf().get("spark.sql.files.maxPartitionBytes"))
+    relation = bridge.execution.datasources.HadoopFsRelation(
+        old.location(), old.partitionSchema(), old.dataSchema(), old.bucketSpec(), old.fileFormat(), options, session
+    )
+    return with_fields(leaf, relation=relation)
+
+
+def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
+    """Return the settings that make Spark cut files at a size, whatever the number of cores."""
+    return {
+        "spark.sql.files.maxPartitionBytes": str(max_split_bytes),
+        "spark.sql.files.openCostInBytes": str(open_cost),
+        "spark.sql.files.minPartitionNum": "1",
+    }
+
+
+def _partition_filters(bridge: Bridge, session: Any, scan: Any) -> list[Any]:
+    planner = session.sessionState().planner()
+    plan = bridge.companion(bridge.execution, "QueryExecution").createSparkPlan(planner, scan.clone())
+    todo = [plan]
+    while todo:
+        node = todo.pop()
+        if class_name(node) == "FileSourceScanExec":
+            filters = items(node.partitionFilters())
+            return [f for f in filters if "dynamicpruning" not in f.toString() and "subquery" not in f.toString()]
+        todo += children(node)
+    return []

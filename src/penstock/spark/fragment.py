@@ -1,0 +1,95 @@
+"""Building logical plans from parts of the user's plan and from results that lie ready."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.jvm import class_name, with_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+
+def rebuild(bridge: Bridge, node: LogicalNode, replacements: Mapping[LogicalNode, Any]) -> Any:
+    """Return a node's plan with some of the nodes below it replaced; attribute ids stay as they were."""
+    if node in replacements:
+        return replacements[node]
+    new = [rebuild(bridge, child, replacements) for child in node.children]
+    if all(plan is child.handle for plan, child in zip(new, node.children, strict=True)):
+        return node.handle
+    return node.handle.withNewChildren(bridge.seq(new))
+
+
+def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -> Any:
+    """Return a plan that hashes another's rows by keys (``RepartitionByExpression``)."""
+    optional = bridge.some(subpartitions), bridge.none
+    return bridge.logical.RepartitionByExpression(bridge.seq(keys), plan, *optional)
+
+
+def rebalanced(bridge: Bridge, plan: Any, subpartitions: int) -> Any:
+    """Return a plan that deals out another's rows in turn (``Repartition``)."""
+    return bridge.logical.Repartition(subpartitions, True, plan)
+
+
+def coalesced(bridge: Bridge, plan: Any, partitions: int) -> Any:
+    """Return a plan that merges another's partitions without a shuffle (``Repartition``)."""
+    return bridge.logical.Repartition(partitions, False, plan)
+
+
+def rdd_leaf(
+    bridge: Bridge,
+    session: Any,
+    output: Any,
+    rdd: Any,
+    *,
+    hashed_by: Sequence[Any] = (),
+    ordering: Any = None,
+    statistics: Any = None,
+) -> Any:
+    """Return an ``RDD[InternalRow]`` as a leaf (``LogicalRDD``; one constructor argument more since Spark 4.3).
+
+    Parameters
+    ----------
+    output
+        Its attributes.
+    hashed_by
+        Keys that the leaf claims to be hash partitioned by. The claim must be true towards the operators of the
+        same fragment, and must not leave it: all leaves that claim so must be cut alike.
+    ordering
+        The order of rows within a partition, as Spark's own plan tells it.
+    statistics
+        Measured ``Statistics``.
+    """
+    partitions = rdd.getNumPartitions()
+    if hashed_by:
+        partitioning = bridge.physical.HashPartitioning(bridge.seq(hashed_by), partitions)
+    else:
+        partitioning = bridge.physical.UnknownPartitioning(partitions)
+    known = bridge.none if statistics is None else bridge.some(statistics)
+    order = bridge.seq([]) if ordering is None else ordering
+    since_4_3 = [False] if bridge.version >= (4, 3) else []
+    return bridge.execution.LogicalRDD(
+        output, rdd, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
+    )
+
+
+def local_leaf(bridge: Bridge, output: Any, rows: Any) -> Any:
+    """Return rows in the driver's memory, an array of ``InternalRow``, as a leaf (``LocalRelation``)."""
+    data = bridge.jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
+    return bridge.logical.LocalRelation(output, data, False, bridge.none)
+
+
+def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
+    """Return a join whose ``left`` or ``right`` side Spark is told to broadcast (``JoinHint``)."""
+    logical = bridge.logical
+    info = logical.HintInfo(bridge.some(bridge.companion(logical, "BROADCAST")))
+    sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
+    return with_fields(join, hint=logical.JoinHint(*sides))
+
+
+def is_empty_scan(plan: Any) -> bool:
+    """Whether a leaf is known to hold no rows."""
+    return class_name(plan) in {"LocalRelation", "EmptyRelation"} and bool(plan.data().isEmpty())

@@ -1,0 +1,83 @@
+"""Running Spark jobs under a name of their own, cancelling them, and asking what ran."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.jvm import Bridge
+
+_GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+@contextmanager
+def vertex_thread(bridge: Bridge, session: Any, group: str, description: str) -> Iterator[None]:
+    """Make a session the active one of this thread, and name the Spark jobs that are started in the block.
+
+    Uses ``SparkSession.setActiveSession`` and local properties: both belong to a JVM thread, and PySpark ties each
+    Python thread to one of its own. What the thread had before is put back.
+    """
+    context = bridge.spark.sparkContext
+    sessions = bridge.jvm.org.apache.spark.sql.classic.SparkSession
+    active = sessions.getActiveSession()
+    before = {key: context.getLocalProperty(key) for key in _GROUP_PROPERTIES}
+    sessions.setActiveSession(session)
+    context.setJobGroup(group, description, interruptOnCancel=True)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            context.setLocalProperty(key, value)  # type: ignore[arg-type]
+        if active.isDefined():
+            sessions.setActiveSession(active.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
+    """Cancel the Spark jobs of a group, and those it would still start (``cancelJobGroupAndFutureJobs``)."""
+    bridge.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group, reason)  # type: ignore[union-attr]
+
+
+def cluster_cores(bridge: Bridge) -> int:
+    """Return how many tasks the cluster runs at a time now."""
+    return int(bridge.spark.sparkContext.defaultParallelism)
+
+
+@dataclass(frozen=True, slots=True)
+class StageRun:
+    """A finished, running or skipped stage of Spark.
+
+    Parameters
+    ----------
+    id
+        Spark's stage id.
+    tasks, completed
+        Tasks planned and completed.
+    """
+
+    id: int
+    tasks: int
+    completed: int
+
+
+def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
+    """Return the stages that ran in a job group, as Spark's status tracker tells."""
+    tracker = bridge.spark.sparkContext.statusTracker()
+    found: dict[int, StageRun] = {}
+    for job_id in sorted(tracker.getJobIdsForGroup(group)):
+        job = tracker.getJobInfo(job_id)
+        for stage_id in job.stageIds if job else ():
+            stage = tracker.getStageInfo(stage_id)
+            if stage is not None and stage.numCompletedTasks:
+                found[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
+    return [found[stage_id] for stage_id in sorted(found)]
+
+
+def active_jobs(bridge: Bridge) -> int:
+    """Return how many Spark jobs run now."""
+    return len(bridge.spark.sparkContext.statusTracker().getActiveJobsIds())

@@ -1,0 +1,110 @@
+"""Small words of the bridge to the JVM: Scala collections, options, companions, and who may use them."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import SparkSession
+
+SUPPORTED = ((4, 0), (4, 3))
+"""The oldest and the newest Spark release that the package is tested with."""
+
+
+class Bridge:
+    """The JVM behind a classic Spark session.
+
+    Parameters
+    ----------
+    spark
+        A classic session.
+
+    Raises
+    ------
+    SessionError
+        If it is a Spark Connect session, or Spark's version is not supported.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not hasattr(spark, "_jsparkSession"):
+            raise SessionError.connect()
+        found = re.match(r"(\d+)\.(\d+)", spark.version)
+        self.version = (int(found[1]), int(found[2])) if found else (0, 0)
+        if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
+            raise SessionError.unsupported_version(spark.version)
+        self.spark = spark
+        self.jvm: Any = spark._jvm
+        self.session: Any = spark._jsparkSession
+
+    @cached_property
+    def logical(self) -> Any:
+        """The package of logical plans, ``org.apache.spark.sql.catalyst.plans.logical``."""
+        return self.jvm.org.apache.spark.sql.catalyst.plans.logical
+
+    @cached_property
+    def physical(self) -> Any:
+        """The package of partitionings, ``org.apache.spark.sql.catalyst.plans.physical``."""
+        return self.jvm.org.apache.spark.sql.catalyst.plans.physical
+
+    @cached_property
+    def execution(self) -> Any:
+        """The package of physical plans, ``org.apache.spark.sql.execution``."""
+        return self.jvm.org.apache.spark.sql.execution
+
+    @cached_property
+    def none(self) -> Any:
+        """Scala's ``None``."""
+        return self.jvm.scala.Option.empty()
+
+    def companion(self, package: Any, name: str) -> Any:
+        """Return a Scala object, the companion of a class of that name."""
+        return getattr(getattr(package, name + "$"), "MODULE$")
+
+    def seq(self, items: Iterable[Any]) -> Any:
+        """Return a Scala ``Seq``."""
+        return self.jvm.PythonUtils.toSeq(list(items))
+
+    def some(self, value: Any) -> Any:
+        """Return a Scala ``Some``."""
+        return self.jvm.scala.Option.apply(value)
+
+    def some_long(self, value: int) -> Any:
+        """Return an ``Option[Long]``; the bridge would turn a small Python number into an ``Integer``."""
+        longs = self.spark.sparkContext._gateway.new_array(self.jvm.long, 1)  # type: ignore[union-attr]
+        longs[0] = value
+        return self.jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(longs).headOption()
+
+
+def items(scala_seq: Any) -> list[Any]:
+    """Return the elements of a Scala ``Seq``."""
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]
+
+
+def children(plan: Any) -> list[Any]:
+    """Return the children of a tree node (a plan or an expression)."""
+    return items(plan.children())
+
+
+def class_name(thing: Any) -> str:
+    """Return the simple name of an object's class."""
+    return str(thing.getClass().getSimpleName())
+
+
+def option(value: Any) -> Any | None:
+    """Return what a Scala ``Option`` holds, or None."""
+    return value.get() if value.isDefined() else None
+
+
+def with_fields(case_class: Any, **changes: Any) -> Any:
+    """Return a copy of a case class object; works for whatever fields this Spark version gives it."""
+    count = case_class.productArity()
+    names = [case_class.productElementName(i) for i in range(count)]
+    return case_class.copy(
+        *(changes.get(name, case_class.productElement(i)) for i, name in enumerate(names))
+    )

@@ -1,0 +1,113 @@
+"""Spark sessions: the embedded one, and clones whose settings may be changed without the user noticing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.jvm import Bridge
+
+MINIMUM_JAVA = 17
+
+
+def embedded_session(master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start, or get, a Spark session in this process.
+
+    Parameters
+    ----------
+    master
+        A master URL; if None, what spark-submit or the Spark defaults say, else all cores of this machine.
+    conf
+        Further Spark settings.
+
+    Raises
+    ------
+    SessionError
+        If there is no Java of version 17 or newer.
+    """
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is None:
+        check_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("penstock")
+    if master or not ({"MASTER", "SPARK_REMOTE"} & set(os.environ) or "PYSPARK_SUBMIT_ARGS" in os.environ):
+        builder = builder.master(master or "local[*]")
+    settings = {"spark.ui.showConsoleProgress": "false", "spark.api.mode": "classic", **(conf or {})}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_java() -> str:
+    """Return the path of a Java that Spark can use.
+
+    Raises
+    ------
+    SessionError
+        If there is none, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise SessionError.no_java(f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the PATH")
+    out = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+    found = re.search(r'version "(\d+)', out)
+    if found is None or int(found[1]) < MINIMUM_JAVA:
+        raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'silent'}")
+    return java
+
+
+class SessionPool:
+    """Clones of the user's session, each used by one vertex at a time.
+
+    A clone shares catalog, temporary views and cached data with the user's session, but not its settings.
+
+    Uses ``org.apache.spark.sql.classic.SparkSession.cloneSession`` (Spark 4.0 to 4.3).
+    """
+
+    def __init__(self, bridge: Bridge, settings: Mapping[str, str]) -> None:
+        self._bridge = bridge
+        self._settings = dict(settings)
+        self._free: list[Any] = []
+        self._lock = threading.Lock()
+
+    def take(self, settings: Mapping[str, str] | None = None) -> Any:
+        """Return a session for the caller alone, with further settings."""
+        with self._lock:
+            session = self._free.pop() if self._free else None
+        if session is None:
+            session = self._bridge.session.cloneSession()
+            for key, value in self._settings.items():
+                session.conf().set(key, value)
+        for key, value in (settings or {}).items():
+            session.conf().set(key, value)
+        return session
+
+    def give_back(self, session: Any) -> None:
+        """Return a session that no plan refers to any more as the owner of its settings."""
+        with self._lock:
+            self._free.append(session)
+
+    @contextmanager
+    def use(self, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+        """Lend a session for the length of a block."""
+        session = self.take(settings)
+        try:
+            yield session
+        finally:
+            self.give_back(session)
