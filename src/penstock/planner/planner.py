@@ -122,7 +122,7 @@ def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> Who
 
 def _check(bridge: Bridge, output: Output) -> None:
     df = output.df
-    if df.sparkSession._jsparkSession is not bridge.session and not df.sparkSession._jsparkSession.equals(bridge.session):  # type: ignore[attr-defined]
+    if not bridge.owns(df):
         raise PenstockError("the DataFrame belongs to another Spark session", hint="use Environment(df.sparkSession)")
     if df.isStreaming:
         raise PenstockError(

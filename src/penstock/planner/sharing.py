@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst
-from penstock.spark.fragment import rdd_leaf, rebuild
+from penstock.spark.fragment import placeholder, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,8 +102,7 @@ def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any],
     replacements: dict[LogicalNode, Any] = {}
     commons = []
     for nodes in places.values():
-        empty = bridge.spark.sparkContext._jsc.emptyRDD().rdd()  # type: ignore[union-attr]
-        leaves = [rdd_leaf(bridge, bridge.session, node.handle.output(), empty) for node in nodes]
+        leaves = [placeholder(bridge, node.handle.output()) for node in nodes]
         replacements.update(zip(nodes, leaves, strict=True))
         commons.append((nodes[0], leaves))
     return [rebuild(bridge, plan, replacements) for plan in plans], commons

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from penstock.scheduler.adaptive_batch import JobStatusListener
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.spark.jvm import Bridge
+
+
+RECENT: deque[Job] = deque(maxlen=256)
+"""The latest jobs of this process, oldest first."""
 
 
 class Job:
@@ -48,6 +53,7 @@ class Job:
         self.state = ExecutionState.CREATED
         self.decisions = DecisionLog()
         self.started = time.time()
+        RECENT.append(self)
         self.ended: float | None = None
         self._error: BaseException | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None

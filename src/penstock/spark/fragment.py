@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import class_name, with_fields
+from penstock.spark.jvm import with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,6 +76,12 @@ def rdd_leaf(
     )
 
 
+def placeholder(bridge: Bridge, output: Any) -> Any:
+    """Return a leaf of no rows that stands for a plan with an output; the optimiser does not know that it is empty."""
+    empty = bridge.spark.sparkContext._jsc.emptyRDD().rdd()  # type: ignore[union-attr]
+    return rdd_leaf(bridge, bridge.session, output, empty)
+
+
 def local_leaf(bridge: Bridge, output: Any, rows: Any) -> Any:
     """Return rows in the driver's memory, an array of ``InternalRow``, as a leaf (``LocalRelation``)."""
     data = bridge.jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
@@ -88,8 +94,3 @@ def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
     info = logical.HintInfo(bridge.some(bridge.companion(logical, "BROADCAST")))
     sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
     return with_fields(join, hint=logical.JoinHint(*sides))
-
-
-def is_empty_scan(plan: Any) -> bool:
-    """Whether a leaf is known to hold no rows."""
-    return class_name(plan) in {"LocalRelation", "EmptyRelation"} and bool(plan.data().isEmpty())

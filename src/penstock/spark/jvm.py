@@ -11,7 +11,7 @@ from penstock.errors import SessionError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SUPPORTED = ((4, 0), (4, 3))
 """The oldest and the newest Spark release that the package is tested with."""
@@ -41,6 +41,10 @@ class Bridge:
         self.spark = spark
         self.jvm: Any = spark._jvm
         self.session: Any = spark._jsparkSession
+
+    def owns(self, df: DataFrame) -> bool:
+        """Whether a DataFrame belongs to this session."""
+        return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session))
 
     @cached_property
     def logical(self) -> Any:

@@ -1,0 +1,123 @@
+"""The command `penstock`."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import click
+
+from penstock.cli.demo import run_demo
+from penstock.cli.session import Common, common_options, register_tables
+from penstock.config import OPTIONS
+from penstock.errors import PenstockError
+from penstock.spark_errors import in_words
+
+TABLE = click.option("--table", "tables", multiple=True, metavar="NAME=PATH", help="A table; may be given often.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penstock")
+def main() -> None:
+    """Run PySpark pipelines whose parallelism is decided while they run, from the data as it is."""
+
+
+@main.command()
+@common_options
+@click.option("--keep", type=click.Path(file_okay=False), help="Keep data and results in this folder.")
+def demo(common: Common, keep: str | None) -> None:
+    """Run a pipeline over the flights that left New York in 2013.
+
+    Joins flights with weather, planes and airlines, writes two results that share the join, and prints for every
+    vertex how many tasks it got, and why.
+    """
+    with common.output() as output:
+        run_demo(common, output, keep)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@common_options
+@click.option("--quiet", is_flag=True, help="Do not print what was decided.")
+@click.argument("job", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(common: Common, quiet: bool, job: str, arguments: tuple[str, ...]) -> None:  # noqa: FBT001
+    """Run the Python file JOB, which makes an Environment, and print what was decided for its jobs.
+
+    \b
+    Example:
+      penstock run --master spark://host:7077 revenue.py 2026-11
+    """
+    from penstock.scheduler.job import RECENT
+
+    with common.output() as output:
+        common.export()
+        sys.argv = [job, *arguments]
+        sys.path.insert(0, str(Path(job).resolve().parent))
+        try:
+            runpy.run_path(job, run_name="__main__")
+        finally:
+            if not quiet:
+                for done in RECENT:
+                    output.job(done)
+
+
+@main.command()
+@common_options
+@TABLE
+@click.option("--output", "target", metavar="PATH", help="Write the result there as parquet instead of printing it.")
+@click.argument("statement")
+def sql(common: Common, tables: tuple[str, ...], target: str | None, statement: str) -> None:
+    """Run the Spark SQL STATEMENT over tables of files.
+
+    \b
+    Example:
+      penstock sql --table o=data/orders.parquet "SELECT o_orderstatus, count(*) FROM o GROUP BY 1"
+    """
+    from penstock.connectors import FileSink
+
+    with common.output() as output:
+        environment = common.environment()
+        with in_words():
+            register_tables(environment, tables)
+            df = environment.sql(statement)
+        if target:
+            environment.write(df, FileSink(target))
+            environment.execute("penstock sql")
+            output.note(f"written to {target}")
+        else:
+            rows = environment.collect(df)
+            output.rows(df.columns, [tuple(row) for row in rows])
+        if environment.last_job is not None:
+            output.job(environment.last_job)
+
+
+@main.command()
+@common_options
+@TABLE
+@click.argument("statement")
+def explain(common: Common, tables: tuple[str, ...], statement: str) -> None:
+    """Show what would be run and decided for the Spark SQL STATEMENT, without reading data."""
+    with common.output() as output:
+        environment = common.environment()
+        with in_words():
+            register_tables(environment, tables)
+            df = environment.sql(statement)
+        output.explanation(environment.explain(df))
+
+
+@main.command()
+@common_options
+@click.argument("key", required=False)
+def options(common: Common, key: str | None) -> None:
+    """List all options, or those whose key contains KEY."""
+    with common.output() as output:
+        found = [option for option in OPTIONS if key is None or key in option.key]
+        if not found:
+            raise PenstockError(f"no option's key contains {key!r}", hint="`penstock options` lists all")
+        rows = [(option.key, option.expected, option.default, option.doc) for option in found]
+        output.rows(("key", "type", "default", "meaning"), rows)
+
+
+if __name__ == "__main__":
+    main()

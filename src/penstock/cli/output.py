@@ -1,0 +1,112 @@
+"""How commands speak: to people in text, to programs in JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.report import job_as_dict, job_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.errors import PenstockError
+    from penstock.explain import Explanation
+    from penstock.scheduler.job import Job
+
+SHOWN_ROWS = 20
+
+
+class Output(ABC):
+    """What a command can say."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """Say something about the way of things."""
+
+    @abstractmethod
+    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        """Show rows."""
+
+    @abstractmethod
+    def job(self, job: Job) -> None:
+        """Show what a job did."""
+
+    @abstractmethod
+    def explanation(self, explanation: Explanation) -> None:
+        """Show a dry run."""
+
+    @abstractmethod
+    def error(self, error: PenstockError) -> None:
+        """Show an error."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what the command says."""
+
+
+class TextOutput(Output):
+    """Tables and sentences."""
+
+    def __init__(self) -> None:
+        # Without a terminal there is no width to fit into; a table cut at 80 columns would help nobody.
+        self._console = Console(width=None if sys.stdout.isatty() else 150)
+
+    def note(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        table = Table(title=title or None, title_justify="left")
+        for column in columns:
+            table.add_column(column)
+        for row in rows[:SHOWN_ROWS]:
+            table.add_row(*("NULL" if value is None else str(value) for value in row))
+        self._console.print(table)
+        if len(rows) > SHOWN_ROWS:
+            self.note(f"({len(rows):,} rows, the first {SHOWN_ROWS} shown)")
+
+    def job(self, job: Job) -> None:
+        self._console.print(job_table(job))
+
+    def explanation(self, explanation: Explanation) -> None:
+        self.note(str(explanation))
+
+    def error(self, error: PenstockError) -> None:
+        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Do nothing; everything is said."""
+
+
+class JsonOutput(Output):
+    """One JSON object on standard output."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, Any] = {}
+
+    def note(self, text: str) -> None:
+        self._said.setdefault("notes", []).append(text)
+
+    def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        self._said.setdefault("results", []).append({"title": title, "rows": named})
+
+    def job(self, job: Job) -> None:
+        self._said.setdefault("jobs", []).append(job_as_dict(job))
+
+    def explanation(self, explanation: Explanation) -> None:
+        self._said["explanation"] = explanation.as_dict()
+
+    def error(self, error: PenstockError) -> None:
+        self._said["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
+
+    def close(self) -> None:
+        print(json.dumps(self._said, default=str, indent=2))
+
+
+OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}

@@ -1,0 +1,95 @@
+import pytest
+
+from penstock.config import Configuration, table_option
+from penstock.config.options import DATA_VOLUME_PER_TASK, MAX_PARALLELISM, PARALLELISM_DEFAULT, SCAN_INFER_ENABLED, SCAN_PARALLELISM
+from penstock.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "penstock.toml"
+    path.write_text("""
+[parallelism]
+default = 4
+[execution.batch.adaptive.auto-parallelism]
+avg-data-volume-per-task = "32 mb"
+""")
+    return path
+
+
+KEY = PARALLELISM_DEFAULT.key
+PLACES = {
+    "arguments": {KEY: 1},
+    "spark_conf": {f"spark.penstock.{KEY}": "2"},
+    "file": None,
+    "environ": {"PENSTOCK_PARALLELISM_DEFAULT": "8"},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["arguments", "spark_conf", "file", "environ"], 1),
+        (["spark_conf", "file", "environ"], 2),
+        (["file", "environ"], 4),
+        (["environ"], 8),
+        ([], None),
+    ],
+)
+def test_precedence(given, expected, file):
+    places = {name: file if name == "file" else PLACES[name] for name in given}
+    assert Configuration.load(**places).get(PARALLELISM_DEFAULT) == expected
+
+
+def test_a_file_is_found_through_the_environment(file):
+    config = Configuration.load(environ={"PENSTOCK_CONFIG": str(file)})
+    assert config.integer(DATA_VOLUME_PER_TASK) == 32 << 20
+    assert str(file) in config.origin(DATA_VOLUME_PER_TASK)
+    assert config.origin(PARALLELISM_DEFAULT) == f"file {file}"
+    assert config.origin(MAX_PARALLELISM) == "default"
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"arguments": {"paralelism.default": 2}},
+        {"spark_conf": {"spark.penstock.paralelism.default": "2"}},
+    ],
+)
+def test_unknown_keys_are_refused_with_the_nearest(places):
+    with pytest.raises(ConfigError, match=r"did you mean 'parallelism.default'"):
+        Configuration.load(**places)
+
+
+def test_unknown_variables_are_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="PENSTOCK_PARALLELISM_DEFAULT"):
+        Configuration.load(environ={"PENSTOCK_PARALELISM_DEFAULT": "2"})
+
+
+def test_other_settings_are_left_alone():
+    Configuration.load(spark_conf={"spark.sql.shuffle.partitions": "8"}, environ={"HOME": "/root"})
+
+
+def test_old_spellings_are_accepted():
+    config = Configuration.load({"jobmanager.adaptive-batch-scheduler.max-parallelism": 7, "scan.infer-parallelism.enable": False})
+    assert config.integer(MAX_PARALLELISM) == 7
+    assert not config.flag(SCAN_INFER_ENABLED)
+
+
+@pytest.mark.parametrize(("text", "message"), [("= 1", "not a TOML file"), (None, "cannot read")])
+def test_bad_files(tmp_path, text, message):
+    path = tmp_path / "x.toml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        Configuration.load(file=path)
+
+
+def test_options_of_a_table():
+    assert table_option(SCAN_PARALLELISM, {"scan.parallelism": "3"}, "orders") == 3
+    assert table_option(SCAN_PARALLELISM, {"path": "x"}, "orders") is None
+    for bad in ("0", "abc"):
+        with pytest.raises(ConfigError) as caught:
+            table_option(SCAN_PARALLELISM, {"scan.parallelism": bad}, "orders")
+        assert repr(bad) in str(caught.value)
+        assert "orders" in str(caught.value)

@@ -1,0 +1,44 @@
+"""Rows compared as multisets: everything exact, floats to 1e-9 relative."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from decimal import Decimal
+
+
+def plain(value):
+    """Nested rows, maps and bytes as values with an order."""
+    if hasattr(value, "asDict"):
+        return tuple(plain(part) for part in value)
+    if isinstance(value, dict):
+        return tuple(sorted((repr(plain(k)), plain(v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(part) for part in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+def _key(value):
+    """A text to sort by, in which floats that are nearly equal are equal (almost always)."""
+    if isinstance(value, tuple):
+        return "(" + ",".join(map(_key, value)) + ")"
+    return f"{value:.5e}" if isinstance(value, float) else repr(value)
+
+
+def same(left, right) -> bool:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(left, Decimal) and isinstance(right, Decimal):
+        return left.as_tuple() == right.as_tuple()
+    return type(left) is type(right) and left == right
+
+
+def assert_same_rows(found: Iterable, expected: Iterable) -> None:
+    found, expected = (sorted((plain(row) for row in rows), key=_key) for rows in (found, expected))
+    assert len(found) == len(expected), f"{len(found)} rows instead of {len(expected)}"
+    for row, wanted in zip(found, expected, strict=True):
+        assert same(row, wanted), f"{row} instead of {wanted}"

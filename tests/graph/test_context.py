@@ -1,0 +1,77 @@
+import pytest
+
+from penstock.graph import AdaptiveGraphManager, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.graph.partitioner import (
+    BROADCAST,
+    FORWARD,
+    REBALANCE,
+    ForwardForConsecutiveHashPartitioner,
+    ForwardForUnspecifiedPartitioner,
+    HashPartitioner,
+)
+from tests.graph.graphs import graph
+
+JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
+
+
+def context_of(text, **facts):
+    manager = AdaptiveGraphManager(graph(text, **facts))
+    return manager, manager.stream_graph_context
+
+
+@pytest.mark.parametrize(
+    ("text", "edge", "wanted", "result"),
+    [
+        (JOIN, "1-3", BROADCAST, "BROADCAST"),
+        (JOIN, "3-4", REBALANCE, "REBALANCE"),
+        (JOIN, "3-4", ForwardForUnspecifiedPartitioner(), "FORWARD"),
+        (JOIN, "1-3", ForwardForUnspecifiedPartitioner(), "RESCALE"),  # the source is a vertex already
+        (JOIN, "3-4", ForwardForConsecutiveHashPartitioner(HashPartitioner(("k",))), "FORWARD"),
+        (JOIN, "1-3", ForwardForConsecutiveHashPartitioner(HashPartitioner(("j",))), "HASH(j)"),
+        (JOIN, "1-3", FORWARD, None),  # its ends cannot share a vertex
+        ("1 #> 2\n2 -> 3", "2-3", REBALANCE, None),  # FORWARD already
+        ("1 #> 2\n1 #> 3", "1-2", BROADCAST, None),  # the result is shared
+        ("1 -> 2", "1-2", BROADCAST, None),  # the target is a vertex already
+    ],
+)
+def test_edges(text, edge, wanted, result):
+    _, context = context_of(text)
+    before = str(context.stream_graph.edge(edge).partitioner)
+    assert context.modify_stream_edge([StreamEdgeUpdateRequest(edge, wanted)]) is (result is not None)
+    assert str(context.stream_graph.edge(edge).partitioner) == (result or before)
+
+
+def test_nodes_of_different_parallelism_are_not_chained():
+    _, context = context_of(JOIN, parallelism={3: 2, 4: 5})
+    assert not context.modify_stream_edge([StreamEdgeUpdateRequest("3-4", FORWARD)])
+
+
+def test_a_batch_is_applied_whole_or_not_at_all():
+    _, context = context_of(JOIN)
+    batch = [StreamEdgeUpdateRequest("1-3", BROADCAST), StreamEdgeUpdateRequest("2-3", FORWARD)]
+    assert not context.modify_stream_edge(batch)
+    assert str(context.stream_graph.edge("1-3").partitioner) == "HASH(k)"
+    batch[1] = StreamEdgeUpdateRequest("2-3", intra_input_correlated=False, type_number=4)
+    assert context.modify_stream_edge(batch)
+    assert str(context.stream_graph.edge("1-3").partitioner) == "BROADCAST"
+    assert not context.stream_graph.edge("2-3").intra_input_correlated
+    assert context.stream_graph.edge("2-3").type_number == 4
+
+
+def test_nodes():
+    _, context = context_of(JOIN)
+    requests = [StreamNodeUpdateRequest(3, parallelism=7, properties={"build_side": "left"}), StreamNodeUpdateRequest(4, max_parallelism=2)]
+    assert context.modify_stream_node(requests)
+    assert context.stream_graph.node(3).parallelism == 7
+    assert context.stream_graph.node(3).properties["build_side"] == "left"
+    assert not context.modify_stream_node([StreamNodeUpdateRequest(4, parallelism=3), StreamNodeUpdateRequest(1, parallelism=3)])
+    assert context.stream_graph.node(4).parallelism == -1
+
+
+def test_frozen_once_the_inputs_have_finished():
+    manager, context = context_of(JOIN)
+    assert not context.is_frozen(3)
+    for vertex in list(manager.job_graph):
+        manager.on_job_vertex_finished(vertex.id)
+    assert context.is_frozen(3)
+    assert not context.modify_stream_edge([StreamEdgeUpdateRequest("1-3", BROADCAST)])

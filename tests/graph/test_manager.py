@@ -1,0 +1,105 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import GraphError
+from penstock.graph import AdaptiveGraphManager, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.partitioner import FORWARD, HashPartitioner
+from tests.graph.graphs import graph
+
+
+def vertices(manager):
+    return {vertex.name for vertex in manager.job_graph}
+
+
+def test_sources_and_what_is_chained_come_first():
+    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
+    assert vertices(manager) == {"n1 -> n2", "n3 -> n4"}
+    assert manager.pending_operators == 2
+
+
+def test_a_vertex_waits_for_all_its_inputs():
+    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
+    assert manager.on_job_vertex_finished("v1") == []
+    (made,) = manager.on_job_vertex_finished("v2")
+    assert made.name == "n5 -> n6"
+    assert made.tail_id == 6
+    assert [edge.source_vertex_id for edge in made.inputs] == ["v1", "v2"]
+    assert manager.pending_operators == 0
+
+
+def test_a_chain_waits_for_the_broadcast_side():
+    manager = AdaptiveGraphManager(graph("1 *> 3\n2 -> 3\n3 #> 4"))
+    assert vertices(manager) == {"n1"}
+    (made,) = manager.on_job_vertex_finished("v1")
+    assert made.name == "n2 -> n3"
+
+
+def test_a_shared_result_feeds_all_its_readers():
+    manager = AdaptiveGraphManager(graph("1 #> 2\n1 #> 3"))
+    assert {vertex.name for vertex in manager.on_job_vertex_finished("v1")} == {"n2", "n3"}
+
+
+def test_what_users_ask_for_reaches_the_vertex():
+    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 3", parallelism={2: 7}))
+    assert manager.job_graph.vertex("v1").parallelism == 7
+    with pytest.raises(GraphError, match="different parallelisms"):
+        AdaptiveGraphManager(graph("1 -> 2", parallelism={1: 2, 2: 3}))
+
+
+@pytest.mark.parametrize("vertex", ["v9", "v1"])
+def test_only_what_runs_can_finish(vertex):
+    manager = AdaptiveGraphManager(graph("1 #> 2"))
+    manager.on_job_vertex_finished("v1")
+    with pytest.raises(GraphError):
+        manager.on_job_vertex_finished(vertex)
+
+
+@st.composite
+def graphs(draw):
+    """A random graph: each node reads from earlier ones; FORWARD only from those that feed nobody else."""
+    count = draw(st.integers(1, 40))
+    edges, readers = [], [0] * count
+    wanted = [sorted(draw(st.sets(st.integers(0, node - 1), max_size=3))) if node else [] for node in range(count)]
+    for sources in wanted:
+        for source in sources:
+            readers[source] += 1
+    for node, sources in enumerate(wanted):
+        for number, source in enumerate(sources, 1):
+            forward = readers[source] == 1 and draw(st.booleans())
+            edges.append(StreamEdge(f"{source}-{node}", source, node, FORWARD if forward else HashPartitioner(("k",)), number))
+    return StreamGraph([StreamNode(i, OperatorKind.CALC, f"n{i}") for i in range(count)], edges)
+
+
+@given(graphs(), st.randoms())
+def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_first(stream_graph, random):
+    manager = AdaptiveGraphManager(stream_graph)
+    running, finished = [v.id for v in manager.job_graph], set()
+    seen = []
+    while running:
+        vertex_id = running.pop(random.randrange(len(running)))
+        vertex = manager.job_graph.vertex(vertex_id)
+        assert all(edge.source_vertex_id in finished for edge in vertex.inputs)
+        position = {node: i for i, node in enumerate(vertex.node_ids)}
+        for edge in stream_graph.edges:
+            if edge.is_forward and edge.target_id in position:
+                assert position[edge.source_id] < position[edge.target_id]
+        seen += vertex.node_ids
+        finished.add(vertex_id)
+        running += [made.id for made in manager.on_job_vertex_finished(vertex_id)]
+    assert sorted(seen) == sorted(node.id for node in stream_graph)
+    assert manager.pending_operators == 0
+
+
+def test_a_thousand_nodes():
+    text = "\n".join(f"{i} {'->' if i % 3 else '#>'} {i + 1}" for i in range(1, 1500))
+    manager = AdaptiveGraphManager(graph(text))
+    start = time.perf_counter()
+    todo = [v.id for v in manager.job_graph]
+    while todo:
+        todo += [v.id for v in manager.on_job_vertex_finished(todo.pop())]
+    assert manager.pending_operators == 0
+    assert len(manager.job_graph) == 500
+    assert time.perf_counter() - start < 10  # a quadratic walk would take minutes

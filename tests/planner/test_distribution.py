@@ -1,0 +1,61 @@
+import pytest
+
+from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
+
+BY_AB = Distribution((("a", "b"),), 1)
+
+
+@pytest.mark.parametrize(("keys", "expected"), [(["a", "b"], True), (["c", "b", "a"], True), (["a"], False), (["c"], False), ([], False)])
+def test_together(keys, expected):
+    assert BY_AB.together(keys) is expected
+
+
+@pytest.mark.parametrize(("keys", "expected"), [(["a", "b"], [0, 1]), (["b", "a"], [1, 0]), (["a"], None), (["a", "b", "c"], None), (["a", "a"], None)])
+def test_order_like(keys, expected):
+    assert BY_AB.order_like(keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("renamed", "output", "hashed_by"),
+    [({}, ["a", "b", "c"], (("a", "b"),)), ({"a": "x"}, ["x", "b"], (("x", "b"),)), ({}, ["a"], ()), ({"a": "x"}, ["a", "x", "b"], (("a", "b"),))],
+)
+def test_after_a_projection(renamed, output, hashed_by):
+    assert BY_AB.after(renamed, output).hashed_by == hashed_by
+
+
+def test_nothing_is_known_of_nothing():
+    assert not NOT_KNOWN.together(["a"])
+    assert NOT_KNOWN.order_like([]) is None
+
+
+@pytest.mark.parametrize(
+    ("join", "left", "right"),
+    [("Inner", True, True), ("LeftOuter", True, False), ("RightOuter", False, True), ("FullOuter", False, False), ("LeftSemi", True, False), ("LeftAnti", True, False)],
+)
+def test_kept_keys(join, left, right):
+    assert keeps_keys(join, "left") is left
+    assert keeps_keys(join, "right") is right
+
+
+@pytest.mark.parametrize(
+    ("join", "sizes", "hints", "threshold", "side"),
+    [
+        ("Inner", (5, 9), ("", ""), 10, "left"),
+        ("Inner", (9, 5), ("", ""), 10, "right"),
+        ("Inner", (5, 5), ("", ""), 10, "right"),
+        ("Inner", (50, 90), ("", ""), 10, ""),
+        ("Inner", (5, 9), ("", ""), -1, ""),
+        ("LeftOuter", (5, 90), ("", ""), 10, ""),
+        ("LeftOuter", (5, 9), ("", ""), 10, "right"),
+        ("RightOuter", (5, 90), ("", ""), 10, "left"),
+        ("FullOuter", (5, 9), ("", ""), 10, ""),
+        ("LeftSemi", (5, 9), ("", ""), 10, "right"),
+        ("Inner", (50, 90), ("", "broadcast"), 10, "right"),
+        ("Inner", (50, 90), ("broadcast", "broadcast"), 10, "left"),
+        ("LeftOuter", (50, 90), ("broadcast", ""), 10, ""),
+        ("Inner", (5, 9), ("merge", ""), 10, ""),
+        ("Inner", (5, 9), ("no_broadcast_hash", ""), 10, "right"),
+    ],
+)
+def test_static_build_side(join, sizes, hints, threshold, side):
+    assert static_build_side(join, *sizes, *hints, threshold) == side

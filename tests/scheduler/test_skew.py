@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.scheduler.skew import median_size, pair_slices, skew_threshold, slices_of, split_along_mappers, split_target
+
+
+@pytest.mark.parametrize(("sizes", "median"), [([3, 1, 2], 2), ([1, 2, 4, 9], 3), ([0, 0], 1), ([1, 2], 1)])
+def test_median(sizes, median):
+    assert median_size(sizes) == median
+
+
+@pytest.mark.parametrize(
+    ("sizes", "factor", "absolute", "threshold"), [([10, 10, 10], 4.0, 1, 40), ([10, 10, 10], 4.0, 256, 256), ([3], 1.5, 1, 4)]
+)
+def test_threshold(sizes, factor, absolute, threshold):
+    assert skew_threshold(sizes, factor, absolute) == threshold
+
+
+@pytest.mark.parametrize(("sizes", "limit", "volume", "target"), [([10, 20, 900], 100, 5, 15), ([10, 20], 100, 50, 50), ([9], 1, 7, 7)])
+def test_target(sizes, limit, volume, target):
+    assert split_target(sizes, limit, volume) == target
+
+
+@pytest.mark.parametrize(
+    ("mappers", "target", "ranges"),
+    [
+        ([5, 5, 5, 5], 10, [(0, 1), (1, 2), (2, 3), (3, 4)]),  # the target itself is too much
+        ([5, 5, 5, 5], 11, [(0, 2), (2, 4)]),
+        ([100, 1, 1], 10, [(0, 1), (1, 3)]),
+        ([7], 1, [(0, 1)]),
+    ],
+)
+def test_split_along_mappers(mappers, target, ranges):
+    assert split_along_mappers(mappers, target) == ranges
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 100))
+def test_slices_cover_every_mapper_once(mappers, target):
+    ranges = split_along_mappers(mappers, target)
+    assert [m for start, end in ranges for m in range(start, end)] == list(range(len(mappers)))
+
+
+def test_only_the_hot_subpartition_is_split():
+    sizes = np.array([[10, 400, 10, 12]] * 4)
+    assert slices_of(sizes, factor=4.0, threshold=100, volume=500) == [
+        [(0, 4)],
+        [(0, 1), (1, 2), (2, 3), (3, 4)],
+        [(0, 4)],
+        [(0, 4)],
+    ]
+
+
+def test_every_slice_meets_every_slice():
+    assert pair_slices([(0, 1), (1, 2)], [(0, 4)]) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
+    assert len(pair_slices([(0, 1)] * 3, [(0, 1)] * 2)) == 6

@@ -1,0 +1,82 @@
+"""The walls between the rooms: imports go downwards only, and Spark's JVM is touched in one room."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "penstock"
+MODULES = sorted(SOURCE.rglob("*.py"))
+# From the bottom to the top: a room may import itself and what stands before it.
+LEVELS = [
+    {"errors", "units"},
+    {"location", "decisions", "config"},
+    {"graph"},
+    {"spark", "spark_errors"},
+    {"connectors"},
+    {"marks"},
+    {"functions", "results"},
+    {"planner"},
+    {"scheduler"},
+    {"progress", "report", "explain"},
+    {"environment"},
+    {"cli"},
+]
+LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
+PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
+        "scheduler/skew", "connectors/splits", "connectors/scan_parallelism", "planner/distribution")  # fmt: skip
+JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path, *, for_types_too: bool = True) -> set[str]:
+    found = set()
+    tree = ast.parse(path.read_text())
+    skipped = set()
+    if not for_types_too:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                skipped |= {id(inner) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_downwards(path):
+    if path.name == "__init__.py" and path.parent == SOURCE:
+        return
+    own = room(path)
+    for module in imports(path):
+        if module.startswith("penstock."):
+            other = module.split(".")[1]
+            assert other == own or LEVEL[other] < LEVEL[own], f"{own} must not import {module}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_jvm_is_touched_in_one_room(path):
+    if room(path) not in {"spark", "state"}:
+        assert not JVM.search(path.read_text())
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_pure_modules_import_no_spark(name):
+    paths = [SOURCE / f"{name}.py"] if (SOURCE / f"{name}.py").exists() else sorted((SOURCE / name).rglob("*.py"))
+    assert paths
+    for path in paths:
+        for module in imports(path, for_types_too=False):
+            assert not module.startswith(("pyspark", "py4j", "penstock.spark"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_modules_are_small(path):
+    assert len(path.read_text().splitlines()) <= 600

@@ -1,0 +1,28 @@
+from decimal import Decimal
+
+import pytest
+
+from tests.equality import assert_same_rows
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "equal"),
+    [
+        ([(1, "a"), (2, "b")], [(2, "b"), (1, "a")], True),
+        ([(1,), (1,)], [(1,)], False),
+        ([(1,), (1,), (2,)], [(1,), (2,), (2,)], False),
+        ([(1.0,)], [(1.0 + 1e-12,)], True),
+        ([(1.0,)], [(1.0 + 1e-6,)], False),
+        ([(float("nan"),)], [(float("nan"),)], True),
+        ([(Decimal("1.10"),)], [(Decimal("1.1"),)], False),
+        ([(None,)], [(0,)], False),
+        ([([1, 2],)], [([1, 2],)], True),
+        ([({"a": 1},)], [({"a": 2},)], False),
+    ],
+)
+def test_rows_are_compared_as_multisets(found, expected, equal):
+    if equal:
+        assert_same_rows(found, expected)
+    else:
+        with pytest.raises(AssertionError):
+            assert_same_rows(found, expected)

@@ -1,0 +1,56 @@
+"""Makes the data of tests and benchmarks: TPC-H and TPC-DS with their queries, as parquet and JSON."""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+
+
+def make_tpch(folder: Path, scale: str) -> None:
+    if (folder / ".done").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"Making TPC-H at scale {scale} in {folder}")
+    generator = Path(sys.executable).parent / "tpchgen-cli"
+    subprocess.run([generator, "parquet", "-s", scale, "--output-dir", folder, "-q"], check=True)
+    (folder / ".done").touch()
+
+
+def make_tpcds(folder: Path, scale: str) -> None:
+    if (folder / ".done").exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    print(f"Making TPC-DS at scale {scale} in {folder}")
+    with duckdb.connect() as db:
+        db.execute("LOAD tpcds")
+        db.execute(f"CALL dsdgen(sf={scale})")
+        for (table,) in db.execute("SHOW TABLES").fetchall():
+            db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    (folder / ".done").touch()
+
+
+def make_queries(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect() as db:
+        for name in ("tpch", "tpcds"):
+            db.execute(f"LOAD {name}")
+            queries = db.execute(f"SELECT query_nr, query FROM {name}_queries()").fetchall()
+            # Spark quotes identifiers with back quotes.
+            texts = {number: text.replace('"', "`") if name == "tpcds" else text for number, text in queries}
+            (folder / f"{name}.json").write_text(json.dumps(texts, indent=1))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--scale", default="0.1", help="the scale of TPC-H (default 0.1)")
+    arguments = parser.parse_args()
+    make_tpch(arguments.folder / f"tpch-{arguments.scale}", arguments.scale)
+    if arguments.scale == "0.1":
+        make_tpcds(arguments.folder / "tpcds-0.1", arguments.scale)
+    make_queries(arguments.folder / "queries")

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Makes the virtual environment, and sees to a Java that Spark can use.
+set -euo pipefail
+venv=$1
+python=${PYTHON:-python3}
+
+java_major() {
+  local java=${JAVA_HOME:+$JAVA_HOME/bin/}java
+  command -v "$java" >/dev/null 2>&1 || { echo 0; return; }
+  "$java" -version 2>&1 | sed -nE '1s/.*version "([0-9]+).*/\1/p'
+}
+
+if [ "$(java_major)" -lt 17 ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "No Java 17 found: installing openjdk-17-jre-headless"
+    apt-get update -q >/dev/null && apt-get install -qy --no-install-recommends openjdk-17-jre-headless >/dev/null
+  else
+    echo "Spark needs Java 17 or newer, and none was found." >&2
+    echo "  Debian, Ubuntu:  sudo apt-get install openjdk-17-jre-headless" >&2
+    echo "  Fedora:          sudo dnf install java-17-openjdk-headless" >&2
+    echo "  macOS:           brew install openjdk@17" >&2
+    exit 1
+  fi
+fi
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "Penstock needs Python 3.11 or newer; $python is $("$python" --version 2>&1). Set PYTHON=..." >&2
+  exit 1
+}
+if ! "$python" -m venv "$venv"; then
+  echo "Cannot make a virtual environment; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2
+  exit 1
+fi
+echo "Installing Penstock and what it needs into $venv (a minute or two)"
+"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[demo,dev]'
