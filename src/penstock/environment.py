@@ -216,6 +216,5 @@ class Environment:
 
 def _penstock_settings(bridge: Bridge) -> dict[str, str]:
     """Return the options in the Spark configuration; those of the session win over those of the context."""
-    found = {key: value for key, value in bridge.spark.sparkContext.getConf().getAll() if key.startswith("spark.penstock.")}
-    session = bridge.spark.conf.getAll
-    return found | {key: value for key, value in session.items() if key.startswith("spark.penstock.")}
+    found = dict(bridge.spark.sparkContext.getConf().getAll()) | bridge.spark.conf.getAll
+    return {key: value for key, value in found.items() if key.startswith("spark.penstock.")}

@@ -62,7 +62,7 @@ def test_pack_within_covers_everything_once_and_keeps_the_bounds(row, volume, lo
     assert all(left[1] == right[0] for left, right in zip(ranges, ranges[1:], strict=False))
     assert len(ranges) <= lower + more
     assert len(ranges) >= min(lower, len(row))
-    assert reason
+    assert bool(reason) == (not lower <= len(greedy(row, volume)) <= lower + more)
 
 
 @pytest.mark.parametrize(("units", "ranges", "expected"), [(10, 3, [(0, 3), (3, 6), (6, 10)]), (2, 2, [(0, 1), (1, 2)])])

@@ -76,7 +76,8 @@ class Configuration:
                 values[option.key] = (option.parse(text, origin), origin)
         if file is not None:
             _add(values, dict(_flatten(_read_toml(Path(file)))), f"file {file}")
-        spark_values = {k.removeprefix(SPARK_PREFIX): v for k, v in (spark_conf or {}).items() if k.startswith(SPARK_PREFIX)}
+        found = (spark_conf or {}).items()
+        spark_values = {key.removeprefix(SPARK_PREFIX): text for key, text in found if key.startswith(SPARK_PREFIX)}
         _add(values, spark_values, "the Spark configuration")
         _add(values, dict(arguments or {}), "Environment(config=...)")
         return cls(values)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Value = bool | int | float | str | tuple[str, ...]
 

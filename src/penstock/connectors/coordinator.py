@@ -58,9 +58,10 @@ class SourceCoordinator:
     def _ask(self, source: DynamicParallelismInference, context: ParallelismInferenceContext) -> int:
         try:
             number = int(source.infer_parallelism(context))
-        except Exception as error:  # noqa: BLE001 - a source's mistake must not end the job
+        except Exception as error:
             log.warning("source %s could not infer its parallelism", self.name, exc_info=True)
-            self.problem = f"its inference raised {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            first_line = next(iter(str(error).splitlines()), "")
+            self.problem = f"its inference raised {type(error).__name__}: {first_line}"
             return NO_ANSWER
         if number <= 0:
             self.problem = f"its inference gave {number}"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from penstock.connectors.base import Sink
     from penstock.connectors.coordinator import SourceCoordinator
-    from penstock.graph import StreamGraph
     from penstock.connectors.scan_parallelism import ScanOptions
+    from penstock.graph import StreamGraph
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
 

@@ -16,6 +16,7 @@ from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
 from penstock.spark import catalyst
 from penstock.spark.catalyst import LogicalNode
+from penstock.spark.jvm import LOGICAL, items
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         found = standing.get(catalyst.output_ids(node.handle))
         if found is None:
             return None
-        attributes = catalyst.items(node.handle.output())
+        attributes = items(node.handle.output())
         return found[0], bridge.seq(attributes[i] for i in found[1])
 
     threshold = _threshold(bridge)
@@ -117,7 +118,8 @@ def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> Who
     known = sum(catalyst.leaf_bytes(plan) for plan in plans)
     if known >= threshold:
         return None
-    return WholeQuery(known, f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}")
+    why = f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}"
+    return WholeQuery(known, why)
 
 
 def _check(bridge: Bridge, output: Output) -> None:
@@ -152,10 +154,10 @@ def _optimized(bridge: Bridge, outputs: Sequence[Output]) -> tuple[list[LogicalN
     for node, leaves in commons:
         ids = [catalyst.output_ids(leaf) for leaf in leaves]
         columns = sorted({i for plan in plans for i in _used_columns(plan, ids)})
-        attributes = catalyst.items(node.handle.output())
+        attributes = items(node.handle.output())
         wanted = [attributes[i] for i in columns]
         whole = len(columns) == len(attributes)
-        plan = node.handle if whole else bridge.logical.Project(bridge.seq(wanted), node.handle)
+        plan = node.handle if whole else bridge.find(LOGICAL + "Project")(bridge.seq(wanted), node.handle)
         pruned.append((catalyst.read_plan(catalyst.optimize(bridge.session, plan)), (ids, columns)))
     return plans, pruned
 
@@ -166,7 +168,7 @@ def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
         if node.name == "LogicalRDD" and catalyst.output_ids(node.handle) in ids:
-            attributes = catalyst.items(node.handle.output())
+            attributes = items(node.handle.output())
             readers: list[LogicalNode] = []
             for reader in reversed(above):
                 readers.append(reader)

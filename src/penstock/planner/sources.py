@@ -10,9 +10,9 @@ from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_PAR
 from penstock.connectors.base import ParallelismProvider
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.files import FileSource
+from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.errors import SourceError
 from penstock.planner.plan import SourcePlan
-from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.spark import catalyst, files
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ _NAMES = {
     "LogicalRDD": "RDD",
     "OneRowRelation": "one row",
 }
+
+
+_TABLE_OPTIONS = [
+    key for option in (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX) for key in (option.key, *option.aliases)
+]
 
 
 class SourceMaker:
@@ -69,12 +74,14 @@ class SourceMaker:
         table_options: Mapping[str, str] = {}
         if is_files:
             name = files.relation_name(leaf.handle)
-            table_options = files.relation_options(self._bridge, leaf.handle)
+            table_options = files.relation_options(leaf.handle, _TABLE_OPTIONS)
         else:
             name = _NAMES.get(leaf.name, leaf.name)
         if given is not None:
             name = given.name
-        listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle)) if is_files else None
+        listing = None
+        if is_files:
+            listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
         source: object = given
         if listing is not None and (given is None or isinstance(given, FileSource)):
             source = FileSource(name, listing=listing)

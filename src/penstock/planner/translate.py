@@ -26,6 +26,7 @@ from penstock.planner.sharing import is_heavy
 from penstock.spark import catalyst
 from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
 from penstock.spark.dataframes import mark_of
+from penstock.spark.jvm import class_name, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -220,7 +221,7 @@ class Translator:
             return self._calc_like(node)
         child = node.children[0]
         inner = self.translate(child)
-        keys = tuple(str(order.toString()) for order in catalyst.items(node.handle.order()))
+        keys = tuple(str(order.toString()) for order in items(node.handle.order()))
         node_id = self._builder.node(
             OperatorKind.SORT, "Sort", NodePlan(node), description=catalyst.describe(node.handle)
         )
@@ -242,10 +243,10 @@ class Translator:
         return self._redistribute(node, node.children[0], int(node.handle.numPartitions()))
 
     def _repartition_by(self, node: LogicalNode) -> Out:
-        keys = catalyst.items(node.handle.partitionExpressions())
+        keys = items(node.handle.partitionExpressions())
         number = node.handle.optNumPartitions()
         wanted = int(number.get()) if number.isDefined() else UNDECIDED
-        if any(catalyst.class_name(key) == "SortOrder" for key in keys):
+        if any(class_name(key) == "SortOrder" for key in keys):
             inner = self.translate(node.children[0])
             node_id = self._builder.node(
                 OperatorKind.REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted
@@ -259,7 +260,7 @@ class Translator:
         number = mark_of(node.handle)
         if number is None:
             return self._redistribute(
-                node, node.children[0], UNDECIDED, catalyst.items(node.handle.partitionExpressions())
+                node, node.children[0], UNDECIDED, items(node.handle.partitionExpressions())
             )
         return self._marked(node, recall(number))
 
@@ -393,6 +394,7 @@ class Translator:
         return self._builder.edge(inner.node_id, target, partitioner, plan)
 
     def edge_plan(self, child: LogicalNode, write: WriteKind | None = None, **facts: Any) -> EdgePlan:
+        """Return the plan of an edge from what is at a place of a consumer's plan."""
         stands_for = self._placeholders(child)
         return EdgePlan(child, write, output=None if stands_for is None else stands_for[1], **facts)
 

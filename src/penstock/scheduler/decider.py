@@ -198,6 +198,8 @@ class VertexDecider:
         split = split_size_for(listing.sizes, listing.splittable, number, OPEN_COST)
         possible = count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
         found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
+        if listing.fraction < 1:
+            found += f", {listing.fraction:.0%} of each row read"
         if possible != number:
             return possible, f"{why}, but {found} can be cut into {possible} at most", split
         return number, f"{found}: {why}", split
@@ -244,13 +246,14 @@ class VertexDecider:
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
             upper = max(self.bounds.maximum, self._fixed())
             self._widths[group] = number = subpartition_count(known, self.bounds.volume_per_task, upper)
+            volume = show_bytes(self.bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
             self._log.record(
                 Decision(
                     DecisionKind.SUBPARTITIONS,
                     f"{vertex.id} {vertex.name}",
                     number,
-                    f"{show_bytes(known)} lie before {names}, four subpartitions for each {show_bytes(self.bounds.volume_per_task)}",
+                    f"{show_bytes(known)} lie before {names}, and each {volume} make four",
                     {"known bytes": known, "maximum": upper},
                 )
             )

@@ -41,8 +41,8 @@ def cause_of(error: BaseException) -> BaseException:
 def _text_of(error: BaseException, text: str) -> str:
     """Return the part of an exception's text that people read: without Java's stack."""
     if "Traceback (most recent call last)" in text:
-        return text[text.index("Traceback (most recent call last)") :].split("\n\tat ")[0].rstrip()
-    kept = text.split("\n\tat ")[0].strip() or type(error).__name__
+        return text[text.index("Traceback (most recent call last)") :].split("\n\tat ", maxsplit=1)[0].rstrip()
+    kept = text.split("\n\tat ", maxsplit=1)[0].strip() or type(error).__name__
     return kept if kept.startswith(type(error).__name__) else f"{type(error).__name__}: {kept}"
 
 

@@ -128,11 +128,11 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
     Returns
     -------
     ranges, reason
-        The reason is half a sentence.
+        The reason is half a sentence, empty where the volume alone decided.
     """
     ranges = row.pack(volume)
     if lower <= len(ranges) <= upper:
-        return ranges, "ranges of the volume per task"
+        return ranges, ""
     if len(ranges) < lower:
         low = min(volume, int(row.sizes.min()))
         limit = row.largest_limit(lower, low, volume)

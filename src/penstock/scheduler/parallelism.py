@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.graph.stream_graph import UNDECIDED
 from penstock.scheduler.packing import Range, SizeRow, pack_within, spread_by_count
-from penstock.units import show_bytes, show_count
+from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -157,7 +157,7 @@ def decide_vertex(inputs: Sequence[InputInfo], bounds: Bounds, parallelism: int 
     all_to_all = [i for i, info in enumerate(inputs) if not info.pointwise and not info.broadcast]
     correlated = [i for i in all_to_all if inputs[i].inter_correlated]
     alone = [i for i in all_to_all if not inputs[i].inter_correlated]
-    count, why = base, "the volume per task"
+    count, why = base, ""
     if correlated:
         count, why = solve(correlated, low, high)
     for i in alone:
@@ -169,7 +169,7 @@ def decide_vertex(inputs: Sequence[InputInfo], bounds: Bounds, parallelism: int 
         if info.broadcast:
             reads[i] = [_whole(info)] * count
     return VertexDecision(
-        count, _reason(inputs, bounds, parallelism, count, why), tuple(tuple(reads[i]) for i in range(len(inputs)))
+        count, _reason(inputs, bounds, parallelism, why), tuple(tuple(reads[i]) for i in range(len(inputs)))
     )
 
 
@@ -216,15 +216,14 @@ def _whole(info: InputInfo) -> tuple[Rectangle, ...]:
     return (((0, partitions), (0, subpartitions)),)
 
 
-def _reason(inputs: Sequence[InputInfo], bounds: Bounds, given: int, count: int, why: str) -> str:
+def _reason(inputs: Sequence[InputInfo], bounds: Bounds, given: int, why: str) -> str:
     if given > 0:
         return f"asked for {given}"
     parts = [info.total for info in inputs if not info.broadcast]
     if not parts:
         return f"only broadcast inputs, so the minimum {bounds.minimum}"
-    return f"{show_bytes(sum(parts))} at {show_bytes(bounds.volume_per_task)} per task make " + (
-        f"{show_count(count, 'task')}: {why}"
-    )
+    tail = f", {why}" if why else ""
+    return f"{show_bytes(sum(parts))}, {show_bytes(bounds.volume_per_task)} per task{tail}"
 
 
 def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
 
     from penstock.scheduler.packing import Range
 

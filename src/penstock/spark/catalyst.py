@@ -156,6 +156,28 @@ def size_in_bytes(plan: Any) -> int:
     return min(int(size.toString()) if not isinstance(size, int) else size, LARGE)
 
 
+def read_fraction(bridge: Bridge, scan: Any, leaf: Any) -> float:
+    """Return which part of a row a scan reads, by the widths Spark assumes for its columns.
+
+    Parameters
+    ----------
+    scan
+        A run of projections and filters over a leaf.
+    leaf
+        The leaf.
+    """
+    if scan is leaf:
+        return 1.0
+    used, node = scan.references(), scan
+    while node is not leaf and node.children().size() == 1:
+        used = used.__getattr__("$plus$plus")(node.references())
+        node = node.children().apply(0)
+    wanted = used.intersect(leaf.outputSet())
+    to_schema = bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils")
+    whole = int(leaf.schema().defaultSize())
+    return min(1.0, int(to_schema.fromAttributes(wanted.toSeq()).defaultSize()) / whole) if whole else 1.0
+
+
 def leaf_bytes(plan: Any) -> int:
     """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
     total = sum(size_in_bytes(leaf) for leaf in items(plan.collectLeaves()))
@@ -195,8 +217,8 @@ def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
 
     Uses ``ExtractEquiJoinKeys`` (Spark 4.0 to 4.3).
     """
-    planning = bridge.jvm.org.apache.spark.sql.catalyst.planning
-    found = option(bridge.companion(planning, "ExtractEquiJoinKeys").unapply(join.handle))
+    extractor = bridge.companion("org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys")
+    found = option(extractor.unapply(join.handle))
     if found is None:
         return None
     hint = join.handle.hint()
@@ -210,7 +232,7 @@ def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
 
 
 def _hint(info: Any) -> str:
-    strategy = option(option(info).strategy()) if info.isDefined() else None
+    strategy = option(info.get().strategy()) if info.isDefined() else None
     return "" if strategy is None else str(strategy.displayName())
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import Bridge, option
+from penstock.spark.jvm import LOGICAL, Bridge, option
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _MARK_BASE = 64 << 20
 _MARK_END = _MARK_BASE + (1 << 24)
@@ -18,13 +18,8 @@ def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
     from pyspark.sql import DataFrame
 
     plan.setAnalyzed()
-    dataset = bridge.companion(bridge.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(session, plan)
+    dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, plan)
     return DataFrame(dataset, bridge.spark)
-
-
-def session_of(df: DataFrame) -> SparkSession:
-    """Return the session of a DataFrame."""
-    return df.sparkSession
 
 
 def mark(df: DataFrame, number: int) -> DataFrame:
@@ -35,8 +30,9 @@ def mark(df: DataFrame, number: int) -> DataFrame:
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
-    marked = bridge.logical.RebalancePartitions(bridge.seq([]), plan, bridge.none, bridge.some_long(_MARK_BASE + number))
-    dataset = bridge.companion(bridge.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(df._jdf.sparkSession(), marked)
+    advisory = bridge.some_long(_MARK_BASE + number)
+    marked = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
+    dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(df._jdf.sparkSession(), marked)
     from pyspark.sql import DataFrame
 
     return DataFrame(dataset, df.sparkSession)

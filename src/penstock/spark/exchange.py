@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.spark.jvm import children, class_name, option
+from penstock.spark.jvm import EXECUTION, children, class_name, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,14 +99,12 @@ def physical_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
     The session must be the active one of this thread, see `jobs.vertex_thread`.
     """
-    execution = bridge.execution
     logical.setAnalyzed()
-    dataset = bridge.companion(bridge.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(session, logical)
-    query = dataset.queryExecution()
-    maker = bridge.companion(execution, "QueryExecution")
+    query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
+    maker = bridge.companion(EXECUTION + "QueryExecution")
     spark_plan = maker.createSparkPlan(session.sessionState().planner(), logical.clone())
-    context = execution.adaptive.AdaptiveExecutionContext(session, query)
-    adaptive = execution.adaptive.InsertAdaptiveSparkPlan(context).apply(spark_plan)
+    context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
+    adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(spark_plan)
     return adaptive if class_name(adaptive) == "AdaptiveSparkPlanExec" else query.executedPlan()
 
 
@@ -146,7 +144,7 @@ def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]
     """
     if ranges is None or not result.can_be_cut:
         return result.above.execute()
-    merged = bridge.execution.CoalescedPartitionSpec
+    merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     sizes = result.sizes[0]
     specs = bridge.seq(merged.apply(start, end, int(sizes[start:end].sum())) for start, end in ranges)
     return _respec(bridge, result.above, specs).execute()
@@ -156,7 +154,7 @@ def _respec(bridge: Bridge, plan: Any, specs: Any) -> Any:
     name = class_name(plan)
     if name in {_STAGE, _READ}:
         stage = plan if name == _STAGE else plan.child()
-        return bridge.execution.adaptive.AQEShuffleReadExec(stage, specs)
+        return bridge.find(EXECUTION + "adaptive.AQEShuffleReadExec")(stage, specs)
     inputs = children(plan)
     if not inputs:
         return plan
@@ -186,7 +184,7 @@ def _subpartition_bytes(bridge: Bridge, stage: Any) -> np.ndarray:
     statistics = option(stage.mapStats())
     if statistics is None:  # a shuffle without any mapper
         return np.zeros(_partitions(stage), dtype=np.int64)
-    text = bridge.jvm.java.util.Arrays.toString(statistics.bytesByPartitionId())  # one call, not one per number
+    text = bridge.find("java.util.Arrays").toString(statistics.bytesByPartitionId())  # one call, not one per number
     return np.array(json.loads(text), dtype=np.int64)
 
 

@@ -6,14 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import children, class_name, items, with_fields
+from penstock.spark.catalyst import read_fraction
+from penstock.spark.jvm import EXECUTION, children, class_name, items, with_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
+_BY_COLUMN = ("parquet", "orc")
 _LISTED = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
 
 
@@ -31,15 +33,15 @@ class FileListing:
         Its short name, such as ``parquet``.
     name
         The table's name, or the first path.
-    options
-        The options of the table or reader.
+    fraction
+        Which part of a row is read; formats by column only.
     """
 
     sizes: tuple[int, ...]
     splittable: tuple[bool, ...]
     format: str
     name: str
-    options: Mapping[str, str]
+    fraction: float = 1.0
 
 
 def is_file_relation(leaf: Any) -> bool:
@@ -80,23 +82,24 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
     for path, _ in found:
         ending = path.rpartition("/")[2].partition(".")[2]
         if ending not in can_split:
-            hadoop_path = bridge.jvm.org.apache.hadoop.fs.Path(path)
+            hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
             can_split[ending] = bool(formats.isSplitable(session, relation.options(), hadoop_path))
+    kind = str(formats.toString()).lower()
     return FileListing(
         sizes=tuple(int(size) for _, size in found),
         splittable=tuple(can_split[path.rpartition("/")[2].partition(".")[2]] for path, _ in found),
-        format=str(formats.toString()).lower(),
+        format=kind,
         name=relation_name(leaf.handle),
-        options=relation_options(bridge, leaf.handle),
+        fraction=read_fraction(bridge, scan, leaf.handle) if kind in _BY_COLUMN else 1.0,
     )
 
 
-def relation_options(bridge: Bridge, leaf: Any) -> dict[str, str]:
-    """Return the options of a table or reader."""
+def relation_options(leaf: Any, wanted: Iterable[str]) -> dict[str, str]:
+    """Return those of some options that a table or reader was given."""
     if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
         return {}
-    given = bridge.jvm.scala.jdk.javaapi.CollectionConverters.asJava(leaf.relation().options())
-    return {str(key): str(value) for key, value in given.items()}
+    options = leaf.relation().options()
+    return {key: str(options.apply(key)) for key in wanted if options.contains(key)}
 
 
 def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
@@ -107,7 +110,7 @@ def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
     """
     old = leaf.relation()
     options = old.options().updated("penstock.split", session.conf().get("spark.sql.files.maxPartitionBytes"))
-    relation = bridge.execution.datasources.HadoopFsRelation(
+    relation = bridge.find(EXECUTION + "datasources.HadoopFsRelation")(
         old.location(), old.partitionSchema(), old.dataSchema(), old.bucketSpec(), old.fileFormat(), options, session
     )
     return with_fields(leaf, relation=relation)
@@ -124,7 +127,7 @@ def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
 
 def _partition_filters(bridge: Bridge, session: Any, scan: Any) -> list[Any]:
     planner = session.sessionState().planner()
-    plan = bridge.companion(bridge.execution, "QueryExecution").createSparkPlan(planner, scan.clone())
+    plan = bridge.companion(EXECUTION + "QueryExecution").createSparkPlan(planner, scan.clone())
     todo = [plan]
     while todo:
         node = todo.pop()

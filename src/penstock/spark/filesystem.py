@@ -13,7 +13,7 @@ class Folder:
 
     def __init__(self, bridge: Bridge, path: str) -> None:
         self._bridge = bridge
-        self._hadoop_path = bridge.jvm.org.apache.hadoop.fs.Path(path)
+        self._hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
         self._fs: Any = self._hadoop_path.getFileSystem(bridge.session.sessionState().newHadoopConf())
         self._hadoop_path = self._fs.makeQualified(self._hadoop_path)
 
@@ -44,7 +44,8 @@ class Folder:
 
     def children(self) -> list[Folder]:
         """Return what lies in the folder."""
-        return [Folder(self._bridge, str(status.getPath().toString())) for status in self._fs.listStatus(self._hadoop_path)]
+        found = self._fs.listStatus(self._hadoop_path)
+        return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
 
     def make(self) -> None:
         """Make the folder, with those above it."""

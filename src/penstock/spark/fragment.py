@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import with_fields
+from penstock.spark.jvm import EXECUTION, LOGICAL, PHYSICAL, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ def rebuild(bridge: Bridge, node: LogicalNode, replacements: Mapping[LogicalNode
 def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -> Any:
     """Return a plan that hashes another's rows by keys (``RepartitionByExpression``)."""
     optional = bridge.some(subpartitions), bridge.none
-    return bridge.logical.RepartitionByExpression(bridge.seq(keys), plan, *optional)
+    return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq(keys), plan, *optional)
 
 
 def rebalanced(bridge: Bridge, plan: Any, subpartitions: int) -> Any:
     """Return a plan that deals out another's rows in turn (``Repartition``)."""
-    return bridge.logical.Repartition(subpartitions, True, plan)
+    return bridge.find(LOGICAL + "Repartition")(subpartitions, True, plan)
 
 
 def coalesced(bridge: Bridge, plan: Any, partitions: int) -> Any:
     """Return a plan that merges another's partitions without a shuffle (``Repartition``)."""
-    return bridge.logical.Repartition(partitions, False, plan)
+    return bridge.find(LOGICAL + "Repartition")(partitions, False, plan)
 
 
 def rdd_leaf(
@@ -65,32 +65,31 @@ def rdd_leaf(
     """
     partitions = rdd.getNumPartitions()
     if hashed_by:
-        partitioning = bridge.physical.HashPartitioning(bridge.seq(hashed_by), partitions)
+        partitioning = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(hashed_by), partitions)
     else:
-        partitioning = bridge.physical.UnknownPartitioning(partitions)
+        partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(partitions)
     known = bridge.none if statistics is None else bridge.some(statistics)
     order = bridge.seq([]) if ordering is None else ordering
     since_4_3 = [False] if bridge.version >= (4, 3) else []
-    return bridge.execution.LogicalRDD(
+    return bridge.find(EXECUTION + "LogicalRDD")(
         output, rdd, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
     )
 
 
 def placeholder(bridge: Bridge, output: Any) -> Any:
     """Return a leaf of no rows that stands for a plan with an output; the optimiser does not know that it is empty."""
-    empty = bridge.spark.sparkContext._jsc.emptyRDD().rdd()  # type: ignore[union-attr]
+    empty = bridge.spark.sparkContext._jsc.emptyRDD().rdd()
     return rdd_leaf(bridge, bridge.session, output, empty)
 
 
 def local_leaf(bridge: Bridge, output: Any, rows: Any) -> Any:
     """Return rows in the driver's memory, an array of ``InternalRow``, as a leaf (``LocalRelation``)."""
-    data = bridge.jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(rows)
-    return bridge.logical.LocalRelation(output, data, False, bridge.none)
+    data = bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(rows)
+    return bridge.find(LOGICAL + "LocalRelation")(output, data, False, bridge.none)
 
 
 def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
     """Return a join whose ``left`` or ``right`` side Spark is told to broadcast (``JoinHint``)."""
-    logical = bridge.logical
-    info = logical.HintInfo(bridge.some(bridge.companion(logical, "BROADCAST")))
+    info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + "BROADCAST")))
     sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
-    return with_fields(join, hint=logical.JoinHint(*sides))
+    return with_fields(join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))

@@ -22,7 +22,7 @@ def vertex_thread(bridge: Bridge, session: Any, group: str, description: str) ->
     Python thread to one of its own. What the thread had before is put back.
     """
     context = bridge.spark.sparkContext
-    sessions = bridge.jvm.org.apache.spark.sql.classic.SparkSession
+    sessions = bridge.find("org.apache.spark.sql.classic.SparkSession")
     active = sessions.getActiveSession()
     before = {key: context.getLocalProperty(key) for key in _GROUP_PROPERTIES}
     sessions.setActiveSession(session)
@@ -40,7 +40,7 @@ def vertex_thread(bridge: Bridge, session: Any, group: str, description: str) ->
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     """Cancel the Spark jobs of a group, and those it would still start (``cancelJobGroupAndFutureJobs``)."""
-    bridge.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group, reason)  # type: ignore[union-attr]
+    bridge.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group, reason)
 
 
 def cluster_cores(bridge: Bridge) -> int:

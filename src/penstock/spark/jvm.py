@@ -17,6 +17,11 @@ SUPPORTED = ((4, 0), (4, 3))
 """The oldest and the newest Spark release that the package is tested with."""
 
 
+LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
+PHYSICAL = "org.apache.spark.sql.catalyst.plans.physical."
+EXECUTION = "org.apache.spark.sql.execution."
+
+
 class Bridge:
     """The JVM behind a classic Spark session.
 
@@ -41,42 +46,37 @@ class Bridge:
         self.spark = spark
         self.jvm: Any = spark._jvm
         self.session: Any = spark._jsparkSession
+        self._found: dict[str, Any] = {}
 
     def owns(self, df: DataFrame) -> bool:
         """Whether a DataFrame belongs to this session."""
         return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session))
 
-    @cached_property
-    def logical(self) -> Any:
-        """The package of logical plans, ``org.apache.spark.sql.catalyst.plans.logical``."""
-        return self.jvm.org.apache.spark.sql.catalyst.plans.logical
+    def find(self, name: str) -> Any:
+        """Return a class or package by its full name; each step of a name costs a call, so what is found is kept."""
+        if name not in self._found:
+            place = self.jvm
+            for part in name.split("."):
+                place = getattr(place, part)
+            self._found[name] = place
+        return self._found[name]
 
-    @cached_property
-    def physical(self) -> Any:
-        """The package of partitionings, ``org.apache.spark.sql.catalyst.plans.physical``."""
-        return self.jvm.org.apache.spark.sql.catalyst.plans.physical
-
-    @cached_property
-    def execution(self) -> Any:
-        """The package of physical plans, ``org.apache.spark.sql.execution``."""
-        return self.jvm.org.apache.spark.sql.execution
+    def companion(self, name: str) -> Any:
+        """Return a Scala object by its full name, such as the companion of a class."""
+        return self.find(name + "$.MODULE$")
 
     @cached_property
     def none(self) -> Any:
         """Scala's ``None``."""
         return self.jvm.scala.Option.empty()
 
-    def companion(self, package: Any, name: str) -> Any:
-        """Return a Scala object, the companion of a class of that name."""
-        return getattr(getattr(package, name + "$"), "MODULE$")
-
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
-        return self.jvm.PythonUtils.toSeq(list(items))
+        return self.find("PythonUtils").toSeq(list(items))
 
     def some(self, value: Any) -> Any:
         """Return a Scala ``Some``."""
-        return self.jvm.scala.Option.apply(value)
+        return self.find("scala.Option").apply(value)
 
     def some_long(self, value: int) -> Any:
         """Return an ``Option[Long]``; the bridge would turn a small Python number into an ``Integer``."""

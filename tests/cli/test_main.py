@@ -1,0 +1,96 @@
+"""The command line, as a user calls it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+
+
+def penstock(*arguments, **environ):
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", *arguments], capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environ,
+    )  # fmt: skip
+    return done
+
+
+@pytest.fixture(scope="module")
+def orders(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cli") / "orders.csv"
+    path.write_text("user,amount\n" + "\n".join(f"{i % 3},{i}" for i in range(100)))
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["demo", "run", "sql", "explain", "options"])
+def test_help_teaches(command):
+    result = CliRunner().invoke(main, [command, "--help"])
+    assert result.exit_code == 0
+    assert "--output-format" in result.output
+    assert "--master" in result.output
+    assert "--conf" in result.output
+    assert "--config" in result.output
+    assert len(result.output) > 300
+
+
+def test_sql_to_json_and_to_files(orders, tmp_path):
+    table = ("--table", f"o={orders}")
+    threshold = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
+    statement = "select user, sum(amount) as s from o group by user order by user"
+    done = penstock("sql", *table, "--output-format", "json", statement, **threshold)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout[done.stdout.index("{") :])
+    assert said["results"][0]["rows"] == [{"user": u, "s": sum(range(u, 100, 3))} for u in range(3)]
+    assert len(said["jobs"][0]["vertices"]) >= 2
+    assert all(vertex["reason"] for vertex in said["jobs"][0]["vertices"])
+    done = penstock("sql", *table, "--output", str(tmp_path / "out"), statement)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+    assert "handed to Spark whole" in done.stdout
+
+
+def test_explain(orders):
+    done = penstock("explain", "--table", f"o={orders}", "select user, count(*) from o group by user")
+    assert done.returncode == 0, done.stderr
+    assert "HASH" in done.stdout
+    assert "decided when its inputs are measured" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("sql", "--table", "o=/nowhere/x", "select 1"), "PATH_NOT_FOUND"),
+        (("sql", "--table", "ORDERS", "select usr from o"), "suggest"),
+        (("sql", "select * from nothing"), "TABLE_OR_VIEW_NOT_FOUND"),
+    ],
+)
+def test_errors_are_words(orders, arguments, message):
+    arguments = tuple(f"o={orders}" if a == "ORDERS" else a for a in arguments)
+    done = penstock(*arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\tat " not in done.stderr
+
+
+def test_options():
+    result = CliRunner().invoke(main, ["options", "--output-format", "json", "sink"])
+    assert [row["key"] for row in json.loads(result.output)["results"][0]["rows"]] == ["sink.parallelism"]
+    result = CliRunner().invoke(main, ["options", "no.such.key"])
+    assert result.exit_code == 1
+
+
+def test_the_demo():
+    done = penstock("demo", "--output-format", "json")
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout[done.stdout.index("{") :])
+    (job,) = said["jobs"]
+    assert job["state"] == "FINISHED"
+    assert len(job["vertices"]) >= 5
+    assert sum("Join" in vertex["name"] for vertex in job["vertices"]) == 1
+    assert sum(row["flights"] for row in said["results"][1]["rows"]) == 328_521
+    assert all(vertex["tasks"] in (-1, vertex["parallelism"]) for vertex in job["vertices"])

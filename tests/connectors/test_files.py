@@ -1,0 +1,183 @@
+"""Files on real Spark: what was decided is what ran, and results appear whole."""
+
+import gzip
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import FileSink, FileSource
+from penstock.errors import SinkError
+from tests.equality import assert_same_rows
+
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "64 kb"}
+
+
+@pytest.fixture(scope="module")
+def folder(spark, tmp_path_factory):
+    root = tmp_path_factory.mktemp("files")
+    df = spark.range(0, 60_000, 1, 3).selectExpr("id", "uuid() as s", "id % 5 as part")
+    for kind in ("parquet", "orc", "json", "csv"):
+        df.write.format(kind).save(str(root / kind))
+    df.select("s").write.text(str(root / "text"))
+    df.write.partitionBy("part").parquet(str(root / "partitioned"))
+    df.repartition(200).write.parquet(str(root / "tiny"))
+    (root / "packed").mkdir()
+    with gzip.open(root / "packed" / "x.csv.gz", "wt") as file:
+        file.writelines(f"{i},{i}\n" for i in range(200_000))
+    return root
+
+
+def count_stage_tasks(spark, job):
+    """Tasks of the first vertex's stages, as Spark's own tracker tells them."""
+    from penstock.spark.jobs import stages_of
+    from penstock.spark.jvm import Bridge
+
+    return [stage.tasks for stage in stages_of(Bridge(spark), f"penstock-{job.id}-v1")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "text"])
+@pytest.mark.parametrize("way", ["plain", "source", "bound"])
+def test_the_chosen_number_ran(make_env, spark, folder, kind, way):
+    env = make_env(**VOLUME, **({"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if way == "bound" else {}))
+    source = FileSource(str(folder / kind), kind)
+    df = env.read(source) if way == "source" else source.read(spark)
+    grouped = df.groupBy(F.length(df.columns[0] if kind == "text" else df.columns[1])).count()
+    assert_same_rows(env.collect(grouped), grouped.collect())
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism
+    assert first.parallelism == 3 if way == "bound" else first.parallelism > 3
+    assert first.parallelism in count_stage_tasks(spark, env.last_job)
+
+
+def test_catalog_tables(make_env, spark, folder):
+    spark.sql(f"create table if not exists files_table using parquet location '{folder / 'parquet'}'")
+    env = make_env(**VOLUME)
+    df = spark.table("files_table").groupBy("part").count()
+    assert_same_rows(env.collect(df), df.collect())
+    first = env.last_job.vertices[0]
+    assert "files_table" in first.vertex.name
+    assert first.tasks == first.parallelism > 3
+    spark.sql("drop table files_table")
+
+
+def test_pruned_partitions_do_not_count(make_env, spark, folder):
+    env = make_env(**VOLUME)
+    df = spark.read.parquet(str(folder / "partitioned"))
+    env.collect(df.groupBy("part").count())
+    everything = env.last_job.vertices[0]
+    env.collect(df.where("part = 3").groupBy("id").count())
+    one = env.last_job.vertices[0]
+    assert one.tasks == one.parallelism
+    assert one.parallelism * 3 < everything.parallelism
+
+
+def test_tiny_files_are_packed(make_env, spark, folder):
+    env = make_env()
+    df = spark.read.parquet(str(folder / "tiny"))
+    assert env.count(df) == 60_000
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism == 50  # four MiB for opening a file, 16 MiB per task
+
+
+def test_what_cannot_be_cut_is_said(make_env, spark, folder):
+    env = make_env(**VOLUME, **{"scan.parallelism": 4})
+    df = spark.read.csv(str(folder / "packed"))
+    assert env.count(df) == 200_000
+    first = env.last_job.vertices[0]
+    assert (first.parallelism, first.tasks) == (1, 1)
+    assert "can be cut into 1 at most" in first.reason
+
+
+@pytest.mark.parametrize(("option", "expected"), [({"scan.parallelism": "5"}, 5), ({"scan.infer-parallelism.max": "2"}, 2)])
+def test_reader_options(make_env, spark, folder, option, expected):
+    env = make_env(**VOLUME)
+    env.count(spark.read.options(**option).parquet(str(folder / "parquet")))
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism == expected
+
+
+def test_no_files(env, spark, tmp_path):
+    spark.range(0).write.parquet(str(tmp_path / "none"))
+    df = spark.read.parquet(str(tmp_path / "none")).groupBy("id").count()
+    assert env.collect(df) == []
+
+
+# -- sinks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
+@pytest.mark.parametrize("parallelism", [None, 1, 3])
+def test_sinks(env, spark, folder, tmp_path, kind, parallelism):
+    df = spark.read.parquet(str(folder / "parquet")).groupBy("part").agg(F.count("*").alias("n"))
+    path = str(tmp_path / "out")
+    env.write(df, FileSink(path, kind), parallelism=parallelism)
+    env.execute()
+    found = spark.read.schema(df.schema).format(kind).load(path)
+    assert_same_rows(found.collect(), df.collect())
+    assert (tmp_path / "out" / "_SUCCESS").exists()
+    if parallelism:
+        assert env.last_job.vertices[-1].parallelism == parallelism
+
+
+@pytest.mark.parametrize("parallelism", [1, 4])
+def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(env, spark, folder, tmp_path, parallelism):
+    df = spark.read.option("scan.parallelism", "2").parquet(str(folder / "parquet"))
+    env.write(df, FileSink(str(tmp_path / "chained")))
+    env.execute()
+    assert len(list((tmp_path / "chained").glob("part-*"))) == 2
+    assert len(env.last_job.vertices) == 1
+    env.write(df, FileSink(str(tmp_path / "own"), parallelism=parallelism))
+    env.execute()
+    assert len(list((tmp_path / "own").glob("part-*"))) == parallelism
+    assert [v.parallelism for v in env.last_job.vertices] == [2, parallelism]
+
+
+def test_a_sorted_result_stays_sorted(env, spark, folder, tmp_path):
+    df = spark.read.parquet(str(folder / "parquet")).orderBy("s")
+    env.write(df, FileSink(str(tmp_path / "one"), "csv"), parallelism=1)
+    env.execute()
+    (file,) = (tmp_path / "one").glob("part-*")
+    keys = [line.split(",")[1] for line in file.read_text().splitlines()]
+    assert len(keys) == 60_000
+    assert keys == sorted(keys)
+
+
+def test_modes(env, spark, tmp_path):
+    path = str(tmp_path / "out")
+
+    def write(mode, values):
+        env.write(spark.range(values).toDF("v"), FileSink(path, mode=mode))
+        env.execute()
+        return spark.read.parquet(path).count()
+
+    assert write("error", 5) == 5
+    assert write("append", 3) == 8
+    assert write("ignore", 9) == 8
+    assert write("overwrite", 2) == 2
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def test_overwriting_what_is_read(env, spark, tmp_path):
+    """The old files are there until the new ones are."""
+    path = str(tmp_path / "out")
+    spark.range(10).toDF("v").write.parquet(path)
+    env.write(spark.read.parquet(path).selectExpr("v + 100 as v"), FileSink(path, mode="overwrite"))
+    env.execute()
+    assert sorted(row.v for row in spark.read.parquet(path).collect()) == list(range(100, 110))
+
+
+def test_partition_columns(env, spark, folder, tmp_path):
+    df = spark.read.parquet(str(folder / "parquet"))
+    for mode in ("error", "append"):
+        env.write(df.where("id < 50"), FileSink(str(tmp_path / "out"), mode=mode, partition_by=["part"]))
+        env.execute()
+    assert sorted(p.name for p in (tmp_path / "out").glob("part=*")) == [f"part={i}" for i in range(5)]
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 100
+
+
+def test_a_file_in_the_way(env, spark, tmp_path):
+    (tmp_path / "out").write_text("something")
+    env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="overwrite"))
+    with pytest.raises(SinkError, match="is a file"):
+        env.execute()
+    assert (tmp_path / "out").read_text() == "something"

@@ -1,0 +1,121 @@
+"""The same job file on a real standalone cluster and in local-cluster; a worker killed in the middle."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+HOME = Path(pyspark.__file__).parent
+JOB = Path(__file__).parent / "jobs" / "revenue.py"
+QUIET = ("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR", "--conf", "spark.driver.host=127.0.0.1")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def daemon(*arguments: str) -> subprocess.Popen:
+    environ = os.environ | {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.Popen(
+        [HOME / "bin" / "spark-class", *arguments], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+
+
+@contextmanager
+def cluster(folder: Path):
+    """A master and two workers; gives the master's URL and the workers."""
+    port, page = free_port(), free_port()
+    master = f"spark://127.0.0.1:{port}"
+    started = [daemon("org.apache.spark.deploy.master.Master", "-h", "127.0.0.1", "-p", str(port), "--webui-port", str(page))]
+    try:
+        wait_for(lambda: alive(page) == 0, "the master")
+        workers = [
+            daemon("org.apache.spark.deploy.worker.Worker", "-h", "127.0.0.1", "-c", "1", "-m", "1g",
+                   "-d", str(folder / f"worker{i}"), "--webui-port", str(free_port()), master)
+            for i in range(2)
+        ]  # fmt: skip
+        started += workers
+        wait_for(lambda: alive(page) == 2, "two workers")
+        yield master, workers
+    finally:
+        for process in started:
+            kill(process)
+
+
+def alive(page: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
+            return json.load(answer)["aliveworkers"]
+    except OSError:
+        return -1
+
+
+def wait_for(condition, what: str, seconds: float = 90) -> None:
+    end = time.time() + seconds
+    while time.time() < end:
+        if condition():
+            return
+        time.sleep(0.3)
+    raise TimeoutError(what)
+
+
+def kill(process: subprocess.Popen) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def start(master: str, *arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "penstock.cli.main", "run", "--output-format", "json", "--master", master, *QUIET, str(JOB), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"})
+
+
+def finish(process: subprocess.Popen, folder: Path) -> tuple[dict, list]:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err[-3000:]
+    rows = [json.loads(line) for file in sorted((folder / "out").glob("part-*")) for line in file.read_text().splitlines()]
+    return json.loads(out[out.index("{") :]), sorted(rows, key=lambda row: row["team"])
+
+
+EXPECTED = [{"team": team, "n": 60_000, "s": sum(range(team, 300_000, 5))} for team in range(5)]
+
+
+def test_local_cluster(tmp_path):
+    said, rows = finish(start("local-cluster[2,1,1024]", str(tmp_path / "out")), tmp_path)
+    assert rows == EXPECTED
+    assert said["jobs"][0]["state"] == "FINISHED"
+
+
+def test_standalone_and_a_killed_worker(tmp_path):
+    with cluster(tmp_path) as (master, workers):
+        said, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
+        assert rows == EXPECTED
+        assert [vertex["state"] for vertex in said["jobs"][0]["vertices"]] == ["FINISHED"] * 3
+
+        again = tmp_path / "again"
+        again.mkdir()
+        process = start(master, str(again / "out"), str(again / "reached"))
+        wait_for((again / "reached").exists, "the second vertex")
+        kill(workers[0])
+        said, rows = finish(process, again)
+        assert rows == EXPECTED
+        assert said["jobs"][0]["state"] == "FINISHED"
+
+
+def test_the_job_file_names_no_cluster():
+    assert not re.search(r"master|local\[", JOB.read_text())

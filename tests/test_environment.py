@@ -1,0 +1,251 @@
+"""The user's entry point, on real Spark."""
+
+import threading
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment, with_parallelism
+from penstock.connectors import FileSink, FileSource, Source
+from penstock.decisions import DecisionKind
+from penstock.errors import ConfigError, JobCancelledError, PenstockError, SourceError
+from tests.equality import assert_same_rows
+
+
+@pytest.fixture(scope="module")
+def orders(spark, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("orders") / "o")
+    spark.range(200_000).selectExpr("id", "id % 100 as user", "id * 2 as amount").repartition(4).write.parquet(folder)
+    return folder
+
+
+def test_every_way_to_get_rows(env, spark, orders):
+    df = spark.read.parquet(orders).groupBy("user").agg(F.sum("amount").alias("s"))
+    expected = df.collect()
+    assert_same_rows(env.collect(df), expected)
+    assert env.to_arrow(df).num_rows == 100
+    assert sorted(env.to_pandas(df)["s"]) == sorted(row.s for row in expected)
+    assert env.count(df) == 100
+    assert_same_rows(env.collect(env.sql("select * from {t} where user < :u".replace("{t}", f"parquet.`{orders}`"), u=3)),
+                     spark.read.parquet(orders).where("user < 3").collect())  # fmt: skip
+
+
+def test_materialize_runs_once_and_is_measured(env, spark, orders):
+    df = spark.read.parquet(orders).groupBy("user").count()
+    kept = env.materialize(df)
+    vertices = len(env.last_job.vertices)
+    assert vertices == 3
+    assert_same_rows(kept.collect(), df.collect())
+    assert_same_rows(kept.join(df, "user").collect(), df.join(df, "user").collect())
+    sizes = kept._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
+    assert int(sizes.toString()) < 100_000
+    assert kept.sparkSession is spark
+
+
+def test_two_sinks_share_a_join(env, spark, orders, tmp_path):
+    """Counted where it happens: a function behind the join notes every row it sees."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+
+    def count_rows(batches):
+        import uuid
+
+        for batch in batches:
+            (seen / uuid.uuid4().hex).write_text(str(len(batch)))
+            yield batch
+
+    left, right = spark.read.parquet(orders), spark.range(100).selectExpr("id as user", "id % 7 as team")
+    joined = left.join(right.hint("merge"), "user")
+    joined = joined.mapInPandas(count_rows, joined.schema)
+    one, two = joined.groupBy("team").agg(F.sum("amount").alias("s")), joined.where("team = 3").select("id", "team")
+    env.write(one, FileSink(str(tmp_path / "one")))
+    env.write(two, FileSink(str(tmp_path / "two"), format="json"))
+    job = env.execute("shared")
+    assert sum(int(file.read_text()) for file in seen.iterdir()) == 200_000
+    assert sum("Join" in execution.vertex.name for execution in job.vertices) == 1
+    assert job.decisions.of("MapInPandas") or any(d.kind is DecisionKind.SHARING for d in job.decisions)
+    assert_same_rows(spark.read.parquet(str(tmp_path / "one")).collect(), one.collect())
+    assert_same_rows(spark.read.json(str(tmp_path / "two")).select("id", "team").collect(), two.collect())
+
+
+def test_the_session_is_left_as_it_was(env, spark, orders):
+    spark.createDataFrame([(1,)], "a int").createOrReplaceTempView("mine")
+    spark.sparkContext.setJobGroup("my group", "my job")
+    spark.conf.set("spark.sql.shuffle.partitions", "8")
+    properties = ("spark.jobGroup.id", "spark.job.description")
+
+    def state():
+        return dict(spark.conf.getAll), [t.name for t in spark.catalog.listTables()], [spark.sparkContext.getLocalProperty(p) for p in properties]
+
+    before = state()
+    env.collect(spark.read.parquet(orders).groupBy("user").count())
+    assert state() == before
+    with pytest.raises(PenstockError):
+        env.collect(spark.read.parquet(orders).select(F.raise_error(F.lit("no"))))
+    assert state() == before
+    spark.catalog.dropTempView("mine")
+    spark.sparkContext.setLocalProperty(properties[0], None)
+    spark.sparkContext.setLocalProperty(properties[1], None)
+
+
+@pytest.mark.parametrize("number", [1, 3, 9])
+@pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
+def test_with_parallelism_wins(make_env, spark, orders, number, operator):
+    env = make_env(**{"scan.parallelism": 2, "execution.batch.adaptive.auto__parallelism.max__parallelism": 4})
+    base = spark.read.parquet(orders)
+    df = {
+        "source": lambda: with_parallelism(base, number, name="here"),
+        "aggregate": lambda: with_parallelism(base.groupBy("user").agg(F.sum("amount").alias("id")), number, name="here"),
+        "join": lambda: with_parallelism(base.join(spark.range(10).toDF("user").hint("merge"), "user"), number, name="here"),
+        "union": lambda: with_parallelism(base.union(base), number, name="here"),
+        "memory": lambda: with_parallelism(spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"), number, name="here"),
+    }[operator]()
+    result = df.groupBy("user").agg(F.max("id"))
+    assert_same_rows(env.collect(result), result.collect())
+    (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
+    assert found.parallelism == number
+    if found.tasks > 0:
+        assert found.tasks == number
+
+
+class Rows(Source):
+    def __init__(self, answer, parallelism=None):
+        self.answer, self.parallelism, self.asked = answer, parallelism, []
+
+    def read(self, spark):
+        return spark.range(0, 1000, 1, 12).toDF("id")
+
+    def infer_parallelism(self, context):
+        self.asked.append(context)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "expected", "reason"),
+    [
+        (Rows(5), None, 5, "5 inferred"),
+        (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
+        (Rows(5, parallelism=3), 2, 2, "2"),
+        (Rows(OSError("no route")), None, 10, "no route"),
+        (Rows(0), None, 10, "gave 0"),
+    ],
+)
+def test_sources_of_ones_own(make_env, source, given, expected, reason):
+    env = make_env(**{"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 10})
+    df = env.read(source, parallelism=given)
+    assert env.count(df.where("id % 2 = 0")) == 500
+    first = env.last_job.vertices[0]
+    assert (first.parallelism, first.tasks) == (expected, expected)
+    assert reason in first.reason
+    if not given:
+        assert [c.parallelism_inference_upper_bound for c in source.asked] == [10]
+
+
+def test_a_slow_source_blocks_nobody_else(env, spark, orders):
+    """A vertex of another source runs to its end while one is still thinking."""
+    release = threading.Event()
+
+    class Slow(Rows):
+        def infer_parallelism(self, context):
+            release.wait(60)
+            return 2
+
+    slow = env.read(Slow(2)).withColumnRenamed("id", "user")
+    df = spark.read.parquet(orders).hint("merge").join(slow, "user").groupBy("user").count()
+    env.write(df, FileSink(orders + "-slow", mode="overwrite"))
+    job = env.execute_async("slow source")
+    deadline = time.time() + 60
+    while time.time() < deadline and job.status_counts.get("FINISHED", 0) < 1:
+        time.sleep(0.1)
+    states = job.status_counts
+    release.set()
+    job.wait()
+    assert states["FINISHED"] == 1
+    assert states["CREATED"] == 1
+
+
+def test_cancel_leaves_nothing(env, spark, tmp_path):
+    def sleep(batches):
+        import time
+
+        for batch in batches:
+            time.sleep(60)
+            yield batch
+
+    df = spark.range(0, 10, 1, 2).groupBy("id").count()
+    env.write(df.mapInPandas(sleep, df.schema), FileSink(str(tmp_path / "out")))
+    job = env.execute_async("cancelled")
+    tracker = spark.sparkContext.statusTracker()
+    deadline = time.time() + 60
+    while time.time() < deadline and not (len(job.vertices) == 2 and tracker.getActiveJobsIds()):
+        time.sleep(0.1)
+    time.sleep(1)
+    job.cancel()
+    with pytest.raises(JobCancelledError, match="cancelled by the user"):
+        job.wait(30)
+    deadline = time.time() + 20
+    while time.time() < deadline and tracker.getActiveJobsIds():
+        time.sleep(0.1)
+    assert not tracker.getActiveJobsIds()
+    assert list(tmp_path.iterdir()) == []
+    assert job.state == "CANCELED"
+
+
+def test_small_queries_are_handed_to_spark(spark, orders):
+    env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
+    df = spark.read.parquet(orders).groupBy("user").count()
+    assert_same_rows(env.collect(df), df.collect())
+    (decision,) = env.last_job.decisions
+    assert decision.kind is DecisionKind.WHOLE_QUERY
+    assert env.last_job.vertices == []
+
+
+def test_explain_reads_no_data(env, spark, orders):
+    spark.sparkContext.setJobGroup("explained", "")
+    df = spark.read.parquet(orders).groupBy("user").count()
+    before = len(spark.sparkContext.statusTracker().getJobIdsForGroup("explained"))
+    explained = env.explain(df)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("explained")) == before
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    text = str(explained)
+    assert "HASH" in text
+    assert "decided when its inputs are measured" in text
+    assert [n["parallelism"] for n in explained.as_dict()["nodes"] if n["operator"] == "Source"] == [1]
+
+
+def test_user_repartition_is_kept(env, spark, orders):
+    df = spark.read.parquet(orders).repartition(7)
+    env.collect(df.groupBy(F.spark_partition_id()).count())
+    assert 7 in [e.parallelism for e in env.last_job.vertices]
+
+
+def test_spark_sees_the_names_of_vertices(env, spark, orders):
+    env.collect(spark.read.parquet(orders).groupBy("user").count())
+    job = env.last_job
+    store = spark.sparkContext._jsc.sc().statusStore()
+    jobs = store.jobsList(None)
+    described = [jobs.apply(i).description() for i in range(min(jobs.size(), 20))]
+    texts = [d.get() for d in described if d.isDefined()]
+    assert any("v1 Source: o" in text for text in texts), texts
+    assert job.vertices
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda env, df: env.execute(), PenstockError, "nothing to execute"),
+        (lambda env, df: env.write(df, "path"), PenstockError, "not a sink"),
+        (lambda env, df: env.read("path"), SourceError, "not a source"),
+        (lambda env, df: with_parallelism(df, 0), SourceError, "invalid parallelism 0"),
+        (lambda env, df: with_parallelism(df, "abc"), SourceError, "invalid parallelism 'abc'"),
+        (lambda env, df: env.write(df, FileSink("x"), parallelism=-1), SourceError, "invalid parallelism -1"),
+        (lambda env, df: FileSource("x", "avro2"), SourceError, "format 'avro2'"),
+        (lambda env, df: Environment(env.spark, config={"paralelism.default": 1}), ConfigError, "did you mean"),
+    ],
+)
+def test_bad_calls(env, spark, make, error, message):
+    with pytest.raises(error, match=message):
+        make(env, spark.range(3))

@@ -1,0 +1,135 @@
+"""Bad input: a clear error, nothing half written, nothing left running."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import FileSink
+from penstock.errors import ConfigError, JobError, PenstockError, SinkError
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory):
+    folder = str(tmp_path_factory.mktemp("table") / "t")
+    spark.range(1000).selectExpr("id", "id % 7 as k", "cast(id as string) as s").write.parquet(folder)
+    return folder
+
+
+def fails(env, df, tmp_path, error=JobError):
+    """Run a DataFrame into a sink; return the error, after looking at what is left."""
+    env.write(df, FileSink(str(tmp_path / "out")))
+    with pytest.raises(error) as caught:
+        env.execute("doomed")
+    assert not list(tmp_path.glob("out*"))
+    assert not list(tmp_path.glob(".penstock*"))
+    assert not env.spark.sparkContext.statusTracker().getActiveJobsIds()
+    assert env.last_job.state == "FAILED"
+    return str(caught.value)
+
+
+def test_a_python_exception_arrives_with_its_traceback(env, spark, table, tmp_path):
+    def broken(batches):
+        for batch in batches:
+            yield batch.assign(s=batch.k / batch.undefined_column)
+
+    text = fails(env, spark.read.parquet(table).mapInPandas(broken, "id long, k long, s string"), tmp_path)
+    assert "undefined_column" in text
+    assert "in broken" in text
+    assert __file__ in text
+    assert "vertex v1" in text
+    assert "MapInPandas" in text
+
+
+def test_a_failing_expression_names_the_users_line(env, spark, table, tmp_path):
+    df = spark.read.parquet(table).groupBy("k").agg(F.sum("id").alias("n"))
+    bad = df.select("k", (F.col("n") / F.expr("int(k - k)")).alias("x"))
+    text = fails(env, bad, tmp_path)
+    assert "DIVIDE_BY_ZERO" in text or "Division by zero" in text
+    assert f"{os.path.basename(__file__)}:" in text
+    assert "vertex v2" in text
+
+
+def test_a_file_that_vanishes(env, spark, table, tmp_path):
+    path = tmp_path / "gone"
+    spark.range(10).write.parquet(str(path))
+    df = spark.read.parquet(str(path)).groupBy("id").count()
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+    text = fails(env, df, tmp_path)
+    assert "does not exist" in text or "FILE_NOT_EXIST" in text or "NOT_FOUND" in text.upper()
+
+
+@pytest.mark.parametrize(("name", "content"), [("corrupt.parquet", b"PAR1 this is not parquet PAR1"), ("text.parquet", b"a,b\n1,2\n")])
+def test_corrupt_files(env, spark, tmp_path, name, content):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_bytes(content)
+    df = spark.read.schema("id long").parquet(str(tmp_path / "in"))
+    assert name in fails(env, df, tmp_path)
+
+
+def test_another_schema(env, spark, table, tmp_path):
+    text = fails(env, spark.read.schema("id long, k date, s string").parquet(table).groupBy("k").count(), tmp_path)
+    assert "k" in text
+    assert "vertex v1" in text
+
+
+def test_outputs_that_exist(env, spark, table, tmp_path):
+    env.write(spark.read.parquet(table), FileSink(table))
+    env.write(spark.read.parquet(table), FileSink(str(tmp_path / "never")))
+    with pytest.raises(SinkError, match="exists already"):
+        env.execute()
+    assert not (tmp_path / "never").exists()
+    env.write(spark.read.parquet(table).limit(1), FileSink(table, mode="ignore"))
+    env.execute()
+    assert spark.read.parquet(table).count() == 1000
+
+
+def test_one_failing_sink_keeps_the_other_from_appearing(env, spark, table, tmp_path):
+    good = spark.read.parquet(table)
+    env.write(good, FileSink(str(tmp_path / "good")))
+    bad = good.groupBy("k").agg(F.max("s").alias("s")).select(F.raise_error("s"))
+    fails(env, bad, tmp_path)
+    assert not (tmp_path / "good").exists()
+
+
+@pytest.mark.parametrize("bad", ["0", "abc", "-2"])
+def test_bad_scan_parallelism(env, spark, table, bad):
+    with pytest.raises(ConfigError) as caught:
+        env.collect(spark.read.option("scan.parallelism", bad).parquet(table))
+    assert repr(bad) in str(caught.value)
+    assert "t" in str(caught.value)
+
+
+def test_streams_are_refused(env, spark, tmp_path):
+    with pytest.raises(PenstockError, match="stream"):
+        env.collect(spark.readStream.format("rate").load())
+
+
+def run(code, **environ):
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | environ,
+    )  # fmt: skip
+
+
+def test_a_driver_without_java():
+    done = run("import penstock; penstock.Environment()", JAVA_HOME="/nowhere", PATH="/nowhere")
+    assert "no Java 17 or newer" in done.stderr
+    assert "apt-get install" in done.stderr
+
+
+def test_a_connect_session_is_refused():
+    class Connect:
+        version = "4.3.0"
+
+    from penstock import Environment
+    from penstock.errors import SessionError
+
+    with pytest.raises(SessionError, match="Spark Connect") as caught:
+        Environment(Connect())
+    assert "spark.api.mode=classic" in str(caught.value)

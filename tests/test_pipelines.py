@@ -1,0 +1,150 @@
+"""Random pipelines over small tables with nulls, duplicates, skew and empty partitions: same rows as plain Spark."""
+
+from contextlib import contextmanager
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from tests.equality import assert_same_rows
+
+SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
+
+
+@pytest.fixture(scope="module")
+def tables(spark):
+    """Three tables: skewed keys with nulls, few rows in many partitions, none at all."""
+    hot = [
+        (None if i % 11 == 0 else (7 if i % 3 else i % 20), "abc"[i % 3], i, i / 7 if i % 5 else None, Decimal(i) / 8, [i % 4, i % 3])
+        for i in range(600)
+    ]
+    few = [(i % 5 or None, None if i % 4 == 0 else "bcd"[i % 3], i, float("nan") if i == 3 else i * 1.5, Decimal(i), None) for i in range(12)]
+    return [
+        spark.createDataFrame(hot, SCHEMA).repartition(5).cache(),
+        spark.createDataFrame(few, SCHEMA).repartition(16, "k"),
+        spark.createDataFrame([], SCHEMA),
+    ]
+
+
+# Each step takes (df, another df) to a df with the same columns.
+def _aggregate(df, _, keys):
+    return df.groupBy(*keys).agg(
+        *(F.max(c).alias(c) for c in ("k", "g") if c not in keys),
+        F.sum("v").alias("v"), F.max("x").alias("x"), F.sum("d").cast("decimal(12,3)").alias("d"), F.max("a").alias("a"),
+    ).select("k", "g", "v", "x", "d", "a")  # fmt: skip
+
+
+def _distinct_counts(df, _):
+    return df.groupBy("k").agg(
+        F.max("g").alias("g"), F.countDistinct("v").alias("v"), F.countDistinct("x").cast("double").alias("x"),
+        F.sum(F.col("d")).cast("decimal(12,3)").alias("d"), F.max("a").alias("a"),
+    ).select("k", "g", "v", "x", "d", "a")  # fmt: skip
+
+
+def _join(df, other, how, on):
+    other = other.select(*(F.col(c).alias("o_" + c) for c in other.columns))
+    condition = F.lit(True)
+    for key in on:
+        condition = condition & (df[key].eqNullSafe(other["o_" + key]) if how == "null safe" else df[key] == other["o_" + key])
+    joined = df.join(other, condition, "inner" if how == "null safe" else how)
+    if how in {"left_semi", "left_anti"}:
+        return joined
+    return joined.select(F.coalesce("k", "o_k").alias("k"), "g", "v", F.coalesce("x", "o_x").alias("x"), "d", "a")
+
+
+def _window(df, _):
+    spec = Window.partitionBy("k").orderBy("v", "x", "d", "g")
+    return df.withColumn("v", F.rank().over(spec).cast("bigint")).withColumn("x", F.sum("d").over(Window.partitionBy("k", "g")).cast("double"))
+
+
+def _top(df, _):
+    return df.orderBy(*(F.col(c).asc_nulls_first() for c in ("v", "k", "g", "x", "d", "a"))).limit(7)
+
+
+STEPS = {
+    "filter": lambda df, _: df.where("v % 3 <> 0 or v is null"),
+    "project": lambda df, _: df.selectExpr("k + 1 as k", "upper(g) as g", "v * 2 as v", "x", "d", "a"),
+    "by key": lambda df, _: _aggregate(df, _, ["k"]),
+    "by keys": lambda df, _: _aggregate(df, _, ["g", "k"]),
+    "global": lambda df, _: _aggregate(df, _, []),
+    "distinct counts": _distinct_counts,
+    "distinct": lambda df, _: df.distinct(),
+    "union": lambda df, other: df.union(other),
+    "except": lambda df, other: df.exceptAll(other),
+    "intersect": lambda df, other: df.intersect(other),
+    "window": _window,
+    "top": _top,
+    "sort": lambda df, _: df.orderBy("x", "v"),
+    "explode": lambda df, _: df.withColumn("k", F.explode_outer("a")),
+    "repartition": lambda df, _: df.repartition(3),
+    "repartition by key": lambda df, _: df.repartition("k"),
+    "coalesce": lambda df, _: df.coalesce(2),
+    "scalar subquery": lambda df, other: df.crossJoin(other.agg(F.max("v").alias("m"))).where("m is null or v <= m").drop("m"),
+    **{f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))
+       for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "null safe")},
+    "join on two": lambda df, other: _join(df, other, "inner", ["k", "g"]),
+    "nested loop join": lambda df, other: df.join(other.select(F.col("v").alias("ov")), F.col("v") < F.col("ov"), "left_semi"),
+}  # fmt: skip
+
+
+def _limited(df):
+    """Joins multiply; keep what follows small, the same rows everywhere."""
+    return df.where("pmod(hash(k, g, v), 3) <> 1")
+
+
+@contextmanager
+def setting(spark, key, value):
+    before = spark.conf.get(key)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
+pipelines = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2), st.booleans()), min_size=1, max_size=5)
+
+
+def build(tables, start, steps):
+    df = tables[start]
+    joins = 0
+    for name, other, again in steps:
+        if "join" in name:
+            joins += 1
+            if joins > 2:
+                continue
+            df = _limited(df)
+        df = STEPS[name](df, df if again and "join" not in name else tables[other])
+    return df
+
+
+def check(spark, env, df, broadcast):
+    with setting(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760" if broadcast else "-1"):
+        assert_same_rows(env.collect(df), df.collect())
+
+
+@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(start=st.integers(0, 2), steps=pipelines, broadcast=st.booleans())
+def test_random_pipelines(spark, make_env, tables, start, steps, broadcast):
+    # A tiny volume per task cuts small tables into many tasks.
+    env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"})
+    check(spark, env, build(tables, start, steps), broadcast)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(start=st.integers(0, 2), steps=pipelines, broadcast=st.booleans())
+def test_many_random_pipelines(spark, make_env, tables, start, steps, broadcast):
+    env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"})
+    check(spark, env, build(tables, start, steps), broadcast)
+
+
+@pytest.mark.parametrize("name", sorted(STEPS))
+@pytest.mark.parametrize("broadcast", [True, False], ids=["broadcast", "shuffled"])
+def test_each_step(spark, env, tables, name, broadcast):
+    if broadcast and "join" not in name and "subquery" not in name:
+        pytest.skip("there is nothing to broadcast")
+    check(spark, env, STEPS["by key"](STEPS[name](tables[0], tables[1]), None), broadcast)

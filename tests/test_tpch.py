@@ -1,0 +1,42 @@
+"""All 22 TPC-H queries give the same rows as plain Spark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.equality import assert_same_rows
+
+QUERIES = Path(__file__).parent.parent / "data" / "queries" / "tpch.json"
+
+
+@pytest.fixture(scope="module")
+def tables(spark, data):
+    for file in (data / "tpch-0.1").glob("*.parquet"):
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+    yield json.loads(QUERIES.read_text())
+    for file in (data / "tpch-0.1").glob("*.parquet"):
+        spark.catalog.dropTempView(file.stem)
+
+
+@pytest.mark.parametrize("number", range(1, 23))
+def test_same_rows(spark, env, tables, number):
+    text = tables[str(number)]
+    found = env.collect(spark.sql(text))
+    assert len(env.last_job.vertices) >= 2
+    assert_same_rows(found, spark.sql(text).collect())
+
+
+def test_nothing_is_exchanged_twice(spark, env, tables):
+    """Q18 aggregates lineitem by the key it is then joined on: the aggregate and the join share a vertex."""
+    env.collect(spark.sql(tables["18"]))
+    names = [execution.vertex.name for execution in env.last_job.vertices]
+    assert any("Aggregate" in name and "Join" in name for name in names)
+
+
+def test_every_vertex_ran_as_decided(spark, env, tables):
+    for number in ("3", "5", "18", "21"):
+        env.collect(spark.sql(tables[number]))
+        for execution in env.last_job.vertices:
+            if execution.tasks > 0:
+                assert execution.tasks == execution.parallelism, f"Q{number} {execution.vertex.name}"
