@@ -39,7 +39,7 @@ def test_materialize_runs_once_and_is_measured(env, spark, orders):
     assert_same_rows(kept.collect(), df.collect())
     assert_same_rows(kept.join(df, "user").collect(), df.join(df, "user").collect())
     sizes = kept._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()
-    assert int(sizes.toString()) < 100_000
+    assert int(str(sizes)) < 100_000
     assert kept.sparkSession is spark
 
 

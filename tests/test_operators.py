@@ -45,7 +45,7 @@ CASES = {
     "applyInPandas": lambda df: df.groupBy("k").applyInPandas(centred, df.schema),
     "applyInPandas behind an aggregate": lambda df: df.groupBy("id", "k").agg(F.sum("x").alias("x")).groupBy("k").applyInPandas(centred, df.schema),
     "cogroup": lambda df: df.groupBy("k").cogroup(df.where("k < 9").groupBy("k")).applyInPandas(both, "k long, n long"),
-    "cogroup of joins": lambda df: df.join(df.selectExpr("id", "k as j"), "id").groupBy("id").cogroup(df.where("k < 9").groupBy("id")).applyInPandas(both_by_id, "k long, n long"),
+    "cogroup of joins": lambda df: df.join(df.selectExpr("id", "k as j").hint("merge"), "id").groupBy("id").cogroup(df.sparkSession.range(9).selectExpr("id", "id as x").groupBy("id")).applyInPandas(both_by_id, "k long, n long"),
     "nested": lambda df: df.groupBy("k").agg(F.struct(F.max("id").alias("m"), F.map_from_arrays(F.array(F.lit("a")), F.array(F.min("x"))).alias("n")).alias("s"))
     .select("k", "s.*"),
     "explode": lambda df: df.groupBy("k").agg(F.sort_array(F.collect_list("id")).alias("ids")).select("k", F.posexplode("ids")).groupBy("pos").sum("col"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -83,9 +84,8 @@ class FileSource(Source):
         if self.listing is None:
             raise SourceError(f"{self.name} is not part of a plan yet", hint="read it through Environment.read")
         files = self.listing()
-        # A task that reads a fifth of the columns can take five times the bytes of the file.
-        volume = int(context.data_volume_per_task / max(files.fraction, 0.01))
-        splits = count_splits(files.sizes, files.splittable, volume, OPEN_COST)
+        read = [max(math.ceil(size * files.fraction), min(size, 1)) for size in files.sizes]
+        splits = count_splits(read, files.splittable, context.data_volume_per_task, OPEN_COST)
         return min(splits, context.parallelism_inference_upper_bound)
 
 

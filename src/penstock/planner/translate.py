@@ -90,6 +90,7 @@ class Translator:
         self._threshold = broadcast_threshold
         self._placeholders = placeholders
         self._shared: dict[int, Out] = {}
+        self._source_marks: dict[LogicalNode, Mark] = {}
         self._written: dict[tuple[int, str], int] = {}
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
             **dict.fromkeys(NARROW, self._calc),
@@ -120,10 +121,11 @@ class Translator:
 
     # -- leaves and narrow operators -----------------------------------------------------------------------------
 
-    def _leaf(self, node: LogicalNode, scan: LogicalNode | None = None, mark: Mark | None = None) -> Out:
+    def _leaf(self, node: LogicalNode, scan: LogicalNode | None = None) -> Out:
         stands_for = self._placeholders(node)
         if stands_for is not None:
             return stands_for[0]
+        mark = self._source_marks.get(node)
         source = self._sources.make(node, scan or node, mark)
         given = source.options.parallelism
         node_id = self._builder.node(
@@ -284,9 +286,17 @@ class Translator:
 
     def _marked(self, node: LogicalNode, mark: Mark) -> Out:
         """Drop a mark, and give what it says to the operator below."""
-        child = node.children[0]
-        inner = self._leaf(child, mark=mark) if not child.children else self.translate(child)
+        child = leaf = node.children[0]
         builder = self._builder
+        if mark.source is not None:
+            while leaf.name in NARROW:
+                leaf = leaf.children[0]
+            if not leaf.children:
+                self._source_marks[leaf] = mark
+                return self.translate(child)
+            note = (mark.source.name, "not asked", "its DataFrame is more than a scan, so it has no tasks of its own")
+            builder.notes.append(note)
+        inner = self.translate(child)
         changes: dict[str, Any] = {"location": mark.location}
         if mark.name:
             changes["name"] = mark.name

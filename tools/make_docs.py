@@ -1,0 +1,103 @@
+"""Makes the generated pages of the docs: the options from their declarations, the API from its docstrings."""
+
+import argparse
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+from penstock.config import OPTIONS
+
+ROOT = Path(__file__).parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+MADE = "<!-- Made by tools/make_docs.py; `make docs` makes it anew. -->\n\n"
+API = {
+    "penstock": ("Environment", "with_parallelism"),
+    "penstock.scheduler.job": ("Job",),
+    "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog"),
+    "penstock.explain": ("Explanation", "ExplainedNode"),
+    "penstock.connectors": (
+        "Source", "DynamicParallelismInference", "ParallelismInferenceContext", "ParallelismProvider", "FileSource",
+        "Sink", "SinkJob", "FileSink",
+    ),
+    "penstock.graph": (
+        "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
+        "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
+    ),
+    "penstock.errors": (
+        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "JobError",
+        "JobCancelledError",
+    ),
+}  # fmt: skip
+
+
+def show_default(option) -> str:
+    if option.default is None:
+        return "none"
+    if option.kind.name == "memory size" and option.default:
+        return f"{option.default >> 20} mb"
+    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+
+
+def options_page() -> str:
+    lines = [
+        "# Options\n",
+        "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML file "
+        "(`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
+        "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them too.\n",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+    ]
+    for option in OPTIONS:
+        kind = " / ".join(option.choices) if option.choices else option.kind.name
+        also = f" Also `{'`, `'.join(option.aliases)}`." if option.aliases else ""
+        lines.append(f"| `{option.key}` | {kind} | {show_default(option)} | {option.doc}{also} |")
+    return MADE + "\n".join(lines) + "\n"
+
+
+def signature(thing) -> str:
+    try:
+        return str(inspect.signature(thing)).replace("'", "")
+    except ValueError:
+        return "(...)"
+
+
+def api_page() -> str:
+    parts = ["# API\n"]
+    for module_name, names in API.items():
+        parts.append(f"## `{module_name}`\n")
+        for name in names:
+            thing = getattr(importlib.import_module(module_name), name)
+            parts.append(f"### `{name}`\n")
+            if not issubclass(thing, BaseException) if inspect.isclass(thing) else True:
+                parts.append(f"```python\n{name}{signature(thing)}\n```\n")
+            parts.append(f"```text\n{inspect.getdoc(thing)}\n```\n")
+            members = inspect.getmembers(thing, lambda m: inspect.isfunction(m) or isinstance(m, property)) if inspect.isclass(thing) else []
+            own = [(key, member) for key, member in members if not key.startswith("_") and key in vars(thing)]
+            for key, member in own:
+                call = key if isinstance(member, property) else key + signature(member)
+                doc = (inspect.getdoc(member) or "").splitlines()
+                parts.append(f"* `{call}`: {doc[0] if doc else ''}")
+            if own:
+                parts.append("")
+    return MADE + "\n".join(parts)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="fail if a page is not up to date, change nothing")
+    check = parser.parse_args().check
+    stale = []
+    for name, text in (("options.md", options_page()), ("api.md", api_page())):
+        path = REFERENCE / name
+        if check and (not path.exists() or path.read_text() != text):
+            stale.append(name)
+        elif not check:
+            path.write_text(text)
+    if stale:
+        print(f"not up to date, run `make docs`: {', '.join(stale)}", file=sys.stderr)
+    return bool(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
