@@ -105,7 +105,7 @@ def test_standalone_and_a_killed_worker(tmp_path):
     with cluster(tmp_path) as (master, workers):
         said, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
         assert rows == EXPECTED
-        assert [vertex["state"] for vertex in said["jobs"][0]["vertices"]] == ["FINISHED"] * 3
+        assert [vertex["state"] for vertex in said["jobs"][0]["vertices"]] == ["FINISHED"] * 4
 
         again = tmp_path / "again"
         again.mkdir()

@@ -1,9 +1,11 @@
 """Bad input: a clear error, nothing half written, nothing left running."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 from pyspark.sql import functions as F
@@ -133,3 +135,39 @@ def test_a_connect_session_is_refused():
     with pytest.raises(SessionError, match="Spark Connect") as caught:
         Environment(Connect())
     assert "spark.api.mode=classic" in str(caught.value)
+
+
+def test_ctrl_c_leaves_nothing(tmp_path):
+    """The interrupt reaches a job in a process of its own, as from a keyboard."""
+    job = tmp_path / "job.py"
+    job.write_text(textwrap.dedent("""
+        import pathlib, sys, time
+        from penstock import Environment
+        from penstock.connectors import FileSink
+
+        def slowly(batches):
+            pathlib.Path(sys.argv[2]).touch()
+            time.sleep(120)
+            yield from batches
+
+        env = Environment()
+        df = env.spark.range(10)
+        env.write(df.mapInPandas(slowly, df.schema), FileSink(sys.argv[1]))
+        try:
+            env.execute("endless")
+        except KeyboardInterrupt:
+            print("state", env.last_job.state, "active", len(env.spark.sparkContext.statusTracker().getActiveJobsIds()))
+    """))
+    reached = tmp_path / "reached"
+    (tmp_path / "target").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, str(job), str(tmp_path / "target" / "out"), str(reached)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    end = time.time() + 90
+    while not reached.exists() and time.time() < end:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert "state CANCELED active 0" in out
+    assert list((tmp_path / "target").iterdir()) == []

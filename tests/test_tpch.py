@@ -28,10 +28,17 @@ def test_same_rows(spark, env, tables, number):
 
 
 def test_nothing_is_exchanged_twice(spark, env, tables):
-    """Q18 aggregates lineitem by the key it is then joined on: the aggregate and the join share a vertex."""
-    env.collect(spark.sql(tables["18"]))
+    """An aggregate by the key it is then joined on shares the join's vertex, and a second aggregate too."""
+    text = """
+        select /*+ merge(o) */ l_orderkey, sum(n) from
+          (select l_orderkey, count(*) as n from lineitem group by l_orderkey) l join orders o on l_orderkey = o_orderkey
+        group by l_orderkey"""
+    found = env.collect(spark.sql(text))
     names = [execution.vertex.name for execution in env.last_job.vertices]
-    assert any("Aggregate" in name and "Join" in name for name in names)
+    assert len(names) == 3
+    assert names[-1].count("Aggregate") == 2
+    assert "Join" in names[-1]
+    assert_same_rows(found, spark.sql(text).collect())
 
 
 def test_every_vertex_ran_as_decided(spark, env, tables):

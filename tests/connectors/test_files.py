@@ -71,6 +71,14 @@ def test_pruned_partitions_do_not_count(make_env, spark, folder):
     assert one.parallelism * 3 < everything.parallelism
 
 
+def test_dynamic_partition_pruning_gives_the_same_rows(env, spark, folder):
+    facts = spark.read.parquet(str(folder / "partitioned"))
+    wanted = spark.createDataFrame([(1, "a"), (3, "b"), (9, "a")], "part int, team string").where("team = 'a'")
+    df = facts.join(wanted, "part").groupBy("team").agg(F.count("*"), F.sum("id"))
+    assert "dynamicpruning" in df._jdf.queryExecution().optimizedPlan().toString()
+    assert_same_rows(env.collect(df), df.collect())
+
+
 def test_tiny_files_are_packed(make_env, spark, folder):
     env = make_env()
     df = spark.read.parquet(str(folder / "tiny"))

@@ -50,7 +50,7 @@ class Common:
         if self.config:
             os.environ["PENSTOCK_CONFIG"] = self.config
         arguments = ["--master", self.master] if self.master else []
-        quiet = [("spark.ui.showConsoleProgress", "false")]
+        quiet = [("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR")]
         for key, value in (*quiet, *self.conf):
             arguments += ["--conf", f"{key}={value}"]
         if not self.master and "MASTER" not in os.environ:
@@ -62,9 +62,7 @@ class Common:
         from penstock.environment import Environment
 
         self.export()
-        environment = Environment(config={key.replace("__", "-"): value for key, value in config.items()})
-        environment.spark.sparkContext.setLogLevel("ERROR")
-        return environment
+        return Environment(config={key.replace("__", "-"): value for key, value in config.items()})
 
 
 def common_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import ParallelismInferenceContext, Sink, SinkJob, Source, checked_parallelism
@@ -125,8 +126,8 @@ class FileSink(Sink):
 
     @property
     def name(self) -> str:
-        """The path."""
-        return self.path
+        """The last part of the path."""
+        return PurePath(self.path).name
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
@@ -163,6 +164,7 @@ class _FileSinkJob(SinkJob):
         if not self._target.exists():
             self._target.parent.make()
             self._move(self._staging, self._target)
+            self._moved.append(self._target)
         elif self._sink.mode == "append":
             self._append(self._staging, self._target)
             self._staging.delete()

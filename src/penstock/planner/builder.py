@@ -156,14 +156,29 @@ class GraphBuilder:
             if len(outgoing) < 2:
                 continue
             plans = [self.edge_plans[e.id] for e in outgoing]
-            consumers = ", ".join(self.nodes[e.target_id].name for e in outgoing)
-            self.notes.append((self.nodes[node_id].name, "run once", f"read by {len(outgoing)} consumers: {consumers}"))
+            consumers = " and ".join(self._first_after(e.target_id) for e in outgoing)
+            self.notes.append((self._last_before(node_id), "run once", f"read {len(outgoing)} times, by {consumers}"))
             signatures = {plan.signature for plan in plans}
             if len(signatures) == 1 and "" not in signatures and all(not e.is_forward for e in outgoing):
                 continue
             group = self.new_group()
             for edge in outgoing:
                 self._through_rows(edge, group)
+
+    def _first_after(self, node_id: int) -> str:
+        """Return the name of the first operator from a node on that is more than a projection."""
+        while self.nodes[node_id].kind is OperatorKind.CALC:
+            following = [edge.target_id for edge in self.edges if edge.source_id == node_id]
+            if len(following) != 1:
+                break
+            node_id = following[0]
+        return self.nodes[node_id].name
+
+    def _last_before(self, node_id: int) -> str:
+        """Return the names of the operators that give a node's rows, projections left out."""
+        chain = [self.nodes[n] for n in sorted(self.chained(node_id), reverse=True)]
+        names = [node.name for node in chain if node.kind is not OperatorKind.CALC]
+        return " -> ".join(names) or self.nodes[node_id].name
 
     def _through_rows(self, edge: StreamEdge, group: int) -> None:
         """Let an edge read materialised rows; unless it only forwards, a node in between writes what it wants."""

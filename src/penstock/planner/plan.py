@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.graph import UNDECIDED
+from penstock.spark.catalyst import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,6 +111,14 @@ class SourcePlan:
     def is_files(self) -> bool:
         """Whether Spark cuts it by a size that can be chosen."""
         return self.listing is not None
+
+    @property
+    def bytes_read(self) -> int:
+        """What is read of it: of files by column only the columns that are wanted; 0 if nothing is known."""
+        if self.listing is not None:
+            listing = self.listing()
+            return int(sum(listing.sizes) * listing.fraction)
+        return self.size_in_bytes if self.size_in_bytes < LARGE else 0
 
 
 @dataclass(frozen=True)

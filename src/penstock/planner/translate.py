@@ -153,7 +153,10 @@ class Translator:
         for part in reversed(run):
             if distribution is NOT_KNOWN:
                 break
-            distribution = distribution.after(catalyst.renames(part), catalyst.output_ids(part.handle))
+            if part.name == "Expand":  # it may set a key to null in some of the rows it makes
+                distribution = NOT_KNOWN
+            else:
+                distribution = distribution.after(catalyst.renames(part), catalyst.output_ids(part.handle))
         name = {"Filter": "Filter", "Project": "Project"}.get(node.name, node.name) if len(run) == 1 else "Calc"
         node_id = self._builder.node(
             OperatorKind.CALC, name, NodePlan(node), description="; ".join(catalyst.describe(p.handle) for p in run)

@@ -30,7 +30,7 @@ from penstock.scheduler.parallelism import (
     vertex_bounds,
 )
 from penstock.scheduler.runner import VertexSetup
-from penstock.spark.catalyst import LARGE
+from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
 from penstock.units import show_bytes, show_count
 
@@ -141,7 +141,7 @@ class VertexDecider:
                 at_most[node_id] = number
             numbers.append(number)
             reasons.append(f"{source.coordinator.name}: {why}" if len(sources) > 1 else why)
-            bytes_in += max(size, 0)
+            bytes_in += size
             source.coordinator.initialize(number)
         for group, edges in groups.items():
             infos = self._input_infos(edges)
@@ -178,7 +178,7 @@ class VertexDecider:
 
     def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str, int]:
         """Return number, reason and bytes of a source."""
-        size = source.size_in_bytes if source.size_in_bytes < LARGE else -1
+        size = source.bytes_read
         coordinator = source.coordinator
         nothing_said = source.options.parallelism is None and source.static is None and source.options.infer
         if not source.is_files and nothing_said and inferred == NO_ANSWER and coordinator.source is None:
@@ -225,7 +225,10 @@ class VertexDecider:
             result = self._result_of(edge.source_id)
             if not isinstance(result, StagedResult) or not result.can_be_cut:
                 return None
-            if self._plan.edges[edge.id].write is not WriteKind.OPERATOR and not result.is_plain_exchange:
+            plan = self._plan.edges[edge.id]
+            if plan.write is not WriteKind.OPERATOR and not result.is_plain_exchange:
+                return None
+            if len(edges) > 1 and plan.operator is not None and not result.is_hashed_by(grouping_keys(plan.operator)):
                 return None
             infos.append(InputInfo(result.sizes, inter_correlated=True))
         return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
@@ -235,8 +238,10 @@ class VertexDecider:
 
     def _subpartitions(self, vertex: JobVertex, graph: StreamGraph) -> int:
         outgoing = graph.out_edges(vertex.tail_id)
+        upper = max(self.bounds.maximum, self._fixed())
         if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
-            return 1
+            # Nothing is written in parts; exchanges that Spark plans inside the vertex get this many.
+            return subpartition_count(self._known_bytes(vertex.tail_id, graph), self.bounds.volume_per_task, upper)
         group = self._plan.groups[outgoing[0].id]
         fixed = self._plan.width(group)
         if fixed != UNDECIDED:
@@ -244,7 +249,6 @@ class VertexDecider:
         if group not in self._widths:
             edges = [edge for edge in graph.edges if self._plan.groups.get(edge.id) == group]
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
-            upper = max(self.bounds.maximum, self._fixed())
             self._widths[group] = number = subpartition_count(known, self.bounds.volume_per_task, upper)
             volume = show_bytes(self.bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
@@ -272,8 +276,8 @@ class VertexDecider:
             if isinstance(result, StagedResult) and result.stages:
                 total += int(result.sizes.sum())
                 continue
-            if current in self._plan.sources and self._plan.sources[current].size_in_bytes < LARGE:
-                total += self._plan.sources[current].size_in_bytes
+            if current in self._plan.sources:
+                total += self._plan.sources[current].bytes_read
             for edge in graph.in_edges(current):
                 if edge.source_id not in seen and not isinstance(edge.partitioner, BroadcastPartitioner):
                     seen.add(edge.source_id)

@@ -48,7 +48,9 @@ class SizeRow:
         following = (np.searchsorted(ends, reach, "right") - 1).tolist()
         cuts = [0]
         position = 0
-        while position < last and len(cuts) <= stop:
+        for _ in range(min(stop, last) + 1):
+            if position >= last:
+                break
             position = following[position]
             cuts.append(position)
         return cuts
@@ -130,10 +132,10 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
     ranges, reason
         The reason is half a sentence, empty where the volume alone decided.
     """
-    ranges = row.pack(volume)
-    if lower <= len(ranges) <= upper:
-        return ranges, ""
-    if len(ranges) < lower:
+    count = row.count(volume, upper)
+    if lower <= count <= upper:
+        return row.pack(volume), ""
+    if count < lower:
         low = min(volume, int(row.sizes.min()))
         limit = row.largest_limit(lower, low, volume)
         if limit >= 0:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.spark.jvm import EXECUTION, children, class_name, option
+from penstock.spark.jvm import EXECUTION, children, class_name, items, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +64,17 @@ class StagedResult:
     def can_be_cut(self) -> bool:
         """Whether its reading can be cut into ranges of our choosing: nothing but one stage feeds it."""
         return len(self.stages) == 1 and _is_unary(self.above)
+
+    def is_hashed_by(self, keys: Sequence[Any]) -> bool:
+        """Whether the one stage is hashed by exactly these keys, as far as they are columns.
+
+        It is not where Spark found the rows together already, by fewer keys or in another order.
+        """
+        found = items(self.stages[0].shuffle().outputPartitioning().expressions())
+        return len(found) == len(keys) and all(
+            class_name(key) != "AttributeReference" or bool(key.semanticEquals(there))
+            for key, there in zip(keys, found, strict=True)
+        )
 
     @property
     def is_plain_exchange(self) -> bool:

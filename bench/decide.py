@@ -1,0 +1,64 @@
+"""Times making and deciding a graph of 10 000 vertices with 1 000 subpartitions each; no Spark."""
+
+import argparse
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from penstock.graph import AdaptiveGraphManager, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.partitioner import HashPartitioner
+from penstock.scheduler.parallelism import Bounds, InputInfo, decide_vertex
+
+HERE = Path(__file__).parent
+
+
+def chains(count: int) -> StreamGraph:
+    """A hundred chains of vertices, each reading the one before it through a hash."""
+    nodes = [StreamNode(i, OperatorKind.AGGREGATE, f"n{i}") for i in range(count)]
+    edges = [StreamEdge(str(i), i - 100, i, HashPartitioner(("k",))) for i in range(100, count)]
+    return StreamGraph(nodes, edges)
+
+
+def run(count: int, subpartitions: int) -> tuple[float, float]:
+    """Return the seconds for the graph and for the decisions."""
+    random = np.random.default_rng(1)
+    # Sizes of all kinds: a few ranges, near the bound, far beyond it.
+    means = random.choice([10_000, 1_000_000, 8_000_000], count)
+    sizes = [random.integers(0, 2 * mean, (1, subpartitions)) for mean in means]
+    start = time.perf_counter()
+    manager = AdaptiveGraphManager(chains(count))
+    todo = [vertex.id for vertex in manager.job_graph]
+    while todo:
+        todo += [vertex.id for vertex in manager.on_job_vertex_finished(todo.pop())]
+    assert manager.pending_operators == 0
+    made = time.perf_counter()
+    bounds = Bounds(1, 128, 16 << 20)
+    for size in sizes:
+        decide_vertex([InputInfo(size)], bounds)
+    return made - start, time.perf_counter() - made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vertices", type=int, default=10_000)
+    parser.add_argument("--subpartitions", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    times = [run(arguments.vertices, arguments.subpartitions) for _ in range(arguments.rounds)]
+    graph, decisions = (statistics.median(column) for column in zip(*times, strict=True))
+    text = (
+        f"{arguments.vertices:,} vertices with {arguments.subpartitions:,} subpartitions each, median of {arguments.rounds} "
+        f"(Python {platform.python_version()}, {platform.machine()}):\n\n"
+        f"| what | seconds |\n|---|--:|\n| making the vertices | {graph:.2f} |\n| deciding them | {decisions:.2f} |\n"
+        f"| both | {graph + decisions:.2f} |\n"
+    )
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / "decide.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
