@@ -37,7 +37,7 @@ DEFAULT_SOURCE_PARALLELISM = Option(
     aliases=("jobmanager.adaptive-batch-scheduler.default-source-parallelism",),
 )  # fmt: skip
 WHOLE_QUERY_THRESHOLD = Option(
-    "execution.batch.adaptive.whole-query-threshold", SIZE, default=16 * MIB, minimum=0,
+    "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
     doc="A query whose sources hold fewer bytes than this in all is handed to Spark whole; 0 turns that off.",
 )  # fmt: skip
 PARALLELISM_DEFAULT = Option(
