@@ -145,14 +145,16 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         from penstock import Environment
         from penstock.connectors import FileSink
 
+        target, reached = sys.argv[1:]
+
         def slowly(batches):
-            pathlib.Path(sys.argv[2]).touch()
+            pathlib.Path(reached).touch()
             time.sleep(120)
             yield from batches
 
         env = Environment()
         df = env.spark.range(10)
-        env.write(df.mapInPandas(slowly, df.schema), FileSink(sys.argv[1]))
+        env.write(df.mapInPandas(slowly, df.schema), FileSink(target))
         try:
             env.execute("endless")
         except KeyboardInterrupt:

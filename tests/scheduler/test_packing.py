@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.scheduler.packing import SizeRow, pack_within, spread_by_count
@@ -41,6 +41,7 @@ def test_pack_is_greedy(row, limit):
 
 
 @given(sizes, st.integers(1, 12), st.integers(0, 60))
+@example([0, 2, 3], 2, 0)
 def test_smallest_limit(row, at_most, low):
     packed = SizeRow(row)
     high = max(low, packed.total)

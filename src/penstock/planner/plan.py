@@ -29,8 +29,8 @@ class WriteKind(StrEnum):
     """The consumer's first operator, up to its exchange: partial aggregates, for instance."""
     ROWS = "rows"
     """Its rows, dealt out in turn."""
-    COLLECTED = "collected"
-    """Its rows, kept in the driver to be broadcast."""
+    BROADCAST = "broadcast"
+    """Its rows as a relation, hashed for the consumer's join, that every executor can fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class EdgePlan:
     write
         What is written; None on a FORWARD edge.
     operator
-        For `WriteKind.OPERATOR`, the operator.
+        For `WriteKind.OPERATOR`, the operator; for `WriteKind.BROADCAST`, the join.
     keys
         For `WriteKind.SIDE`, the key expressions; for an operator, those that it claims towards chained ones.
     signature

@@ -341,13 +341,16 @@ class Translator:
             join_type=facts.join_type,
             build_side=build,
         )
-        return self._broadcast(node, node_id, build) if build else self._shuffled(node, node_id, facts)
+        return self._broadcast(node, node_id, facts, build) if build else self._shuffled(node, node_id, facts)
 
-    def _broadcast(self, node: LogicalNode, node_id: int, build: str) -> Out:
+    def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: str) -> Out:
         sides = {"left": (1, node.children[0]), "right": (2, node.children[1])}
         number, child = sides.pop(build)
-        plan = self.edge_plan(child, WriteKind.COLLECTED, signature="broadcast")
-        self._builder.edge(self._producer(child, "broadcast"), node_id, BROADCAST, plan, number=number)
+        keys = facts.left_keys if build == "left" else facts.right_keys
+        positions = self._position_signature(child, list(keys))
+        signature = f"broadcast by {positions}" if positions else ""
+        plan = self.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
+        self._builder.edge(self._producer(child, signature), node_id, BROADCAST, plan, number=number)
         ((number, probe),) = sides.values()
         inner = self.translate(probe)
         self._forward(inner, node_id, probe, number)

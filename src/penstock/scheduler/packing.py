@@ -48,7 +48,7 @@ class SizeRow:
         following = (np.searchsorted(ends, reach, "right") - 1).tolist()
         cuts = [0]
         position = 0
-        for _ in range(min(stop, last) + 1):
+        for _ in range(min(stop, last)):
             if position >= last:
                 break
             position = following[position]

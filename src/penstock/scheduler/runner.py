@@ -11,7 +11,8 @@ from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.spark import exchange, files, fragment, jobs
 from penstock.spark.dataframes import dataframe
-from penstock.spark.exchange import CollectedResult, StagedResult
+from penstock.spark.exchange import BroadcastResult, StagedResult
+from penstock.spark.jvm import class_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
 
-Result = StagedResult | CollectedResult
+Result = StagedResult | BroadcastResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,7 @@ class VertexRunner:
             logical = self._fragment(vertex, setup, scans, graph)
             outgoing = graph.out_edges(vertex.tail_id)
             if not outgoing:
-                self._sinks[vertex.tail_id].write(dataframe(self._bridge, session, logical))
-                run = VertexRun(None, -1)
+                run = VertexRun(None, self._to_sink(vertex, session, logical))
             else:
                 result = self._write(session, logical, outgoing[0], setup.subpartitions)
                 self._results[vertex.tail_id] = result
@@ -134,6 +134,14 @@ class VertexRunner:
                 self._sessions.give_back(used)
         return run
 
+    def _to_sink(self, vertex: JobVertex, session: Any, logical: Any) -> int:
+        """Give the rows of a vertex to its sink; return the number of tasks that make them."""
+        if class_name(logical) != "LogicalRDD":
+            rdd = exchange.run_to_rdd(self._bridge, session, logical)
+            logical = fragment.rdd_leaf(self._bridge, session, logical.output(), rdd)
+        self._sinks[vertex.tail_id].write(dataframe(self._bridge, session, logical))
+        return int(logical.rdd().getNumPartitions())
+
     def release(self) -> None:
         """Forget all results, so that Spark can clean their shuffle files."""
         self._results.clear()
@@ -141,8 +149,10 @@ class VertexRunner:
     def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int) -> Result:
         plan = self._plan.edges[edge.id]
         match plan.write:
-            case WriteKind.COLLECTED:
-                return exchange.collect(self._bridge, session, logical)
+            case WriteKind.BROADCAST if plan.operator is not None:
+                build = self._plan.nodes[edge.target_id].build_side
+                mode = exchange.broadcast_mode(self._bridge, session, plan.operator, build)
+                return exchange.broadcast(self._bridge, session, logical, mode)
             case WriteKind.SIDE:
                 logical = fragment.hashed(self._bridge, logical, plan.keys, subpartitions)
             case WriteKind.OPERATOR if plan.operator is not None:
@@ -170,9 +180,6 @@ class VertexRunner:
                 (plans[node_id],) = replacements.values()
             else:
                 plans[node_id] = fragment.rebuild(self._bridge, top, replacements)
-            build_side = graph.node(node_id).properties.get("build_side")
-            if build_side:
-                plans[node_id] = fragment.broadcast_join(self._bridge, plans[node_id], build_side)
         return plans[vertex.tail_id]
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
@@ -186,8 +193,8 @@ class VertexRunner:
     def _leaf(self, edge: StreamEdge, plan: EdgePlan, setup: VertexSetup) -> Any:
         result = self._results[edge.source_id]
         output = plan.output if plan.output is not None else plan.child.handle.output()
-        if isinstance(result, CollectedResult):
-            return fragment.local_leaf(self._bridge, output, result.data)
+        if isinstance(result, BroadcastResult):
+            return fragment.broadcast_leaf(self._bridge, output, result.stage)
         is_operator = plan.write is WriteKind.OPERATOR and plan.operator is not None
         if is_operator:
             output = plan.operator.handle.output()  # type: ignore[union-attr]

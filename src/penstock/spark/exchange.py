@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.jvm import EXECUTION, children, class_name, items, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
 _STAGE = "ShuffleQueryStageExec"
@@ -86,22 +88,23 @@ class StagedResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CollectedResult:
-    """Rows in the driver's memory, to be broadcast.
+class BroadcastResult:
+    """A hashed relation that every executor can fetch.
 
     Parameters
     ----------
-    data
-        An ``InternalRow[]`` in the JVM.
-    rows
-        How many.
+    stage
+        A ``BroadcastQueryStageExec`` that has run.
+    rows, size_in_bytes
+        Measured; the bytes are those of the relation in memory.
     tasks
-        How many tasks gave them.
+        How many tasks gave its rows.
     """
 
-    data: Any
+    stage: Any
     rows: int
-    tasks: int = -1
+    size_in_bytes: int
+    tasks: int
 
 
 def physical_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
@@ -141,11 +144,37 @@ def write(bridge: Bridge, session: Any, logical: Any) -> StagedResult:
     )
 
 
-def collect(bridge: Bridge, session: Any, logical: Any) -> CollectedResult:
-    """Run a plan and keep its rows in the driver's memory (``SparkPlan.executeCollect``)."""
+def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str) -> Any:
+    """Return how Spark wants the ``left`` or ``right`` side of an equi-join broadcast (``BroadcastMode``).
+
+    It is read from Spark's own plan of the join over two leaves, as its rules for key expressions are its own.
+    """
+    leaves = [placeholder(bridge, child.handle.output()) for child in join.children]
+    logical = broadcast_join(bridge, join.handle.withNewChildren(bridge.seq(leaves)), build)
+    maker = bridge.companion(EXECUTION + "QueryExecution")
+    plan = maker.createSparkPlan(session.sessionState().planner(), logical)
+    return plan.requiredChildDistribution().apply(0 if build == "left" else 1).mode()
+
+
+def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> BroadcastResult:
+    """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
     plan = physical_plan(bridge, session, logical)
-    rows = plan.executeCollect()
-    return CollectedResult(rows, len(rows))
+    rows = plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
+    exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
+    stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
+    stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
+    statistics = exchange.runtimeStatistics()
+    return BroadcastResult(
+        stage,
+        _whole(option(statistics.rowCount())),
+        _whole(statistics.sizeInBytes()),
+        int(rows.execute().getNumPartitions()),
+    )
+
+
+def run_to_rdd(bridge: Bridge, session: Any, logical: Any) -> Any:
+    """Run the stages of a plan; return its last one, which has not run, as an ``RDD[InternalRow]``."""
+    return physical_plan(bridge, session, logical).execute()
 
 
 def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> Any:

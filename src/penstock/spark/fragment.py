@@ -82,10 +82,10 @@ def placeholder(bridge: Bridge, output: Any) -> Any:
     return rdd_leaf(bridge, bridge.session, output, empty)
 
 
-def local_leaf(bridge: Bridge, output: Any, rows: Any) -> Any:
-    """Return rows in the driver's memory, an array of ``InternalRow``, as a leaf (``LocalRelation``)."""
-    data = bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(rows)
-    return bridge.find(LOGICAL + "LocalRelation")(output, data, False, bridge.none)
+def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
+    """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join right above it uses it as it is."""
+    reused = stage.newReuseInstance(0, output)
+    return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
 
 
 def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
