@@ -191,18 +191,16 @@ class Environment:
         return value
 
     def _start(self, outputs: Sequence[Output], name: str) -> Job:
-        job = Job(name)
-        self.last_job = job
         opened = [output.sink.open(self.spark) for output in outputs]
-        threshold = self.config.integer(WHOLE_QUERY_THRESHOLD)
-        whole = plan_whole(self._bridge, outputs, threshold)
-        if whole is not None:
+        whole = plan_whole(self._bridge, outputs, self.config.integer(WHOLE_QUERY_THRESHOLD))
+        plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
+        job = self.last_job = Job(name)
+        if plan is None:
+            assert whole is not None
             job.start_whole(self._bridge, outputs, opened, whole.known_bytes, whole.reason)
-            return job
-        plan = plan_job(self._bridge, self.config, outputs, name)
-        sinks = dict(zip(plan.sinks, opened, strict=True))
-        listeners = [Progress(job)] if self._progress else []
-        job.start(self._bridge, plan, self.config, sinks, listeners)
+        else:
+            listeners = [Progress(job)] if self._progress else []
+            job.start(self._bridge, plan, self.config, dict(zip(plan.sinks, opened, strict=True)), listeners)
         return job
 
     def _finish(self, job: Job) -> Job:

@@ -60,7 +60,8 @@ class Job:
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
         self._cancelled = ""
-        self._thread: threading.Thread | None = None
+        # Not Thread.join: once interrupted from the keyboard, it holds a running thread for ended.
+        self._done = threading.Event()
         self._listeners: list[JobStatusListener] = []
 
     @property
@@ -104,11 +105,8 @@ class Job:
         TimeoutError
             If it has not ended in time.
         """
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-            if thread.is_alive():
-                raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
+        if not self._done.wait(timeout):
+            raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
         if self._error is not None:
             raise self._error
         return self
@@ -130,8 +128,7 @@ class Job:
 
     def wait_silently(self) -> None:
         """Wait for the end, whatever it is."""
-        if self._thread is not None:
-            self._thread.join()
+        self._done.wait()
 
     def start_whole(
         self, bridge: Bridge, outputs: Sequence[Output], sinks: Sequence[SinkJob], known_bytes: int, reason: str
@@ -167,9 +164,9 @@ class Job:
                 self._fail(error, sinks)
             finally:
                 self.ended = time.time()
+                self._done.set()
 
-        self._thread = threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True)
-        self._thread.start()
+        threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True).start()
 
     def _fail(self, error: BaseException, sinks: list[SinkJob]) -> None:
         for sink in sinks:
