@@ -203,6 +203,16 @@ def test_small_queries_are_handed_to_spark(spark, orders):
     assert env.last_job.vertices == []
 
 
+def test_small_jobs_with_several_sinks_are_not(spark, orders, tmp_path):
+    env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
+    grouped = spark.read.parquet(orders).groupBy("user").count()
+    env.write(grouped, FileSink(str(tmp_path / "one")))
+    env.write(grouped.where("user < 5"), FileSink(str(tmp_path / "two")))
+    job = env.execute()
+    assert sum("Aggregate" in execution.vertex.name for execution in job.vertices) == 1
+    assert spark.read.parquet(str(tmp_path / "two")).count() == 5
+
+
 def test_explain_reads_no_data(env, spark, orders):
     spark.sparkContext.setJobGroup("explained", "")
     df = spark.read.parquet(orders).groupBy("user").count()

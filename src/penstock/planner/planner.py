@@ -105,15 +105,16 @@ class WholeQuery:
 def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> WholeQuery | None:
     """Return why a job should be handed to Spark as it is, None if it should not.
 
-    That is so where the sources hold fewer bytes than `threshold` in all, and where metrics are observed on a plan:
-    Spark reports them only for a query that it runs in one piece.
+    That is so where the sources of a single output hold fewer bytes than `threshold` in all (several outputs may share
+    work, which Spark would do for each), and where metrics are observed on a plan: Spark reports them only for a query
+    that it runs in one piece.
     """
     for output in outputs:
         _check(bridge, output)
     plans = [catalyst.optimized_plan(output.df) for output in outputs]
     if any(catalyst.observes_metrics(plan) for plan in plans):
         return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
-    if any(output.sink.materialised for output in outputs) or threshold <= 0:
+    if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
         return None
     known = sum(catalyst.leaf_bytes(plan) for plan in plans)
     if known >= threshold:

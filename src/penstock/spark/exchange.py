@@ -18,6 +18,7 @@ import numpy as np
 
 from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.jvm import EXECUTION, children, class_name, items, option
+from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,10 +116,9 @@ def physical_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
     """
     logical.setAnalyzed()
     query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
-    maker = bridge.companion(EXECUTION + "QueryExecution")
-    spark_plan = maker.createSparkPlan(session.sessionState().planner(), logical.clone())
+    plan = spark_plan(bridge, session, logical.clone())
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
-    adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(spark_plan)
+    adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
     return adaptive if class_name(adaptive) == "AdaptiveSparkPlanExec" else query.executedPlan()
 
 
@@ -151,8 +151,7 @@ def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str) 
     """
     leaves = [placeholder(bridge, child.handle.output()) for child in join.children]
     logical = broadcast_join(bridge, join.handle.withNewChildren(bridge.seq(leaves)), build)
-    maker = bridge.companion(EXECUTION + "QueryExecution")
-    plan = maker.createSparkPlan(session.sessionState().planner(), logical)
+    plan = spark_plan(bridge, session, logical)
     return plan.requiredChildDistribution().apply(0 if build == "left" else 1).mode()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark.catalyst import read_fraction
 from penstock.spark.jvm import EXECUTION, children, class_name, items, with_fields
+from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -126,9 +127,7 @@ def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
 
 
 def _partition_filters(bridge: Bridge, session: Any, scan: Any) -> list[Any]:
-    planner = session.sessionState().planner()
-    plan = bridge.companion(EXECUTION + "QueryExecution").createSparkPlan(planner, scan.clone())
-    todo = [plan]
+    todo = [spark_plan(bridge, session, scan.clone())]
     while todo:
         node = todo.pop()
         if class_name(node) == "FileSourceScanExec":
