@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.connectors.scan_parallelism import ScanOptions, choose_scan_parallelism, merge_sources, source_upper_bound
+from penstock.connectors.scan_parallelism import ScanOptions, choose_scan_parallelism, source_upper_bound
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,3 @@ def test_choice(options, static, inferred, bound, default, expected):
 )
 def test_upper_bound(default_source, global_max, vertex_max, expected):
     assert source_upper_bound(default_source, global_max, vertex_max) == expected
-
-
-@pytest.mark.parametrize(("numbers", "vertex_max", "expected"), [([], -1, -1), ([3, 8], -1, 8), ([3, 8], 5, 5), ([-1], -1, -1)])
-def test_several_sources(numbers, vertex_max, expected):
-    assert merge_sources(numbers, vertex_max) == expected

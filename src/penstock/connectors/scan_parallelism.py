@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from penstock.graph.stream_graph import UNDECIDED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +62,3 @@ def choose_scan_parallelism(
     if options.infer_max is not None and options.infer_max < inferred:
         return options.infer_max, f"{inferred} inferred, scan.infer-parallelism.max is {options.infer_max}"
     return inferred, f"{inferred} inferred"
-
-
-def merge_sources(numbers: Sequence[int], vertex_max: int = UNDECIDED) -> int:
-    """Return the parallelism of a vertex with several sources: the maximum, within the vertex's own."""
-    merged = max(numbers, default=UNDECIDED)
-    return min(merged, vertex_max) if vertex_max != UNDECIDED else merged

@@ -61,10 +61,6 @@ class AdaptiveGraphManager:
         """How many stream nodes have not become part of a vertex yet."""
         return len(self._graph) - len(self._vertex_of)
 
-    def vertex_of(self, node_id: int) -> JobVertexID | None:
-        """Return the vertex a node belongs to, None while it is pending."""
-        return self._vertex_of.get(node_id)
-
     def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
         """Note that a vertex has finished; return the vertices that could be made because of it.
 

@@ -76,8 +76,3 @@ def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
             if stage is not None and stage.numCompletedTasks:
                 found[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
     return [found[stage_id] for stage_id in sorted(found)]
-
-
-def active_jobs(bridge: Bridge) -> int:
-    """Return how many Spark jobs run now."""
-    return len(bridge.spark.sparkContext.statusTracker().getActiveJobsIds())
