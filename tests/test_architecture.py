@@ -13,6 +13,7 @@ LEVELS = [
     {"errors", "units"},
     {"location", "decisions", "config"},
     {"graph"},
+    {"optimizer"},
     {"spark", "spark_errors"},
     {"connectors"},
     {"marks"},
@@ -25,7 +26,7 @@ LEVELS = [
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
-        "scheduler/skew", "connectors/splits", "connectors/scan_parallelism", "planner/distribution")  # fmt: skip
+        "optimizer", "connectors/splits", "connectors/scan_parallelism", "planner/distribution")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
 
 

@@ -24,6 +24,11 @@ class DecisionKind(StrEnum):
     SUBPARTITIONS = "subpartitions"
     SHARING = "sharing"
     BROADCAST = "broadcast"
+    BUILD_SIDE_FIRST = "build side first"
+    DYNAMIC_FILTER = "dynamic filter"
+    JOIN_ALGORITHM = "join algorithm"
+    SKEW = "skew"
+    STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"
 
 

@@ -13,6 +13,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.marks import Mark, remember
+from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.planner import Output, plan_job, plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from penstock.optimizer import StreamGraphOptimizationStrategy
+
 
 class Environment:
     """Runs DataFrames of a Spark session as jobs whose parallelism is decided while they run.
@@ -43,6 +46,8 @@ class Environment:
         A TOML file with further options.
     progress
         Whether to draw progress bars; if None, only on a terminal.
+    strategies
+        Further strategies that may reshape the plan while a job runs: classes, or objects that then serve all jobs.
 
     Raises
     ------
@@ -65,6 +70,7 @@ class Environment:
         config: Mapping[str, object] | None = None,
         config_file: str | Path | None = None,
         progress: bool | None = None,
+        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
     ) -> None:
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
@@ -72,6 +78,7 @@ class Environment:
             config, spark_conf=_penstock_settings(self._bridge), file=config_file, environ=os.environ
         )
         self._progress = sys.stderr.isatty() if progress is None else progress
+        self._strategies = tuple(strategies)
         self._outputs: list[Output] = []
         self.last_job: Job | None = None
 
@@ -200,7 +207,9 @@ class Environment:
             job.start_whole(self._bridge, outputs, opened, whole.known_bytes, whole.reason)
         else:
             listeners = [Progress(job)] if self._progress else []
-            job.start(self._bridge, plan, self.config, dict(zip(plan.sinks, opened, strict=True)), listeners)
+            strategies = strategies_of(self.config, self._strategies)
+            sinks = dict(zip(plan.sinks, opened, strict=True))
+            job.start(self._bridge, plan, self.config, sinks, strategies, listeners)
         return job
 
     def _finish(self, job: Job) -> Job:

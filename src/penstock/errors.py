@@ -83,6 +83,19 @@ class GraphError(PenstockError, ValueError):
     """A graph node, edge or modification is not allowed."""
 
 
+class OptimizerError(PenstockError):
+    """A strategy does not behave."""
+
+    @classmethod
+    def unsettled(cls, names: list[str], rounds: int) -> Self:
+        """Build the error for strategies that change the graph without an end."""
+        return cls(
+            f"the stream graph does not settle: after {rounds} rounds it is still changed by {', '.join(names)}",
+            cause="on_operators_finished returned True every time",
+            hint="let it return False once there is nothing left to change",
+        )
+
+
 class SourceError(PenstockError):
     """A source cannot be read as asked."""
 

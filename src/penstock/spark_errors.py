@@ -31,3 +31,9 @@ def in_words() -> Iterator[None]:
         text = str(error).split("\n\nJVM stacktrace")[0].split(";\n'")[0].strip()
         hint = next((hint for name, hint in _HINTS.items() if name in condition), None)
         raise PenstockError("the query could not be planned", cause=text, hint=hint) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a broadcast failed because its table was too large for Spark's limits or for the memory there is."""
+    text = str(error)
+    return any(sign in text for sign in ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY"))

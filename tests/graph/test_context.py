@@ -30,7 +30,9 @@ def context_of(text, **facts):
         (JOIN, "1-3", ForwardForConsecutiveHashPartitioner(HashPartitioner(("j",))), "HASH(j)"),
         (JOIN, "1-3", FORWARD, None),  # its ends cannot share a vertex
         ("1 #> 2\n2 -> 3", "2-3", REBALANCE, None),  # FORWARD already
-        ("1 #> 2\n1 #> 3", "1-2", BROADCAST, None),  # the result is shared
+        ("1 #> 2\n1 #> 3", "1-2", REBALANCE, None),  # the result is shared
+        ("1 #> 2\n1 #> 3", "1-2", BROADCAST, "BROADCAST"),  # shared, but it can be read like that too
+        ("1 #> 2\n1 #> 3", "1-2", ForwardForUnspecifiedPartitioner(), "RESCALE"),
         ("1 -> 2", "1-2", BROADCAST, None),  # the target is a vertex already
     ],
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from penstock.config.option import BOOL, FLOAT, INT, SIZE, STRING, Option
+from penstock.config.option import BOOL, FLOAT, INT, SIZE, STRING, STRINGS, Option
 
 _AUTO = "execution.batch.adaptive.auto-parallelism"
 _PARTITIONER = "taskmanager.network.adaptive-partitioner"
 _BROADCAST = "table.optimizer.adaptive-broadcast-join"
+_FILTERING = "table.optimizer.dynamic-filtering"
 _SKEW = "table.optimizer.skewed-join-optimization"
 MIB = 1 << 20
 
@@ -35,6 +36,10 @@ DEFAULT_SOURCE_PARALLELISM = Option(
     doc="The upper bound for what a source infers, and its parallelism where it infers nothing; "
     "if unset, the bound of all vertices.",
     aliases=("jobmanager.adaptive-batch-scheduler.default-source-parallelism",),
+)  # fmt: skip
+OPTIMIZATION_STRATEGIES = Option(
+    "execution.batch.adaptive.stream-graph-optimization.strategies", STRINGS, default=(),
+    doc="Import paths of further strategies (`package.module.Class`), called after those of Penstock.",
 )  # fmt: skip
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
@@ -76,6 +81,22 @@ BROADCAST_JOIN_STRATEGY = Option(
 BROADCAST_THRESHOLD = Option(
     "table.optimizer.join.broadcast-threshold", SIZE, default=None, minimum=-1,
     doc="A join side below this size may be broadcast, -1 never; if unset, the Spark session's own threshold.",
+)  # fmt: skip
+DYNAMIC_FILTERING_ENABLED = Option(
+    f"{_FILTERING}.enabled", BOOL, default=True,
+    doc="Whether a join side that has finished filters the other side, as near to its sources as can be.",
+)  # fmt: skip
+DYNAMIC_FILTERING_MAX_KEYS = Option(
+    f"{_FILTERING}.max-keys", INT, default=8_000_000, minimum=1,
+    doc="A join side of more rows than this gives no filter.",
+)  # fmt: skip
+DYNAMIC_FILTERING_EXACT_KEYS = Option(
+    f"{_FILTERING}.exact-keys", INT, default=10_000, minimum=1,
+    doc="Up to so many rows the filter holds the exact keys; beyond, their bounds and a Bloom filter.",
+)  # fmt: skip
+DYNAMIC_FILTERING_SELECTIVITY = Option(
+    f"{_FILTERING}.selectivity", FLOAT, default=0.4, minimum=0,
+    doc="A join side filters the other only if at most this part of the rows its keys come from is left of it.",
 )  # fmt: skip
 SKEWED_JOIN_STRATEGY = Option(
     f"{_SKEW}.strategy", STRING, default="AUTO", choices=("AUTO", "FORCED", "NONE"),

@@ -17,6 +17,22 @@ class DynamicFilteringInfo(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class KeyFilter(DynamicFilteringInfo):
+    """Rows of a source matter only if their keys are among those of a join's finished side.
+
+    Parameters
+    ----------
+    columns
+        The key columns of the source.
+    predicate
+        Spark SQL over these columns that is true for every row that matters; it may let others through.
+    """
+
+    columns: tuple[str, ...]
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelismInferenceContext:
     """What a source may know when it is asked for its parallelism.
 

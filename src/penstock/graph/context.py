@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.graph.partitioner import (
+    BROADCAST,
     FORWARD,
     RESCALE,
     ForwardForConsecutiveHashPartitioner,
@@ -16,7 +17,7 @@ from penstock.graph.partitioner import (
 from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
@@ -40,7 +41,24 @@ class StreamNodeUpdateRequest:
     node_id: int
     parallelism: int | None = None
     max_parallelism: int | None = None
-    properties: Mapping[str, str] | None = None
+    properties: Mapping[str, Any] | None = None
+
+
+class PendingGraph(Protocol):
+    """The owner of a stream graph, as the context needs it."""
+
+    @property
+    def graph(self) -> StreamGraph:
+        """The graph as it is now."""
+
+    def is_frozen(self, node_id: int) -> bool:
+        """Whether a node belongs to a job vertex already."""
+
+    def commit(self, graph: StreamGraph, touched: Sequence[int]) -> None:
+        """Take a changed graph, and the nodes whose vertices may become ready by it."""
+
+    def hold(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a node wait for another node; False if that cannot be."""
 
 
 class _RefusedError(Exception):
@@ -48,42 +66,42 @@ class _RefusedError(Exception):
 
 
 class StreamGraphContext:
-    """A read-only view of the stream graph with two ways to change its pending part.
+    """A read-only view of the stream graph with three ways to change its pending part.
 
     Parameters
     ----------
-    graph
-        Returns the graph as it is now.
-    is_frozen
-        Tells whether a node belongs to a job vertex already.
-    commit
-        Takes the changed graph.
+    owner
+        Who has the graph.
     """
 
-    def __init__(
-        self,
-        graph: Callable[[], StreamGraph],
-        is_frozen: Callable[[int], bool],
-        commit: Callable[[StreamGraph], None],
-    ) -> None:
-        self._graph = graph
-        self._is_frozen = is_frozen
-        self._commit = commit
+    def __init__(self, owner: PendingGraph) -> None:
+        self._owner = owner
 
     @property
     def stream_graph(self) -> StreamGraph:
         """The graph as it is now."""
-        return self._graph()
+        return self._owner.graph
 
     def is_frozen(self, node_id: int) -> bool:
         """Whether a node has become part of a job vertex, so that it and its input edges stay as they are."""
-        return self._is_frozen(node_id)
+        return self._owner.is_frozen(node_id)
+
+    def hold(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a pending node wait until another node has finished.
+
+        Returns
+        -------
+        bool
+            False, and nothing is changed, if the node is frozen or the other node waits for it.
+        """
+        return self._owner.hold(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
         """Change edges: all of the batch, or none.
 
         A request is refused if the edge's target is frozen, or if it asks for another partitioner while the edge
-        is FORWARD already, the source feeds other consumers too, or FORWARD would join nodes of different parallelism.
+        is FORWARD already, the source feeds other consumers too (which may read the same result broadcast or rescaled,
+        nothing else), or FORWARD would join nodes of different parallelism.
 
         Returns
         -------
@@ -97,7 +115,8 @@ class StreamGraphContext:
         except _RefusedError as refusal:
             log.info("edge modification refused: %s", refusal)
             return False
-        self._commit(graph)
+        edges = [graph.edge(request.edge_id) for request in requests]
+        self._owner.commit(graph, [end for edge in edges for end in (edge.source_id, edge.target_id)])
         return True
 
     def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
@@ -121,7 +140,7 @@ class StreamGraphContext:
                 max_parallelism=request.max_parallelism or node.max_parallelism,
                 properties={**node.properties, **(request.properties or {})},
             )
-        self._commit(graph.replace(nodes=changed.values()))
+        self._owner.commit(graph.replace(nodes=changed.values()), ())
         return True
 
     def _changed_edge(self, graph: StreamGraph, request: StreamEdgeUpdateRequest) -> StreamEdge:
@@ -140,11 +159,10 @@ class StreamGraphContext:
         )
 
     def _changed_partitioner(self, graph: StreamGraph, edge: StreamEdge, wanted: Partitioner) -> Partitioner:
-        if edge.is_forward:
+        if edge.partitioner == FORWARD:
             raise _RefusedError(f"{edge.id} is FORWARD already")
-        if len(graph.out_edges(edge.source_id)) > 1:
-            raise _RefusedError(f"the result behind {edge.id} is shared by several consumers")
-        can_chain = not self.is_frozen(edge.source_id) and can_merge(graph, edge)
+        shared = len(graph.out_edges(edge.source_id)) > 1
+        can_chain = not shared and not self.is_frozen(edge.source_id) and can_merge(graph, edge)
         match wanted:
             case ForwardForUnspecifiedPartitioner():
                 return FORWARD if can_chain else RESCALE
@@ -152,6 +170,8 @@ class StreamGraphContext:
                 return FORWARD if can_chain else wanted.hash
             case _ if wanted == FORWARD and not can_chain:
                 raise _RefusedError(f"the ends of {edge.id} cannot share a vertex")
+            case _ if shared and wanted not in (BROADCAST, RESCALE):
+                raise _RefusedError(f"the result behind {edge.id} is shared by several consumers")
             case _:
                 return wanted
 

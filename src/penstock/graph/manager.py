@@ -10,8 +10,9 @@ from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
 from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
 
 
@@ -33,23 +34,41 @@ class AdaptiveGraphGenerator(Protocol):
 class AdaptiveGraphManager:
     """Turns groups of nodes joined by FORWARD edges into vertices, once all their inputs have finished.
 
-    Groups without any input from elsewhere (sources and what is chained to them) become vertices at once.
-    A node that became part of a vertex is frozen, with its input edges.
+    Groups without any input from elsewhere (sources and what is chained to them) become vertices at once, unless
+    something holds them back. A node that became part of a vertex is frozen, with its input edges.
+
+    Parameters
+    ----------
+    stream_graph
+        The graph.
+    initialize
+        Is called with the manager before the first vertices are made.
     """
 
-    def __init__(self, stream_graph: StreamGraph) -> None:
+    def __init__(
+        self, stream_graph: StreamGraph, initialize: Callable[[PendingGraph], None] | None = None
+    ) -> None:
         self._graph = stream_graph
         self._job_graph = JobGraph()
         self._vertex_of: dict[int, JobVertexID] = {}
         self._finished_nodes: set[int] = set()
         self._finished_vertices: set[JobVertexID] = set()
-        self._context = StreamGraphContext(lambda: self._graph, self._is_frozen, self._commit)
-        self._grow(node.id for node in stream_graph)
+        self._holds: dict[int, set[int]] = {}
+        self._touched: list[int] = []
+        self._context = StreamGraphContext(self)
+        if initialize is not None:
+            initialize(self)
+        self._grow(node.id for node in self._graph)
 
     @property
     def job_graph(self) -> JobGraph:
         """The vertices made so far."""
         return self._job_graph
+
+    @property
+    def graph(self) -> StreamGraph:
+        """The stream graph as it is now."""
+        return self._graph
 
     @property
     def stream_graph_context(self) -> StreamGraphContext:
@@ -61,8 +80,8 @@ class AdaptiveGraphManager:
         """How many stream nodes have not become part of a vertex yet."""
         return len(self._graph) - len(self._vertex_of)
 
-    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
-        """Note that a vertex has finished; return the vertices that could be made because of it.
+    def finish(self, vertex_id: JobVertexID) -> JobVertex:
+        """Note that a vertex has finished; return it.
 
         Raises
         ------
@@ -74,22 +93,82 @@ class AdaptiveGraphManager:
             raise GraphError(f"vertex {vertex_id} has finished twice")
         self._finished_vertices.add(vertex_id)
         self._finished_nodes.update(vertex.node_ids)
-        return self._grow(edge.target_id for edge in self._graph.out_edges(vertex.tail_id))
+        self._touched += [edge.target_id for edge in self._graph.out_edges(vertex.tail_id)]
+        for node_id in list(self._holds):
+            self._holds[node_id] -= self._finished_nodes
+            if not self._holds[node_id]:
+                del self._holds[node_id]
+                self._touched.append(node_id)
+        return vertex
 
-    def _is_frozen(self, node_id: int) -> bool:
+    def grow(self) -> list[JobVertex]:
+        """Return the vertices that can be made since the last call.
+
+        Should nothing run while operators are pending, nothing is held back any longer.
+        """
+        touched, self._touched = self._touched, []
+        made = self._grow(touched)
+        if not made and self._holds and len(self._finished_vertices) == len(self._job_graph):
+            self._holds.clear()
+            made = self._grow(node.id for node in self._graph)
+        return made
+
+    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
+        """Note that a vertex has finished; return the vertices that could be made because of it.
+
+        Raises
+        ------
+        GraphError
+            If there is no such vertex, or it has finished before.
+        """
+        self.finish(vertex_id)
+        return self.grow()
+
+    def is_frozen(self, node_id: int) -> bool:
+        """Whether a node belongs to a job vertex already."""
         return node_id in self._vertex_of
 
-    def _commit(self, graph: StreamGraph) -> None:
+    def commit(self, graph: StreamGraph, touched: Sequence[int]) -> None:
+        """Take a changed graph, and the nodes whose vertices may become ready by it."""
         self._graph = graph
+        self._touched += touched
+
+    def hold(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a node wait for another node; False if that cannot be."""
+        if self.is_frozen(node_id) or until in self._finished_nodes or self._waits_for(until, node_id):
+            return False
+        self._holds.setdefault(node_id, set()).add(until)
+        return True
+
+    def _waits_for(self, node_id: int, other: int) -> bool:
+        """Whether a node cannot finish before another, by edges, chains and holds."""
+        waiters: dict[int, list[int]] = {}
+        for held, awaited in self._holds.items():
+            for one in awaited:
+                waiters.setdefault(one, []).append(held)
+        seen, todo = {other}, [other]
+        while todo:
+            current = todo.pop()
+            if current == node_id:
+                return True
+            following = [edge.target_id for edge in self._graph.out_edges(current)]
+            following += [edge.source_id for edge in self._graph.in_edges(current) if edge.is_forward]
+            for neighbour in (*following, *waiters.get(current, ())):
+                if neighbour not in seen:
+                    seen.add(neighbour)
+                    todo.append(neighbour)
+        return False
 
     def _grow(self, candidates: Iterable[int]) -> list[JobVertex]:
         made = []
         seen: set[int] = set()
         for node_id in candidates:
-            if node_id in seen or self._is_frozen(node_id):
+            if node_id in seen or self.is_frozen(node_id):
                 continue
             group = forward_group(self._graph, node_id)
             seen |= group
+            if not self._holds.keys().isdisjoint(group):
+                continue
             inputs = [e for n in group for e in self._graph.in_edges(n) if e.source_id not in group]
             if all(edge.source_id in self._finished_nodes for edge in inputs):
                 made.append(self._make(group))

@@ -15,6 +15,8 @@ class Partitioner:
     name: ClassVar[str] = "CUSTOM"
     pointwise: ClassVar[bool] = False
     """Whether a task reads from some upstream tasks only, instead of from all."""
+    chained: ClassVar[bool] = False
+    """Whether both ends run in one vertex."""
 
     def __str__(self) -> str:
         return self.name
@@ -26,6 +28,7 @@ class ForwardPartitioner(Partitioner):
 
     name: ClassVar[str] = "FORWARD"
     pointwise: ClassVar[bool] = True
+    chained: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +96,12 @@ class ForwardForUnspecifiedPartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class ForwardForConsecutiveHashPartitioner(Partitioner):
-    """A request: FORWARD, as the source is hashed by these keys already; else the hash."""
+    """Like FORWARD, as the source's rows lie hashed by these keys already; becomes the hash should that change."""
 
     hash: HashPartitioner
     name: ClassVar[str] = "FORWARD_FOR_CONSECUTIVE_HASH"
     pointwise: ClassVar[bool] = True
+    chained: ClassVar[bool] = True
 
 
 FORWARD = ForwardPartitioner()

@@ -6,14 +6,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import GraphError
-from penstock.graph.partitioner import FORWARD, Partitioner
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from penstock.graph.partitioner import Partitioner
     from penstock.location import SourceLine
 
 UNDECIDED = -1
@@ -67,7 +66,7 @@ class StreamNode:
     parallelism: int = UNDECIDED
     max_parallelism: int = UNDECIDED
     location: SourceLine | None = field(default=None, compare=False)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for what, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
@@ -113,7 +112,7 @@ class StreamEdge:
     @property
     def is_forward(self) -> bool:
         """Whether both ends run in one vertex."""
-        return self.partitioner == FORWARD
+        return self.partitioner.chained
 
     @property
     def exchange(self) -> str:

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import UNDECIDED, OperatorKind, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import FORWARD, RESCALE, BroadcastPartitioner, GlobalPartitioner, Partitioner
+from penstock.optimizer.joins import NUMBER, SIDES
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
 
 if TYPE_CHECKING:
     from penstock.connectors.base import Sink
     from penstock.location import SourceLine
+    from penstock.planner.filters import FilterFinder
+    from penstock.spark.catalyst import JoinFacts, LogicalNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class GraphBuilder:
     sinks: dict[int, Sink] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str, str]] = field(default_factory=list)
+    joins: dict[int, tuple[LogicalNode, JoinFacts]] = field(default_factory=dict)
     _group_count: int = 0
 
     def node(
@@ -46,7 +50,7 @@ class GraphBuilder:
         description: str = "",
         parallelism: int = UNDECIDED,
         location: SourceLine | None = None,
-        **properties: str,
+        **properties: Any,
     ) -> int:
         """Add a node; return its id."""
         node_id = len(self.nodes) + 1
@@ -65,7 +69,7 @@ class GraphBuilder:
             edge_id += "'"
         self.edges.append(StreamEdge(edge_id, source, target, partitioner, number))
         self.edge_plans[edge_id] = plan
-        if partitioner != FORWARD:
+        if partitioner != FORWARD:  # also where it is chained, as it may become an exchange
             self.groups[edge_id] = self.new_group() if group < 0 else group
         return edge_id
 
@@ -125,7 +129,7 @@ class GraphBuilder:
         edges = [
             replace(edge, inter_inputs_correlated=sizes.get(self.groups.get(edge.id, -1), 0) > 1) for edge in self.edges
         ]
-        graph = StreamGraph(self.nodes.values(), edges, name)
+        graph = self._with_bytes(StreamGraph(self.nodes.values(), edges, name))
         widths = {
             group: parallelism
             for edge_id, group in self.groups.items()
@@ -134,6 +138,42 @@ class GraphBuilder:
         return JobPlan(
             graph, self.node_plans, self.edge_plans, self.sources, self.sinks, self.groups, widths, tuple(self.notes)
         )
+
+    def _with_bytes(self, graph: StreamGraph) -> StreamGraph:
+        """Tell sources what they hold, and joins what the sources below each side hold."""
+        held = {node_id: source.bytes_read for node_id, source in self.sources.items()}
+        below: dict[int, frozenset[int]] = {}
+        changed = []
+        for node in graph:
+            edges = graph.in_edges(node.id)
+            own = frozenset({node.id} if node.id in held else ())
+            below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
+            facts: dict[str, int] = {"bytes": held[node.id]} if own else {}
+            if node.kind is OperatorKind.JOIN and len(edges) == len(SIDES):
+                number = {NUMBER[side]: side for side in SIDES}
+                for edge in edges:
+                    facts[f"{number[edge.type_number]}_bytes"] = sum(held[source] for source in below[edge.source_id])
+            if facts:
+                changed.append(replace(node, properties={**node.properties, **facts}))
+        return graph.replace(nodes=changed)
+
+    def find_filters(self, finder: FilterFinder) -> None:
+        """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
+        readers: dict[int, int] = {}
+        for edge in self.edges:
+            readers[edge.source_id] = readers.get(edge.source_id, 0) + 1
+        for node_id, (join, facts) in self.joins.items():
+            paths, ways = [], []
+            for path, way in finder.ways(join, facts):
+                shared = [i for i, place in enumerate(way) if readers[place.node_id] > 1]
+                start = shared[-1] + 1 if shared else 0
+                if way[start:]:
+                    paths.append(replace(path, steps=path.steps[start:], prunes=path.prunes and not start))
+                    ways.append(way[start:])
+            self.node_plans[node_id] = replace(self.node_plans[node_id], ways=tuple(ways))
+            self.nodes[node_id] = replace(
+                self.nodes[node_id], properties={**self.nodes[node_id].properties, "filters": tuple(paths)}
+            )
 
     def _given(self, node_id: int) -> int:
         """Return the parallelism that is given to the vertex a node will be part of."""

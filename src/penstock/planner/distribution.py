@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.optimizer.joins import SIDES, may_build
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -64,8 +66,6 @@ NOT_KNOWN = Distribution()
 
 _KEEPS_LEFT = ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin", "Cross")
 _KEEPS_RIGHT = ("Inner", "RightOuter", "Cross")
-_BUILD_RIGHT = ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin", "Cross")
-_BUILD_LEFT = ("Inner", "RightOuter", "Cross")
 
 
 def keeps_keys(join_type: str, side: str) -> bool:
@@ -81,7 +81,7 @@ def static_build_side(
     A broadcast hint wins (of two, on the smaller side); a hint for another kind of join forbids; else a side of at
     most `threshold` bytes, the smaller one.
     """
-    allowed = [side for side, types in (("left", _BUILD_LEFT), ("right", _BUILD_RIGHT)) if join_type.startswith(types)]
+    allowed = [side for side in SIDES if may_build(join_type, side)]
     size = {"left": left_bytes, "right": right_bytes}
     hint = {"left": left_hint, "right": right_hint}
     order = sorted(allowed, key=lambda side: (size[side], side == "left"))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.connectors.coordinator import SourceCoordinator
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import StreamGraph
+    from penstock.planner.filters import Way
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
 
@@ -69,12 +70,15 @@ class NodePlan:
     ----------
     top
         Its last operator; None of a sink, or of a node that only passes rows on.
-    build_side
-        For a join with a broadcast side, ``left`` or ``right``.
+    join_keys
+        Of an equi-join, the key expressions of its ``left`` and ``right`` side.
+    ways
+        Of a join, the ways for filters, as its property ``filters`` lists them.
     """
 
     top: LogicalNode | None
-    build_side: str = ""
+    join_keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    ways: tuple[Way, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class JobPlan:
     graph
         The stream graph.
     nodes, edges, sources, sinks
-        The parts of each, by node or edge id.
+        The parts of each, by node or edge id. A source is exchanged while the job runs once it is filtered further.
     groups
         The exchange group of an edge; edges of a group are cut alike.
     widths
@@ -142,7 +146,7 @@ class JobPlan:
     graph: StreamGraph
     nodes: Mapping[int, NodePlan]
     edges: Mapping[str, EdgePlan]
-    sources: Mapping[int, SourcePlan]
+    sources: dict[int, SourcePlan]
     sinks: Mapping[int, Sink]
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)

@@ -9,6 +9,7 @@ from penstock.config.options import SINK_PARALLELISM
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
 from penstock.graph.partitioner import FORWARD, REBALANCE
+from penstock.planner.filters import FilterFinder
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
 from penstock.planner.sharing import EqualParts, cut_common
@@ -83,6 +84,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     default = config.maybe_integer(SINK_PARALLELISM)
     for output, plan in zip(outputs, plans, strict=True):
         _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default)
+    builder.find_filters(FilterFinder(translator.node_of, lambda join: catalyst.join_facts(bridge, join)))
     return builder.finish(name)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import table_option
 from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_PARALLELISM
@@ -95,6 +96,22 @@ class SourceMaker:
             size_in_bytes=catalyst.size_in_bytes(leaf.handle),
             scan=scan,
         )
+
+    def narrowed(self, source: SourcePlan, scan: Any) -> SourcePlan:
+        """Return a source of files as it is once its rows are filtered further.
+
+        Parameters
+        ----------
+        source
+            The source.
+        scan
+            The plan of its relation with all filters above it, in the JVM.
+        """
+        if source.listing is None:
+            return source
+        listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, source.leaf, scan))
+        name = source.coordinator.name
+        return replace(source, listing=listing, coordinator=SourceCoordinator(name, FileSource(name, listing=listing)))
 
     def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
         def value(option: Option) -> object:

@@ -14,11 +14,13 @@ from penstock.graph.partitioner import (
     FORWARD,
     GLOBAL,
     REBALANCE,
+    ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
     Partitioner,
     RangePartitioner,
 )
 from penstock.marks import Mark, recall
+from penstock.optimizer.joins import NUMBER
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
@@ -89,6 +91,7 @@ class Translator:
         self._sources = sources
         self._threshold = broadcast_threshold
         self._placeholders = placeholders
+        self.node_of: dict[LogicalNode, int] = {}
         self._shared: dict[int, Out] = {}
         self._source_marks: dict[LogicalNode, Mark] = {}
         self._written: dict[tuple[int, str], int] = {}
@@ -108,11 +111,15 @@ class Translator:
         """Return the graph node that gives a plan's rows; a heavy part that occurs again is the same node."""
         number = self._parts.class_of(node)
         if number is None or not is_heavy(node):
-            return self._translate(node)
+            return self._noted(node, self._translate(node))
         if number not in self._shared:
             # Its readers will not share its vertex, so nothing is known of how they find the rows.
-            self._shared[number] = Out(self._translate(node).node_id)
+            self._shared[number] = Out(self._noted(node, self._translate(node)).node_id)
         return self._shared[number]
+
+    def _noted(self, node: LogicalNode, out: Out) -> Out:
+        self.node_of[node] = out.node_id
+        return out
 
     def _translate(self, node: LogicalNode) -> Out:
         if not node.children:
@@ -137,7 +144,7 @@ class Translator:
             location=mark.location if mark else None,
         )
         self._builder.sources[node_id] = source
-        return Out(node_id)
+        return self._noted(node, Out(node_id))
 
     def _calc(self, node: LogicalNode) -> Out:
         run = [node]
@@ -211,7 +218,9 @@ class Translator:
             description=catalyst.describe(node.handle),
         )
         if keys and inner.distribution.together(texts):
-            self._forward(inner, node_id, child)
+            there = catalyst.keys_in_output(node, keys)
+            chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
+            self._operator_edge(inner, node_id, node, chained, there)
             after = inner.distribution.after(catalyst.renames(node), catalyst.output_ids(node.handle))
             return Out(node_id, after)
         there = catalyst.keys_in_output(node, keys)
@@ -336,11 +345,13 @@ class Translator:
         node_id = self._builder.node(
             OperatorKind.JOIN,
             "Join",
-            NodePlan(node, build),
+            NodePlan(node, {"left": facts.left_keys, "right": facts.right_keys}),
             description=catalyst.describe(node.handle),
             join_type=facts.join_type,
-            build_side=build,
+            left_open=catalyst.reduces(left),
+            right_open=catalyst.reduces(right),
         )
+        self._builder.joins[node_id] = node, facts
         return self._broadcast(node, node_id, facts, build) if build else self._shuffled(node, node_id, facts)
 
     def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: str) -> Out:
@@ -369,13 +380,15 @@ class Translator:
                 continue
             out = outs[side] = self.translate(children[side])
             found = out.distribution.order_like(texts[side])
-            if found is None or (order is not None and found != order):
+            if found is None or (order is not None and found != order) or catalyst.filters_groups(children[side]):
                 continue
-            self._forward(out, node_id, children[side], 1 if side == "left" else 2)
             if group >= 0 and out.distribution.group != group:
                 builder.merge_groups(group, out.distribution.group)
             order, group = found, group if group >= 0 else out.distribution.group
-            children.pop(side)
+            child = children.pop(side)
+            plan = self.edge_plan(child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
+            chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
+            builder.edge(out.node_id, node_id, chained, plan, number=NUMBER[side], group=group)
         order = order or list(range(len(facts.left_keys)))
         group = group if group >= 0 else builder.new_group()
         texts = {side: [texts[side][i] for i in order] for side in texts}
@@ -388,7 +401,7 @@ class Translator:
                 node_id,
                 HashPartitioner(tuple(texts[side])),
                 self.edge_plan(child, WriteKind.SIDE, keys=tuple(side_keys), signature=signature),
-                number=1 if side == "left" else 2,
+                number=NUMBER[side],
                 group=group,
             )
         kept = tuple(tuple(texts[side]) for side in texts if keeps_keys(facts.join_type, side))

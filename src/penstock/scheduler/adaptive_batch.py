@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.decisions import Decision, DecisionKind
 from penstock.errors import JobCancelledError
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.optimizer.optimizer import StreamGraphOptimizer
+from penstock.planner.sources import SourceMaker
 from penstock.scheduler.decider import VertexDecider
 from penstock.scheduler.events import (
     JobCancelEvent,
@@ -22,6 +25,7 @@ from penstock.scheduler.events import (
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex, ExecutionState
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
+from penstock.scheduler.resources import resources_of
 from penstock.scheduler.runner import VertexRunner
 from penstock.spark import jobs
 
@@ -29,9 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.config import Configuration
-    from penstock.connectors.base import SinkJob
+    from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.decisions import DecisionLog
-    from penstock.graph import JobVertex
+    from penstock.graph import JobVertex, StreamGraph
+    from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
@@ -66,6 +71,8 @@ class AdaptiveBatchScheduler:
         The job's names for Spark and for people.
     sinks
         The opened sinks, by node.
+    strategies
+        What may reshape the pending graph, in order.
     listeners
         Those who watch.
     """
@@ -80,6 +87,7 @@ class AdaptiveBatchScheduler:
         job_id: str,
         job_name: str,
         sinks: Mapping[int, SinkJob],
+        strategies: Sequence[StreamGraphOptimizationStrategy] = (),
         listeners: Sequence[JobStatusListener] = (),
     ) -> None:
         self._bridge = bridge
@@ -87,18 +95,20 @@ class AdaptiveBatchScheduler:
         self._decisions = decisions
         self._job_name = job_name
         self._listeners = listeners
-        self._manager = AdaptiveGraphManager(plan.graph)
-        self._handler = AdaptiveExecutionHandler(self._manager)
-        self._handler.register_job_graph_update_listener(self)
+        optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
+        self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         self.execution_graph = ExecutionGraph()
+        self._sources = SourceMaker(bridge, config)
 
-        def graph_now() -> object:
-            return self._manager.stream_graph_context.stream_graph
+        def graph_now() -> StreamGraph:
+            return self._manager.graph
 
-        self._runner = VertexRunner(bridge, sessions, plan, graph_now, job_id, sinks)
+        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks)
         self._decider = VertexDecider(
-            plan, config, jobs.cluster_cores(bridge), graph_now, self._runner.result_of, decisions  # type: ignore[arg-type]
+            plan, config, jobs.cluster_cores(bridge), graph_now, self._runner.result_of, decisions
         )
+        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.result_info)
+        self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._answers: dict[int, Future[int]] = {}
@@ -147,9 +157,29 @@ class AdaptiveBatchScheduler:
         self._tell()
 
     def _initialize(self, execution: ExecutionJobVertex) -> None:
-        """Ask the sources of a vertex; it goes on when all have answered, and nothing waits meanwhile."""
+        """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
+        nodes = map(self._manager.graph.node, execution.vertex.node_ids)
+        if any(node.properties.get(FILTERS) for node in nodes):
+            self._workers.submit(self._fetch_filters, execution)
+        else:
+            self._ask_sources(execution, {})
+
+    def _fetch_filters(self, execution: ExecutionJobVertex) -> None:
+        """Fetch filters, and let sources know; on a worker's thread."""
         vertex = execution.vertex
-        context = self._decider.inference_context(vertex)
+        try:
+            filters = self._runner.fetch_filters(vertex, f"{self._job_name}: {vertex.id} {vertex.name}")
+            for node_id in filters.keys() & self._plan.sources.keys():
+                scan = self._runner.filtered_scan(node_id)
+                self._plan.sources[node_id] = self._sources.narrowed(self._plan.sources[node_id], scan)
+            self._ask_sources(execution, filters)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
+            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
+            self._events.put(JobVertexFailedEvent(vertex.id, error))
+
+    def _ask_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
+        """Ask the sources of a vertex; it goes on when all have answered."""
+        vertex = execution.vertex
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
         left = len(sources)
         lock = threading.Lock()
@@ -164,6 +194,7 @@ class AdaptiveBatchScheduler:
         if not sources:
             self._events.put(JobVertexInitializedEvent(vertex.id))
         for node_id in sources:
+            context = self._decider.inference_context(vertex, filters.get(node_id))
             answer = self._plan.sources[node_id].coordinator.infer_parallelism(context, self._askers)
             self._answers[node_id] = answer
             answer.add_done_callback(answered)

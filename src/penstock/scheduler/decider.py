@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.config import Configuration
+    from penstock.connectors.base import KeyFilter
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan, SourcePlan
     from penstock.scheduler.packing import Range
@@ -105,9 +106,9 @@ class VertexDecider:
         self.bounds = Bounds(minimum, max(minimum, maximum), config.integer(DATA_VOLUME_PER_TASK))
         self._widths: dict[int, int] = {}
 
-    def inference_context(self, vertex: JobVertex) -> ParallelismInferenceContext:
-        """Return what the sources of a vertex may know."""
-        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task)
+    def inference_context(self, vertex: JobVertex, keys: KeyFilter | None = None) -> ParallelismInferenceContext:
+        """Return what a source of a vertex may know."""
+        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task, keys)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.optimizer import OperatorsFinished
 from penstock.scheduler.events import JobEvent, JobVertexFinishedEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.graph import AdaptiveGraphManager, JobGraph, JobVertex
+    from penstock.optimizer import ResultInfo
+    from penstock.optimizer.optimizer import StreamGraphOptimizer
 
 
 class JobGraphUpdateListener(Protocol):
@@ -20,10 +23,27 @@ class JobGraphUpdateListener(Protocol):
 
 
 class AdaptiveExecutionHandler:
-    """Grows the job graph when vertices finish, and tells its listeners."""
+    """Lets strategies change the graph when vertices finish, grows the job graph, and tells its listeners.
 
-    def __init__(self, manager: AdaptiveGraphManager) -> None:
+    Parameters
+    ----------
+    manager
+        The graphs.
+    optimizer
+        Has the strategies.
+    result_info
+        Returns what a finished vertex has written, None of a sink.
+    """
+
+    def __init__(
+        self,
+        manager: AdaptiveGraphManager,
+        optimizer: StreamGraphOptimizer,
+        result_info: Callable[[JobVertex], ResultInfo | None],
+    ) -> None:
         self._manager = manager
+        self._optimizer = optimizer
+        self._result_info = result_info
         self._listeners: list[JobGraphUpdateListener] = []
 
     @property
@@ -39,7 +59,11 @@ class AdaptiveExecutionHandler:
         """Take an event; those that do not change the graph are ignored."""
         if not isinstance(event, JobVertexFinishedEvent):
             return
-        vertices = self._manager.on_job_vertex_finished(event.vertex_id)
+        vertex = self._manager.finish(event.vertex_id)
+        result = self._result_info(vertex)
+        results = {} if result is None else {vertex.tail_id: result}
+        self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
+        vertices = self._manager.grow()
         if vertices:
             for listener in self._listeners:
                 listener.on_new_job_vertices_added(vertices, self._manager.pending_operators)

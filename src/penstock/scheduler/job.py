@@ -14,6 +14,7 @@ from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.failure import cause_of
 from penstock.spark import jobs
+from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
+    from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
     from penstock.planner.planner import Output
     from penstock.scheduler.adaptive_batch import JobStatusListener
@@ -117,12 +119,13 @@ class Job:
         plan: JobPlan,
         config: Configuration,
         sinks: dict[int, SinkJob],
+        strategies: Sequence[StreamGraphOptimizationStrategy] = (),
         listeners: Sequence[JobStatusListener] = (),
     ) -> None:
         """Run a planned job on a thread of its own; for `Environment`."""
         sessions = SessionPool(bridge, _clone_settings(bridge, config))
         self._scheduler = AdaptiveBatchScheduler(
-            bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, listeners
+            bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, listeners
         )
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
@@ -195,6 +198,7 @@ def _clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
         "spark.sql.adaptive.forceApply": "true",
         "spark.sql.adaptive.optimizer.excludedRules": ",".join(rules),
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{config.integer(DATA_VOLUME_PER_TASK)}b",
+        **BLOOM_SETTINGS,
         # A union must not take our claims about its inputs for a common layout of their tasks.
         "spark.sql.unionOutputPartitioning": "false",
     }

@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock.connectors.splits import OPEN_COST
 from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.optimizer import ResultInfo
+from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.optimizer.join_algorithm import HASH_SIDE
+from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
-from penstock.spark import exchange, files, fragment, jobs
+from penstock.scheduler.filtering import KeyFilters
+from penstock.spark import exchange, files, filters, fragment, jobs
+from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
+from penstock.spark_errors import is_out_of_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.connectors.base import SinkJob
+    from penstock.config import Configuration
+    from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
 
+log = logging.getLogger("penstock.scheduler")
+
 Result = StagedResult | BroadcastResult
+_BROADCAST_READERS = 2
+"""Tasks that read a result in order to broadcast it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,8 @@ class VertexRunner:
         bridge: Bridge,
         sessions: SessionPool,
         plan: JobPlan,
-        graph: Any,
+        config: Configuration,
+        graph: Callable[[], StreamGraph],
         job_id: str,
         sinks: Mapping[int, SinkJob],
     ) -> None:
@@ -98,6 +115,8 @@ class VertexRunner:
         self._job_id = job_id
         self._sinks = sinks
         self._results: dict[int, Result] = {}
+        self._tables: dict[tuple[int, str], BroadcastResult | None] = {}
+        self._filters = KeyFilters(bridge, plan, config, graph, self.result_of)
         self._lock = threading.Lock()
 
     def group_of(self, vertex: JobVertex) -> str:
@@ -107,6 +126,38 @@ class VertexRunner:
     def result_of(self, node_id: int) -> Result | None:
         """Return what the vertex that ends with a node has written, None before it has finished."""
         return self._results.get(node_id)
+
+    def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
+        """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
+        graph = self._graph()
+        nodes = [node for node in map(graph.node, vertex.node_ids) if node.properties.get(FILTERS)]
+        if not nodes:
+            return {}
+        with (
+            self._sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
+            jobs.vertex_thread(self._bridge, session, self.group_of(vertex), f"{description}: keys of finished sides"),
+        ):
+            for node in nodes:
+                self._filters.fetch(session, node)
+        return {node.id: info for node in nodes if (info := self._filters.info(node)) is not None}
+
+    def filtered_scan(self, node_id: int) -> Any:
+        """Return a source's scan with the filters of its keys on top of it."""
+        return self._filtered(node_id, self._plan.sources[node_id].scan.handle)
+
+    def result_info(self, vertex: JobVertex) -> ResultInfo | None:
+        """Return what a finished vertex has written, for strategies; None of a sink."""
+        result = self._results.get(vertex.tail_id)
+        if result is None:
+            return None
+        leaves = {n: self._plan.sources[n].leaf.handle for n in vertex.node_ids if n in self._plan.sources}
+        scanned: dict[int, int] = {}
+        for plan in exchange.plans_run(result) if leaves else ():
+            scanned |= exchange.scanned_rows(plan, leaves)
+        if isinstance(result, BroadcastResult):
+            return ResultInfo(np.array([result.size_in_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
+        mappers = partial(exchange.mapper_bytes, self._bridge, result) if len(result.stages) == 1 else None
+        return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         """Run a vertex to its end; return what it gave."""
@@ -150,7 +201,7 @@ class VertexRunner:
         plan = self._plan.edges[edge.id]
         match plan.write:
             case WriteKind.BROADCAST if plan.operator is not None:
-                build = self._plan.nodes[edge.target_id].build_side
+                build = _side(edge)
                 mode = exchange.broadcast_mode(self._bridge, session, plan.operator, build)
                 return exchange.broadcast(self._bridge, session, logical, mode)
             case WriteKind.SIDE:
@@ -180,7 +231,38 @@ class VertexRunner:
                 (plans[node_id],) = replacements.values()
             else:
                 plans[node_id] = fragment.rebuild(self._bridge, top, replacements)
+                hash_side = graph.node(node_id).properties.get(HASH_SIDE)
+                if hash_side and all(not isinstance(e.partitioner, BroadcastPartitioner) for e in graph.in_edges(node_id)):
+                    plans[node_id] = fragment.hash_join(self._bridge, plans[node_id], hash_side)
+            plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
+
+    def _filtered(self, node_id: int, plan: Any) -> Any:
+        """Return a node's plan less the rows that finished join sides rule out."""
+        for keys, expressions in self._filters.of(self._graph().node(node_id)):
+            if keys.is_empty:
+                return fragment.placeholder(self._bridge, plan.output())
+            plan = filters.filtered(self._bridge, plan, keys, expressions)
+        return plan
+
+    def _table(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
+        """Return a measured result as a broadcast relation for a join, made once; None if it does not fit after all."""
+        build = _side(edge)
+        keys = self._plan.nodes[edge.target_id].join_keys[build]
+        name = edge.source_id, ", ".join(map(expression_key, keys))
+        with self._lock:
+            if name not in self._tables:
+                join = self._plan.nodes[edge.target_id].top
+                assert join is not None
+                mode = exchange.broadcast_mode(self._bridge, self._bridge.session, join, build)
+                try:
+                    self._tables[name] = exchange.broadcast_staged(self._bridge, result, mode, _BROADCAST_READERS)
+                except Exception as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    log.warning("broadcasting the %s side of node %s failed, it is shuffled", build, edge.target_id)
+                    self._tables[name] = None
+            return self._tables[name]
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
         leaf = self._plan.sources[node_id].leaf.handle
@@ -195,6 +277,10 @@ class VertexRunner:
         output = plan.output if plan.output is not None else plan.child.handle.output()
         if isinstance(result, BroadcastResult):
             return fragment.broadcast_leaf(self._bridge, output, result.stage)
+        if isinstance(edge.partitioner, BroadcastPartitioner) and plan.write is WriteKind.SIDE:
+            table = self._table(edge, result)
+            if table is not None:
+                return fragment.broadcast_leaf(self._bridge, output, table.stage)
         is_operator = plan.write is WriteKind.OPERATOR and plan.operator is not None
         if is_operator:
             output = plan.operator.handle.output()  # type: ignore[union-attr]
@@ -211,3 +297,8 @@ class VertexRunner:
             ordering=result.above.outputOrdering() if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
         )
+
+
+def _side(edge: StreamEdge) -> str:
+    """Return the side of a join that an edge leads to."""
+    return next(side for side, number in NUMBER.items() if number == edge.type_number)

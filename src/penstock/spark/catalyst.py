@@ -9,7 +9,7 @@ from penstock.location import SourceLine
 from penstock.spark.jvm import children, class_name, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -79,6 +79,11 @@ def expression_key(expression: Any) -> str:
     return str(expression.canonicalized().toString())
 
 
+def expression_sql(expression: Any) -> str:
+    """Return an expression as Spark SQL."""
+    return str(expression.sql())
+
+
 def describe(plan: Any) -> str:
     """Return one line about a node, its own expressions included."""
     return " ".join(str(plan.simpleString(25)).split())
@@ -133,6 +138,67 @@ def renames(node: LogicalNode) -> dict[str, str]:
             if child.deterministic():
                 found[expression_key(child)] = expression_key(named.toAttribute())
     return found
+
+
+def before_projection(node: LogicalNode, keys: Sequence[Any]) -> list[Any] | None:
+    """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
+    listed = node.handle.projectList() if node.name == "Project" else node.handle.aggregateExpressions()
+    below = node.children[0].handle.outputSet()
+    named: list[Any] | None = None
+    moved = []
+    for key in keys:
+        if bool(below.contains(key)):
+            moved.append(key)
+            continue
+        named = items(listed) if named is None else named
+        alias = next((n for n in named if bool(n.exprId().equals(key.exprId()))), None)
+        if alias is None or class_name(alias) != "Alias" or class_name(alias.child()) != "AttributeReference":
+            return None
+        moved.append(alias.child())
+    return moved
+
+
+def positions(plan: Any, keys: Sequence[Any]) -> list[int]:
+    """Return the places of columns in a plan's output."""
+    output = output_ids(plan)
+    return [output.index(expression_key(key)) for key in keys]
+
+
+def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
+    """Whether one of some columns is a partition column of a file relation (``HadoopFsRelation``)."""
+    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
+        return False
+    names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
+    return any(class_name(key) == "AttributeReference" and str(key.name()) in names for key in keys)
+
+
+def reduces(node: LogicalNode) -> bool:
+    """Whether a subtree may give much less than its leaves hold: it is more than columns that are not null."""
+    return any(
+        not (part.name == "Project" or not part.children or part.name in _ALL_ROWS)
+        and not (part.name == "Filter" and _only_not_null(part.handle.condition()))
+        for part in node.walk()
+    )
+
+
+_ALL_ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+
+
+def _only_not_null(condition: Any) -> bool:
+    if class_name(condition) == "And":
+        return all(_only_not_null(part) for part in children(condition))
+    return class_name(condition) == "IsNotNull"
+
+
+def filters_groups(node: LogicalNode) -> bool:
+    """Whether what a subtree gives are groups of an aggregate that a filter has chosen from (HAVING)."""
+    chooses = False
+    while node.name in {"Project", "Filter", "Aggregate"}:
+        if node.name == "Aggregate":
+            return chooses
+        chooses = chooses or (node.name == "Filter" and not _only_not_null(node.handle.condition()))
+        node = node.children[0]
+    return False
 
 
 def is_deterministic(node: LogicalNode) -> bool:

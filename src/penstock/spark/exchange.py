@@ -21,7 +21,7 @@ from penstock.spark.jvm import EXECUTION, children, class_name, items, option
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -100,12 +100,15 @@ class BroadcastResult:
         Measured; the bytes are those of the relation in memory.
     tasks
         How many tasks gave its rows.
+    plan
+        The physical plan of its rows.
     """
 
     stage: Any
     rows: int
     size_in_bytes: int
     tasks: int
+    plan: Any
 
 
 def physical_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
@@ -158,7 +161,26 @@ def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str) 
 def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> BroadcastResult:
     """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
     plan = physical_plan(bridge, session, logical)
-    rows = plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
+    return _relation(bridge, mode, plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan)
+
+
+def broadcast_staged(bridge: Bridge, result: StagedResult, mode: Any, tasks: int) -> BroadcastResult:
+    """Broadcast a result that lies ready, read by about so many tasks.
+
+    Raises
+    ------
+    Py4JJavaError
+        If the relation does not fit Spark's limits or the memory; see `spark_errors.is_out_of_memory`.
+    """
+    plan = result.above
+    if result.can_be_cut:
+        width = result.subpartitions
+        tasks = min(tasks, width)
+        plan = _respec(bridge, plan, _merged(bridge, result, [(i * width // tasks, (i + 1) * width // tasks) for i in range(tasks)]))
+    return _relation(bridge, mode, plan)
+
+
+def _relation(bridge: Bridge, mode: Any, rows: Any) -> BroadcastResult:
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
@@ -168,6 +190,7 @@ def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> Broadcas
         _whole(option(statistics.rowCount())),
         _whole(statistics.sizeInBytes()),
         int(rows.execute().getNumPartitions()),
+        rows,
     )
 
 
@@ -183,10 +206,49 @@ def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]
     """
     if ranges is None or not result.can_be_cut:
         return result.above.execute()
+    return _respec(bridge, result.above, _merged(bridge, result, ranges)).execute()
+
+
+def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
+    """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
+
+    Uses ``SparkPlan.collectLeaves`` and the metric ``numOutputRows`` of scans.
+    """
+    found: dict[int, int] = {}
+    for scan in items(plan.collectLeaves()):
+        metric = option(scan.metrics().get("numOutputRows"))
+        output = scan.outputSet()
+        if metric is None or not output.nonEmpty():
+            continue
+        for number, leaf in leaves.items():
+            if bool(output.subsetOf(leaf.outputSet())):
+                found[number] = found.get(number, 0) + int(metric.value())
+    return found
+
+
+def mapper_bytes(bridge: Bridge, result: StagedResult, subpartitions: Sequence[int]) -> np.ndarray:
+    """Return the bytes that each task wrote for some subpartitions of a one-stage result, shape (tasks, wanted).
+
+    Uses ``MapOutputTrackerMaster.shuffleStatuses`` and ``MapStatus.getSizeForBlock``.
+    """
+    (stage,) = result.stages
+    tracker = bridge.find("org.apache.spark.SparkEnv").get().mapOutputTracker()
+    statuses = tracker.shuffleStatuses().apply(stage.shuffle().shuffleId()).mapStatuses()
+    sizes = [[int(status.getSizeForBlock(i)) for i in subpartitions] for status in statuses]
+    return np.array(sizes, dtype=np.int64).reshape(len(sizes), len(subpartitions))
+
+
+def plans_run(result: StagedResult | BroadcastResult) -> list[Any]:
+    """Return the physical plans that have run for a result, each up to its exchange."""
+    if isinstance(result, BroadcastResult):
+        return [result.plan]
+    return [stage.shuffle().child() for stage in result.stages]
+
+
+def _merged(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]) -> Any:
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     sizes = result.sizes[0]
-    specs = bridge.seq(merged.apply(start, end, int(sizes[start:end].sum())) for start, end in ranges)
-    return _respec(bridge, result.above, specs).execute()
+    return bridge.seq(merged.apply(start, end, int(sizes[start:end].sum())) for start, end in ranges)
 
 
 def _respec(bridge: Bridge, plan: Any, specs: Any) -> Any:

@@ -88,8 +88,17 @@ def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
     return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
 
 
+def hash_join(bridge: Bridge, join: Any, build: str) -> Any:
+    """Return a join that Spark is told to run as a shuffled hash join with a ``left`` or ``right`` build side."""
+    return _hinted(bridge, join, build, "SHUFFLE_HASH")
+
+
 def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
     """Return a join whose ``left`` or ``right`` side Spark is told to broadcast (``JoinHint``)."""
-    info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + "BROADCAST")))
+    return _hinted(bridge, join, build, "BROADCAST")
+
+
+def _hinted(bridge: Bridge, join: Any, build: str, strategy: str) -> Any:
+    info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + strategy)))
     sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
     return with_fields(join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))

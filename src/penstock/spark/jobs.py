@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import parse_size
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -46,6 +48,20 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
 def cluster_cores(bridge: Bridge) -> int:
     """Return how many tasks the cluster runs at a time now."""
     return int(bridge.spark.sparkContext.defaultParallelism)
+
+
+def heap_bytes(bridge: Bridge) -> tuple[int, int]:
+    """Return the largest heap of the driver and of an executor."""
+    driver = int(bridge.find("java.lang.Runtime").getRuntime().maxMemory())
+    context = bridge.spark.sparkContext
+    if str(context.master).startswith("local") and "cluster" not in str(context.master):
+        return driver, driver
+    return driver, parse_size(context.getConf().get("spark.executor.memory", "1g") or "1g")
+
+
+def executor_count(bridge: Bridge) -> int:
+    """Return how many executors run tasks now."""
+    return max(int(bridge.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,17 @@
+"""Strategies that reshape the pending part of a running job. Pure: no Spark in here."""
+
+from penstock.optimizer.strategy import (
+    OperatorsFinished,
+    Resources,
+    ResultInfo,
+    StrategyContext,
+    StreamGraphOptimizationStrategy,
+)
+
+__all__ = [
+    "OperatorsFinished",
+    "Resources",
+    "ResultInfo",
+    "StrategyContext",
+    "StreamGraphOptimizationStrategy",
+]

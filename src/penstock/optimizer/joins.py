@@ -1,0 +1,40 @@
+"""What each type of join allows: which side may be the build side, be filtered early, or be split."""
+
+from __future__ import annotations
+
+SIDES = ("left", "right")
+NUMBER = {"left": 1, "right": 2}
+"""The type number of a side's edge."""
+
+_BUILD = {
+    "left": ("Inner", "RightOuter", "Cross"),
+    "right": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin", "Cross"),
+}
+_FILTERED = {
+    "left": ("Inner", "RightOuter", "LeftSemi", "Cross"),
+    "right": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "Cross"),
+}
+_SPLIT = {
+    "left": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "Cross"),
+    "right": ("Inner", "RightOuter", "Cross"),
+}
+
+
+def other(side: str) -> str:
+    """Return the opposite side."""
+    return "right" if side == "left" else "left"
+
+
+def may_build(join_type: str, side: str) -> bool:
+    """Whether every task may hold all rows of a side, and each row of the other side be looked up in them."""
+    return join_type.startswith(_BUILD[side])
+
+
+def may_be_filtered(join_type: str, side: str) -> bool:
+    """Whether rows of a side that have no partner change nothing, so that they can be dropped before the join."""
+    return join_type.startswith(_FILTERED[side])
+
+
+def may_be_split(join_type: str, side: str) -> bool:
+    """Whether equal keys of a side may be spread over tasks that all have the other side's rows of these keys."""
+    return join_type.startswith(_SPLIT[side])

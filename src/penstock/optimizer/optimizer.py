@@ -1,0 +1,136 @@
+"""Calls the strategies of a job, and keeps the job safe from them (FLIP-469)."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock.config.options import OPTIMIZATION_STRATEGIES
+from penstock.decisions import DecisionKind
+from penstock.errors import ConfigError, OptimizerError
+from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
+from penstock.optimizer.build_side_first import BuildSideFirst
+from penstock.optimizer.dynamic_filtering import DynamicFiltering
+from penstock.optimizer.join_algorithm import JoinAlgorithm
+from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.config import Configuration
+    from penstock.decisions import DecisionLog
+    from penstock.graph.context import PendingGraph
+    from penstock.optimizer.strategy import OperatorsFinished, Resources
+
+log = logging.getLogger("penstock.optimizer")
+
+DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
+    BuildSideFirst,
+    AdaptiveBroadcastJoin,
+    DynamicFiltering,
+    JoinAlgorithm,
+)
+"""In the order in which they are called; those of the user come after them."""
+
+_ROUNDS = 100
+"""How often strategies may change the graph because of one finished vertex."""
+
+
+class StreamGraphOptimizer:
+    """Calls strategies in turn until none of them changes the graph any more.
+
+    Parameters
+    ----------
+    strategies
+        The strategies, in order.
+    config, resources, decisions
+        What they are given, see `StrategyContext`.
+    """
+
+    def __init__(
+        self,
+        strategies: Sequence[StreamGraphOptimizationStrategy],
+        config: Configuration,
+        resources: Resources,
+        decisions: DecisionLog,
+    ) -> None:
+        self._strategies = list(strategies)
+        self._config = config
+        self._resources = resources
+        self._decisions = decisions
+
+    def initialize(self, owner: PendingGraph) -> None:
+        """Show the strategies the graph before anything runs."""
+        self._owner = owner
+        self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
+        for strategy in list(self._strategies):
+            before = owner.graph
+            try:
+                strategy.initialize(self._context)
+            except Exception as error:
+                self._skip(strategy, error, before)
+
+    def on_operators_finished(self, finished: OperatorsFinished) -> bool:
+        """Let the strategies change the pending graph; return whether they did.
+
+        A strategy that raises is recorded, what it changed in that call is undone, and it is not called again.
+
+        Raises
+        ------
+        OptimizerError
+            If a strategy keeps changing the graph without an end.
+        """
+        changed_by: list[StreamGraphOptimizationStrategy] = []
+        for _ in range(_ROUNDS):
+            changing = [strategy for strategy in list(self._strategies) if self._call(strategy, finished)]
+            if not changing:
+                return bool(changed_by)
+            changed_by = changing
+        raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
+
+    def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
+        before = self._owner.graph
+        try:
+            return strategy.on_operators_finished(finished, self._context)
+        except Exception as error:
+            self._skip(strategy, error, before)
+            return False
+
+    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception, before: object) -> None:
+        log.warning("strategy %s raised and is not called again in this job", strategy.name, exc_info=error)
+        self._owner.commit(before, ())  # type: ignore[arg-type]
+        self._strategies.remove(strategy)
+        first_line = next(iter(str(error).splitlines()), "")
+        reason = f"it raised {type(error).__name__}: {first_line}"
+        self._context.decide(DecisionKind.STRATEGY, strategy.name, "skipped", reason)
+
+
+def strategies_of(
+    config: Configuration, given: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]]
+) -> list[StreamGraphOptimizationStrategy]:
+    """Return new strategies for a job: the default ones, those of the options, and those that were given.
+
+    Raises
+    ------
+    ConfigError
+        If an import path of the option leads to nothing that is a strategy.
+    """
+    named = config.get(OPTIMIZATION_STRATEGIES) or ()
+    assert isinstance(named, tuple)
+    classes = [*DEFAULT_STRATEGIES, *(_imported(path) for path in named)]
+    return [one() for one in classes] + [one() if isinstance(one, type) else one for one in given]
+
+
+def _imported(path: str) -> type[StreamGraphOptimizationStrategy]:
+    module, _, name = path.rpartition(".")
+    key = OPTIMIZATION_STRATEGIES.key
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(
+            f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"give module.Class in {key}"
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, StreamGraphOptimizationStrategy)):
+        raise ConfigError(f"{path!r} in {key} is no strategy", hint="derive it from StreamGraphOptimizationStrategy")
+    return found

@@ -1,0 +1,138 @@
+"""What a strategy is given, and what it may do (FLIP-469)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.graph import StreamGraphContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from penstock.config import Configuration
+    from penstock.graph.context import PendingGraph
+
+
+@dataclass(frozen=True, slots=True)
+class ResultInfo:
+    """What a finished vertex has written.
+
+    Parameters
+    ----------
+    subpartitions
+        Bytes per subpartition as written (compressed), shape (subpartitions,).
+    rows
+        Rows, -1 if unknown.
+    memory
+        Bytes of the rows in memory, -1 if unknown.
+    mappers
+        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)); asked
+        of Spark on demand, as there are many.
+    scanned
+        Rows that were read from each source in the vertex, by node id.
+    """
+
+    subpartitions: np.ndarray
+    rows: int = -1
+    memory: int = -1
+    mappers: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, compare=False, repr=False)
+    scanned: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All bytes as written."""
+        return int(self.subpartitions.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsFinished:
+    """Operators that have finished.
+
+    Parameters
+    ----------
+    ids
+        Their nodes.
+    results
+        What was written, by the node that wrote it.
+    """
+
+    ids: tuple[int, ...]
+    results: Mapping[int, ResultInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What the cluster and the session offer, in bytes.
+
+    Parameters
+    ----------
+    broadcast_threshold
+        Below it a join side may be broadcast, -1 never.
+    broadcast_memory
+        The most a broadcast table may take in memory.
+    task_memory
+        The most a hash table within one task may take.
+    volume_per_task
+        What a task should read.
+    """
+
+    broadcast_threshold: int
+    broadcast_memory: int
+    task_memory: int
+    volume_per_task: int
+
+
+class StrategyContext(StreamGraphContext):
+    """The stream graph with the job's options, and the place for decisions.
+
+    Parameters
+    ----------
+    owner
+        Who has the graph.
+    config
+        The job's options.
+    resources
+        What there is to use.
+    decisions
+        Takes the decisions.
+    """
+
+    def __init__(
+        self, owner: PendingGraph, config: Configuration, resources: Resources, decisions: DecisionLog
+    ) -> None:
+        super().__init__(owner)
+        self.config = config
+        self.resources = resources
+        self._decisions = decisions
+
+    def decide(self, kind: DecisionKind, subject: str, chosen: int | str, reason: str, **figures: Any) -> None:
+        """Record a decision: what about, what was chosen, why, and from which figures."""
+        named = {name.replace("_", " "): value for name, value in figures.items()}
+        self._decisions.record(Decision(kind, subject, chosen, reason, named))
+
+
+class StreamGraphOptimizationStrategy(ABC):
+    """Changes what is still pending of a running job, from what has finished.
+
+    One instance serves one job, and is always called from the same thread.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name under which it is recorded."""
+        return type(self).__name__
+
+    def initialize(self, context: StrategyContext) -> None:
+        """Look at the graph before anything runs; `context.hold` lets one part wait for another."""
+
+    @abstractmethod
+    def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        """Change the pending graph through the context; return whether anything was changed.
+
+        Called again until no strategy changes anything more.
+        """
