@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import GraphError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 

@@ -85,7 +85,8 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         if not result.total < limits.broadcast_threshold:
             why = f"{show_bytes(result.total)} were measured, not less than {show_bytes(limits.broadcast_threshold)}"
         elif table_memory(result) > limits.broadcast_memory:
-            why = f"as a table it would take {show_bytes(table_memory(result))} of {show_bytes(limits.broadcast_memory)}"
+            table = show_bytes(table_memory(result))
+            why = f"as a table it would take {table} of {show_bytes(limits.broadcast_memory)}"
         else:
             return True
         if (join.id, side) not in self._told:

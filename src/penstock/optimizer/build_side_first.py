@@ -1,4 +1,4 @@
-"""Holds a join's large side back until the side that may turn out small is measured.
+"""Holds back what is large until that is measured which may turn out small.
 
 Before::
 
@@ -10,21 +10,30 @@ After::
 
     orders waits for users; once users is measured, orders is either chained to a broadcast join and never
     written, or written as before, less what users' keys rule out.
+
+A source waits for a side further away as well, if that side's keys can filter it before an exchange.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config.options import BROADCAST_JOIN_STRATEGY
+from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED
 from penstock.decisions import DecisionKind
-from penstock.optimizer.graphs import is_hashed, is_shuffled, sides
+from penstock.graph import StreamNodeUpdateRequest
+from penstock.optimizer.graphs import crosses_exchange, is_hashed, is_shuffled, sides
 from penstock.optimizer.joins import SIDES, may_be_filtered, may_build, other
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.graph import StreamNode
+    from penstock.optimizer.dynamic_filtering import FilterPath
+
+_MUCH_LARGER = 4
+"""How many times more than what waits holds may lie below a side that is awaited although it is the larger."""
 
 
 def first_side(join_type: str, known: Mapping[str, int], is_open: Mapping[str, bool], small: int) -> str:
@@ -47,6 +56,7 @@ def first_side(join_type: str, known: Mapping[str, int], is_open: Mapping[str, b
         if is_open[side]
         and (may_build(join_type, side) or may_be_filtered(join_type, other(side)))
         and known[other(side)] >= small
+        and known[side] <= known[other(side)] * _MUCH_LARGER
     ]
     # Of two sides that may be small, the one with less below it; that one can be broadcast at least.
     useful.sort(key=lambda side: (known[side], not may_build(join_type, side)))
@@ -54,32 +64,72 @@ def first_side(join_type: str, known: Mapping[str, int], is_open: Mapping[str, b
 
 
 class BuildSideFirst(StreamGraphOptimizationStrategy):
-    """Decides before the job runs which vertices wait for which."""
+    """Decides before the job runs what waits for what."""
 
     def initialize(self, context: StrategyContext) -> None:
-        """Hold probe sides back."""
-        if context.config.get(BROADCAST_JOIN_STRATEGY) == "NONE":
-            return
-        graph = context.stream_graph
-        for join in graph:
-            edges = sides(graph, join)
-            if not is_shuffled(edges):
-                continue
-            facts = join.properties
-            known = {side: int(facts.get(f"{side}_bytes", 0)) for side in SIDES}
-            is_open = {side: bool(facts.get(f"{side}_open")) and is_hashed(edges[side]) for side in SIDES}
-            first = first_side(str(facts["join_type"]), known, is_open, context.resources.volume_per_task)
-            if not first or not is_hashed(edges[other(first)]):
-                continue
-            waiting, awaited = edges[other(first)].source_id, edges[first].source_id
-            if context.hold(waiting, awaited):
-                reason = (
-                    f"the sources below it hold {show_bytes(known[first])} before filters, joins or aggregates, "
-                    f"those of the other side {show_bytes(known[other(first)])}"
-                )
-                context.decide(DecisionKind.BUILD_SIDE_FIRST, f"{join.id} {join.name}", first, reason)
+        """Hold sources back that can be filtered, then probe sides."""
+        if context.config.flag(DYNAMIC_FILTERING_ENABLED):
+            # A source that will be filtered makes the sides above it worth waiting for in turn.
+            while sum(self._await_keys(join, context) for join in context.stream_graph):
+                pass
+        if context.config.get(BROADCAST_JOIN_STRATEGY) != "NONE":
+            for join in context.stream_graph:
+                self._await_build_side(join, context)
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Change nothing; what was held back starts by itself."""
         del finished, context
         return False
+
+    def _await_keys(self, join: StreamNode, context: StrategyContext) -> bool:
+        """Let sources wait for the keys of a side; return whether a side became worth waiting for by that."""
+        edges = sides(context.stream_graph, join)
+        changed = False
+        givers = [side for side in edges if join.properties.get(f"{side}_open") and not edges[side].is_forward]
+        givers = [side for side in givers if may_be_filtered(str(join.properties["join_type"]), other(side))]
+        givers = sorted(givers, key=lambda side: int(join.properties.get(f"{side}_bytes", 0)))[:1]
+        for path in join.properties.get("filters", ()) if givers else ():
+            if other(path.side) not in givers or not self._is_worth_it(join, path, context):
+                continue
+            giver = other(path.side)
+            lowest = path.steps[0]
+            if context.hold(lowest, edges[giver].source_id):
+                changed |= self._open(lowest, context)
+        return changed
+
+    def _is_worth_it(self, join: StreamNode, path: FilterPath, context: StrategyContext) -> bool:
+        graph = context.stream_graph
+        giver = other(path.side)
+        lowest = graph.node(path.steps[0])
+        most = max(int(lowest.properties.get("bytes", 0)), context.resources.volume_per_task)
+        return (
+            int(join.properties.get(f"{giver}_bytes", 0)) <= most * _MUCH_LARGER
+            and (path.prunes or crosses_exchange(graph, lowest.id, join.id))
+        )
+
+    def _open(self, source_id: int, context: StrategyContext) -> bool:
+        """Note that the sides above a source may give less than it holds; return whether that was news."""
+        requests = [
+            StreamNodeUpdateRequest(join.id, properties={f"{side}_open": True})
+            for join in context.stream_graph
+            for side in SIDES
+            if source_id in join.properties.get(f"{side}_sources", ()) and not join.properties.get(f"{side}_open")
+        ]
+        return bool(requests) and context.modify_stream_node(requests)
+
+    def _await_build_side(self, join: StreamNode, context: StrategyContext) -> None:
+        edges = sides(context.stream_graph, join)
+        if not is_shuffled(edges):
+            return
+        facts = join.properties
+        known = {side: int(facts.get(f"{side}_bytes", 0)) for side in SIDES}
+        is_open = {side: bool(facts.get(f"{side}_open")) and is_hashed(edges[side]) for side in SIDES}
+        first = first_side(str(facts["join_type"]), known, is_open, context.resources.volume_per_task)
+        if not first or not is_hashed(edges[other(first)]):
+            return
+        if context.hold(edges[other(first)].source_id, edges[first].source_id):
+            reason = (
+                f"the sources below it hold {show_bytes(known[first])} before filters, joins or aggregates, "
+                f"those of the other side {show_bytes(known[other(first)])}"
+            )
+            context.decide(DecisionKind.BUILD_SIDE_FIRST, f"{join.id} {join.name}", first, reason)

@@ -25,8 +25,8 @@ from penstock.config.options import (
 )
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
-from penstock.optimizer.graphs import crosses_exchange, joins_behind, sides
-from penstock.optimizer.joins import SIDES, other
+from penstock.optimizer.graphs import crosses_exchange, is_broadcast, joins_behind, sides
+from penstock.optimizer.joins import other
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -80,29 +80,25 @@ class DynamicFilterRef:
     path: int
 
 
-def pays(rows: int, of: int, *, prunes: bool, most: float, max_keys: int) -> str:
-    """Return why filtering by the keys of so many rows pays, or an empty text.
+def part_left(rows: int, of: int, filtered: int) -> float:
+    """Return about which part of the filtered rows is left by the keys of so many rows; 1.0 if nothing is known.
+
+    Of two tables that are joined, the one with fewer rows usually has each key once. So about as large a part of the
+    filtered rows is left as there are key rows for each row of the smaller table.
 
     Parameters
     ----------
     rows
         The rows that give the keys.
     of
-        The rows that were read from the source of the keys, -1 if that is not known.
-    prunes
-        Whether files or partitions of the filtered source can be left out by them.
-    most
-        The largest part of the key rows that is worth it.
-    max_keys
-        More rows than this are too many for a filter.
+        The rows that were read from the source of the keys, -1 if not known.
+    filtered
+        The rows of the source that would be filtered, -1 if not known.
     """
-    if not 0 <= rows <= max_keys:
-        return ""
-    if of > 0 and rows <= of * most:
-        return f"{show_count(rows, 'row')} of {of} are left ({rows / of:.1%})"
-    if rows == 0 or prunes:
-        return f"{show_count(rows, 'row')} name the partitions to read"
-    return ""
+    if rows == 0:
+        return 0.0
+    smaller = min((known for known in (of, filtered) if known > 0), default=0)
+    return min(1.0, rows / smaller) if of > 0 and rows > 0 else 1.0
 
 
 class DynamicFiltering(StreamGraphOptimizationStrategy):
@@ -110,33 +106,14 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
 
     def __init__(self) -> None:
         self._scanned: dict[int, int] = {}
+        self._rows: dict[int, int] = {}
         self._seen: set[DynamicFilterRef] = set()
-
-    def initialize(self, context: StrategyContext) -> None:
-        """Hold sources back for keys that come from a side with less below it."""
-        if not context.config.flag(DYNAMIC_FILTERING_ENABLED):
-            return
-        graph = context.stream_graph
-        for join in graph:
-            edges = sides(graph, join)
-            if not edges:
-                continue
-            known = {side: int(join.properties.get(f"{side}_bytes", 0)) for side in SIDES}
-            for path in join.properties.get("filters", ()):
-                giver = edges[other(path.side)]
-                lowest = graph.node(path.steps[0])
-                worth = int(lowest.properties.get("bytes", 0)) >= max(
-                    known[other(path.side)], context.resources.volume_per_task
-                )
-                open_side = join.properties.get(f"{other(path.side)}_open")
-                useful = path.prunes or crosses_exchange(graph, lowest.id, join.id)
-                if worth and open_side and useful and not giver.is_forward:
-                    context.hold(lowest.id, giver.source_id)
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Place the filters that the finished sides' keys make worth while."""
-        for result in finished.results.values():
+        for node_id, result in finished.results.items():
             self._scanned.update(result.scanned)
+            self._rows[node_id] = result.rows
         if not context.config.flag(DYNAMIC_FILTERING_ENABLED):
             return False
         changed = False
@@ -154,24 +131,56 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if ref in self._seen:
             return False
         self._seen.add(ref)
-        graph = context.stream_graph
-        step = next((node_id for node_id in path.steps if not context.is_frozen(node_id)), None)
-        if step is None or len(graph.out_edges(step)) != 1:
+        graph, config = context.stream_graph, context.config
+        left = part_left(result.rows, *self._rows_known(path, context))
+        step, prunes = self._step(path, left, context)
+        if step is None or not (prunes or crosses_exchange(graph, step, join.id)):
             return False
-        prunes = path.prunes and step == path.steps[0]
-        if not (prunes or crosses_exchange(graph, step, join.id)):
-            return False
-        config = context.config
         most = config.get(DYNAMIC_FILTERING_SELECTIVITY)
         assert isinstance(most, float)
-        of = self._scanned.get(path.keys_from, -1)
-        why = pays(result.rows, of, prunes=prunes, most=most, max_keys=config.integer(DYNAMIC_FILTERING_MAX_KEYS))
-        node = graph.node(step)
-        if not why:
+        too_many = not 0 <= result.rows <= config.integer(DYNAMIC_FILTERING_MAX_KEYS)
+        if too_many or not (prunes or left <= most):
             return False
+        node = graph.node(step)
         wanted = (*node.properties.get(FILTERS, ()), ref)
         placed = context.modify_stream_node([StreamNodeUpdateRequest(step, properties={FILTERS: wanted})])
         if placed:
             chosen = f"by the {other(path.side)} side of {join.id} {join.name}"
-            context.decide(DecisionKind.DYNAMIC_FILTER, f"{node.id} {node.name}", chosen, why, rows=result.rows, of=of)
+            reason = f"{show_count(result.rows, 'row')} give keys, which leaves about {left:.1%}"
+            context.decide(DecisionKind.DYNAMIC_FILTER, f"{node.id} {node.name}", chosen, reason, rows=result.rows)
         return placed
+
+    def _rows_known(self, path: FilterPath, context: StrategyContext) -> tuple[int, int]:
+        filtered = int(context.stream_graph.node(path.steps[0]).properties.get("rows", -1))
+        return self._scanned.get(path.keys_from, -1), filtered
+
+    def _step(self, path: FilterPath, left: float, context: StrategyContext) -> tuple[int | None, bool]:
+        """Return where to filter, and whether the source can leave out files there.
+
+        That is as low as can be, but behind broadcast joins that leave even less: looking a row up in their small
+        tables is cheaper than in a large filter.
+        """
+        graph = context.stream_graph
+        pending = [step for step in path.steps if not context.is_frozen(step) and len(graph.out_edges(step)) == 1]
+        if not pending:
+            return None, False
+        if path.prunes and pending[0] == path.steps[0]:
+            return pending[0], True
+        best = current = pending[0]
+        while (edge := graph.out_edges(current)[0]).is_forward:
+            current = edge.target_id
+            if len(graph.out_edges(current)) != 1:
+                break
+            if current in pending and self._left_by(graph.node(current), context) < left:
+                best = current
+        return best, False
+
+    def _left_by(self, node: StreamNode, context: StrategyContext) -> float:
+        """Return about which part of its probe side's rows a broadcast join leaves."""
+        edges = sides(context.stream_graph, node)
+        for side, edge in edges.items():
+            given = self._rows.get(edge.source_id)
+            paths = [path for path in node.properties.get("filters", ()) if path.side == other(side)]
+            if is_broadcast(edge) and given is not None and paths:
+                return part_left(given, self._scanned.get(paths[0].keys_from, -1), -1)
+        return 1.0

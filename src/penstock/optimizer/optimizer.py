@@ -13,6 +13,8 @@ from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.join_algorithm import JoinAlgorithm
+from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
+from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     BuildSideFirst,
     AdaptiveBroadcastJoin,
     DynamicFiltering,
+    AdaptiveSkewedJoin,
+    AdaptiveSkewedAggregation,
     JoinAlgorithm,
 )
 """In the order in which they are called; those of the user come after them."""
@@ -68,7 +72,7 @@ class StreamGraphOptimizer:
             before = owner.graph
             try:
                 strategy.initialize(self._context)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
                 self._skip(strategy, error, before)
 
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
@@ -93,7 +97,7 @@ class StreamGraphOptimizer:
         before = self._owner.graph
         try:
             return strategy.on_operators_finished(finished, self._context)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
             self._skip(strategy, error, before)
             return False
 

@@ -5,15 +5,13 @@ The rules are those of Flink's skewed join strategy and its decider, restated.
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
-    from penstock.scheduler.packing import Range
+Range = tuple[int, int]
+"""Start and end of a range of upstream tasks; the end is exclusive."""
 
 
 def median_size(sizes: Sequence[int]) -> int:
@@ -46,30 +44,3 @@ def split_along_mappers(bytes_per_mapper: Sequence[int], target: int) -> list[Ra
         filled += size
     ranges.append((start, len(bytes_per_mapper)))
     return ranges
-
-
-def slices_of(sizes: np.ndarray, *, factor: float, threshold: int, volume: int) -> list[list[Range]]:
-    """Return for every subpartition of one input its ranges of mappers: one unless it is skewed.
-
-    Parameters
-    ----------
-    sizes
-        Bytes, shape (mappers, subpartitions).
-    factor, threshold
-        A subpartition is skewed above ``max(median * factor, threshold)`` bytes.
-    volume
-        The bytes a task should read of this input.
-    """
-    mappers = sizes.shape[0]
-    totals = sizes.sum(axis=0).tolist()
-    limit = skew_threshold(totals, factor, threshold)
-    target = split_target(totals, limit, volume)
-    return [
-        split_along_mappers(sizes[:, index].tolist(), target) if total > limit else [(0, mappers)]
-        for index, total in enumerate(totals)
-    ]
-
-
-def pair_slices(left: list[Range], right: list[Range]) -> list[tuple[Range, Range]]:
-    """Return every slice of one side with every slice of the other, so that all pairs of rows meet once."""
-    return list(product(left, right))

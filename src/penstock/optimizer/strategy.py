@@ -127,7 +127,7 @@ class StreamGraphOptimizationStrategy(ABC):
         """The name under which it is recorded."""
         return type(self).__name__
 
-    def initialize(self, context: StrategyContext) -> None:
+    def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
         """Look at the graph before anything runs; `context.hold` lets one part wait for another."""
 
     @abstractmethod

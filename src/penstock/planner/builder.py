@@ -143,16 +143,21 @@ class GraphBuilder:
         """Tell sources what they hold, and joins what the sources below each side hold."""
         held = {node_id: source.bytes_read for node_id, source in self.sources.items()}
         below: dict[int, frozenset[int]] = {}
+        filtered = {path.steps[0] for node in graph for path in node.properties.get("filters", ())}
         changed = []
         for node in graph:
             edges = graph.in_edges(node.id)
             own = frozenset({node.id} if node.id in held else ())
             below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
-            facts: dict[str, int] = {"bytes": held[node.id]} if own else {}
+            facts: dict[str, Any] = {}
+            if own:
+                facts = {"bytes": held[node.id], "rows": self.sources[node.id].rows if node.id in filtered else -1}
             if node.kind is OperatorKind.JOIN and len(edges) == len(SIDES):
                 number = {NUMBER[side]: side for side in SIDES}
                 for edge in edges:
-                    facts[f"{number[edge.type_number]}_bytes"] = sum(held[source] for source in below[edge.source_id])
+                    side = number[edge.type_number]
+                    facts[f"{side}_sources"] = below[edge.source_id]
+                    facts[f"{side}_bytes"] = sum(held[source] for source in below[edge.source_id])
             if facts:
                 changed.append(replace(node, properties={**node.properties, **facts}))
         return graph.replace(nodes=changed)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.spark.catalyst import JoinFacts, LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
+_BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _WITH_MORE_COLUMNS = frozenset({"Generate", "ArrowEvalPython", "BatchEvalPython"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 _LEFT = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
@@ -100,27 +101,16 @@ class FilterFinder:
             return
         if not bool(node.handle.deterministic()):
             return
-        first = node.children[0]
-        if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and _has(first, keys)):
-            yield first, keys
-        elif node.name == "Project":
-            moved = catalyst.before_projection(node, keys)
-            if moved is not None:
-                yield first, moved
-        elif node.name == "Aggregate":
-            moved = catalyst.before_projection(node, keys)
-            grouped = [key for key in catalyst.grouping_keys(node) if class_name(key) == "AttributeReference"]
-            if moved is not None and all(any(key.semanticEquals(g) for g in grouped) for key in moved):
-                yield first, moved
-        elif node.name in {"Window", "WindowGroupLimit"}:
-            if all(any(key.semanticEquals(p) for p in catalyst.grouping_keys(node)) for key in keys):
-                yield first, keys
+        if node.name == "Join":
+            yield from self._below_join(node, keys)
         elif node.name == "Union":
             positions = catalyst.positions(node.handle, keys)
             for child in node.children:
                 yield child, [child.handle.output().apply(i) for i in positions]
-        elif node.name == "Join":
-            yield from self._below_join(node, keys)
+        else:
+            moved = _through(node, keys)
+            if moved is not None:
+                yield node.children[0], moved
 
     def _below_join(self, node: LogicalNode, keys: Sequence[Any]) -> Iterator[tuple[LogicalNode, Sequence[Any]]]:
         kind = str(node.handle.joinType().toString())
@@ -160,6 +150,20 @@ class FilterFinder:
             if not _has(node, [key]):
                 return -1
         return self._node_of.get(node, -1)
+
+
+def _through(node: LogicalNode, keys: Sequence[Any]) -> Sequence[Any] | None:
+    """Return the keys in terms of an operator's one input, None if the filter must stay above it."""
+    if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and _has(node.children[0], keys)):
+        return keys
+    if node.name == "Project":
+        return catalyst.before_projection(node, keys)
+    if node.name in _BY_GROUP:  # all rows of a group are dropped, or none
+        moved = catalyst.before_projection(node, keys) if node.name == "Aggregate" else keys
+        groups = catalyst.grouping_keys(node)
+        if moved is not None and all(any(key.semanticEquals(group) for group in groups) for key in moved):
+            return moved
+    return None
 
 
 def _has(node: LogicalNode, keys: Sequence[Any]) -> bool:

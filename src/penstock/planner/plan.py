@@ -117,6 +117,11 @@ class SourcePlan:
         return self.listing is not None
 
     @property
+    def rows(self) -> int:
+        """About how many rows it has, -1 if that is not known without reading it."""
+        return -1 if self.listing is None else self.listing().rows()
+
+    @property
     def bytes_read(self) -> int:
         """What is read of it: of files by column only the columns that are wanted; 0 if nothing is known."""
         if self.listing is not None:

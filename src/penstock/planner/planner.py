@@ -9,8 +9,8 @@ from penstock.config.options import SINK_PARALLELISM
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
 from penstock.graph.partitioner import FORWARD, REBALANCE
-from penstock.planner.filters import FilterFinder
 from penstock.planner.builder import GraphBuilder, Out
+from penstock.planner.filters import FilterFinder
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
 from penstock.planner.sharing import EqualParts, cut_common
 from penstock.planner.sources import SourceMaker

@@ -216,6 +216,7 @@ class Translator:
             node.name if keys or node.name != "Aggregate" else "Global aggregate",
             NodePlan(node),
             description=catalyst.describe(node.handle),
+            **(catalyst.merging_facts(node) if node.name == "Aggregate" else {}),
         )
         if keys and inner.distribution.together(texts):
             there = catalyst.keys_in_output(node, keys)

@@ -12,6 +12,8 @@ from penstock.config.options import (
     MAX_PARALLELISM,
     MIN_PARALLELISM,
     PARALLELISM_DEFAULT,
+    SKEWED_FACTOR,
+    SKEWED_THRESHOLD,
 )
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
@@ -20,10 +22,13 @@ from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.parallelism import (
     Bounds,
     InputInfo,
+    Slice,
+    cut_skewed,
     decide_vertex,
     global_maximum,
     subpartition_count,
@@ -125,6 +130,7 @@ class VertexDecider:
         reasons: list[str] = []
         bytes_in = 0
         ranges: dict[int, list[Range] | None] = {}
+        slices: dict[str, list[Slice]] = {}
         split_bytes: dict[int, int] = {}
         at_most: dict[int, int] = {}
         groups = self._groups(vertex)
@@ -146,6 +152,12 @@ class VertexDecider:
             source.coordinator.initialize(number)
         for group, edges in groups.items():
             infos = self._input_infos(edges)
+            if infos is not None and not all(edge.intra_input_correlated for edge in edges):
+                slices |= (cut := self._cut(edges, infos, vertex))
+                numbers.append(len(cut[edges[0].id]))
+                reasons.append("skewed subpartitions are split along the tasks that wrote them")
+                bytes_in += sum(info.total for info in infos)
+                continue
             bytes_in += sum(self._bytes_of(edge.source_id) for edge in edges)
             if infos is None:
                 ranges[group] = None
@@ -168,7 +180,7 @@ class VertexDecider:
             "maximum": self.bounds.maximum,
         }
         self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures))
-        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph))
+        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices)
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     # -- sources -------------------------------------------------------------------------------------------------
@@ -233,6 +245,33 @@ class VertexDecider:
                 return None
             infos.append(InputInfo(result.sizes, inter_correlated=True))
         return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
+
+    def _cut(self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex) -> dict[str, list[Slice]]:
+        """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
+        factor = self._config.get(SKEWED_FACTOR)
+        assert isinstance(factor, float)
+        everything = max(sum(info.total for info in infos), 1)
+        slices: list[dict[int, list[Range]]] = []
+        for edge, info in zip(edges, infos, strict=True):
+            sizes = info.sizes[0].tolist()
+            limit = skew_threshold(sizes, factor, self._config.integer(SKEWED_THRESHOLD))
+            result = self._result_of(edge.source_id)
+            skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
+            assert isinstance(result, StagedResult)
+            assert result.mapper_bytes is not None
+            target = split_target(sizes, limit, max(self.bounds.volume_per_task * info.total // everything, 1))
+            by_mapper = result.mapper_bytes(skewed) if skewed else None
+            slices.append(
+                {}
+                if by_mapper is None
+                else {
+                    index: split_along_mappers(by_mapper[:, place].tolist(), target)
+                    for place, index in enumerate(skewed)
+                }
+            )
+        bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
+        tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds)
+        return {edge.id: [task[place] for task in tasks] for place, edge in enumerate(edges)}
 
     def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
         return rectangles[0][1] if rectangles else (0, 0)

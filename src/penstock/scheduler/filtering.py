@@ -10,9 +10,10 @@ from penstock.connectors.base import KeyFilter
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import sides
 from penstock.optimizer.joins import other
-from penstock.spark import exchange, filters, fragment
-from penstock.spark.catalyst import expression_sql
+from penstock.scheduler.packing import spread_by_count
+from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult
+from penstock.spark.parquet import row_groups_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
 
+_WORTH_READING = 0.7
+"""Conditions are handed to parquet if at most this part of the row groups is left by them."""
 _READERS = 2
 """Tasks that read the keys, for each core there would be too many of next to nothing."""
 
@@ -63,11 +66,18 @@ class KeyFilters:
         self._locks: dict[tuple[int, str], threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def of(self, node: StreamNode) -> list[tuple[KeySet, tuple[Any, ...]]]:
-        """Return the key sets that filter a node's rows, each with the keys in terms of its output.
+    def apply(self, node: StreamNode, plan: Any) -> Any:
+        """Return a node's plan less the rows that its filters rule out; their keys must have been fetched."""
+        conditions = []
+        for keys, expressions in self._of(node):
+            if keys.is_empty:
+                return fragment.placeholder(self._bridge, plan.output())
+            conditions += self._for_source(node, keys, expressions)
+            conditions.append(filters.might_contain(self._bridge, keys, expressions))
+        return filters.filtered(self._bridge, plan, conditions)
 
-        They must have been fetched before.
-        """
+    def _of(self, node: StreamNode) -> list[tuple[KeySet, tuple[Any, ...]]]:
+        """Return the key sets that filter a node's rows, each with the keys in terms of its output."""
         found = []
         for ref in node.properties.get(FILTERS, ()):
             keys = self._sets.get((ref.join_id, self._giver(ref)))
@@ -76,6 +86,24 @@ class KeyFilters:
             if keys is not None and place is not None:
                 found.append((keys, place.keys))
         return found
+
+    def _for_source(self, node: StreamNode, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
+        """Return the conditions to hand to a source.
+
+        Parquet gets those that leave out row groups by their statistics and no others: to find out what they
+        might leave out besides, its reader decodes dictionaries, which can cost more than reading the column.
+        """
+        source = self._plan.sources.get(node.id)
+        if source is None:
+            return []
+        conditions = filters.for_sources(self._bridge, keys, expressions)
+        if source.listing is None or not conditions:
+            return conditions
+        listing = source.listing()
+        if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf.handle, expressions):
+            return conditions
+        left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
+        return conditions if left <= _WORTH_READING else []
 
     def fetch(self, session: Any, node: StreamNode) -> None:
         """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
@@ -93,13 +121,10 @@ class KeyFilters:
         """Return what a source may know of its filters."""
         columns: dict[str, None] = {}
         predicates = []
-        for keys, expressions in self.of(node):
+        for keys, expressions in self._of(node):
             columns.update(dict.fromkeys(str(key.name()) for key in expressions))
-            if keys.is_empty:
-                predicates.append("false")
-                continue
-            parts = filters.conditions(self._bridge, keys, expressions)
-            predicates += [expression_sql(part) for part in parts[: len(parts) - (keys.bloom is not None)]]
+            parts = filters.for_sources(self._bridge, keys, expressions)
+            predicates += ["false"] if keys.is_empty else [catalyst.expression_sql(part) for part in parts]
         return KeyFilter(tuple(columns), " AND ".join(predicates)) if columns else None
 
     def _giver(self, ref: DynamicFilterRef) -> str:
@@ -116,8 +141,7 @@ class KeyFilters:
             rdd = result.plan.execute()
         else:
             width = result.subpartitions
-            tasks = min(_READERS, width)
-            rdd = exchange.read(self._bridge, result, [(i * width // tasks, (i + 1) * width // tasks) for i in range(tasks)])
+            rdd = exchange.read(self._bridge, result, spread_by_count(width, min(_READERS, width)))
         leaf = fragment.rdd_leaf(self._bridge, self._bridge.session, output, rdd)
         keys = self._plan.nodes[join_id].join_keys[side]
         return filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)

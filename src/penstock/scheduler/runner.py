@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +13,13 @@ from penstock.connectors.splits import OPEN_COST
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.optimizer.graphs import is_broadcast
 from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
-from penstock.spark import exchange, files, filters, fragment, jobs
+from penstock.scheduler.packing import spread_by_count
+from penstock.spark import exchange, files, fragment, jobs
 from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
+    from penstock.scheduler.parallelism import Slice
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
 
 log = logging.getLogger("penstock.scheduler")
 
 Result = StagedResult | BroadcastResult
-_BROADCAST_READERS = 2
+_READERS = 2
 """Tasks that read a result in order to broadcast it."""
 
 
@@ -57,12 +59,15 @@ class VertexSetup:
         For every source in it, a number of tasks not to exceed.
     subpartitions
         How many it writes.
+    slices
+        For every edge whose skewed subpartitions are split, or that must meet such a one, what each task reads.
     """
 
     ranges: Mapping[int, Sequence[Range] | None] = field(default_factory=dict)
     split_bytes: Mapping[int, int] = field(default_factory=dict)
     at_most: Mapping[int, int] = field(default_factory=dict)
     subpartitions: int = 1
+    slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +161,7 @@ class VertexRunner:
             scanned |= exchange.scanned_rows(plan, leaves)
         if isinstance(result, BroadcastResult):
             return ResultInfo(np.array([result.size_in_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
-        mappers = partial(exchange.mapper_bytes, self._bridge, result) if len(result.stages) == 1 else None
+        mappers = result.mapper_bytes if len(result.stages) == 1 else None
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
@@ -172,7 +177,7 @@ class VertexRunner:
         }
         with jobs.vertex_thread(self._bridge, session, self.group_of(vertex), description):
             graph: StreamGraph = self._graph()
-            logical = self._fragment(vertex, setup, scans, graph)
+            logical = self._fragment(vertex, setup, session, scans, graph)
             outgoing = graph.out_edges(vertex.tail_id)
             if not outgoing:
                 run = VertexRun(None, self._to_sink(vertex, session, logical))
@@ -212,7 +217,9 @@ class VertexRunner:
                 logical = fragment.rebalanced(self._bridge, logical, subpartitions)
         return exchange.write(self._bridge, session, logical)
 
-    def _fragment(self, vertex: JobVertex, setup: VertexSetup, scans: Mapping[int, Any], graph: StreamGraph) -> Any:
+    def _fragment(
+        self, vertex: JobVertex, setup: VertexSetup, session: Any, scans: Mapping[int, Any], graph: StreamGraph
+    ) -> Any:
         plans: dict[int, Any] = {}
         inside = set(vertex.node_ids)
         for node_id in vertex.node_ids:
@@ -232,18 +239,23 @@ class VertexRunner:
             else:
                 plans[node_id] = fragment.rebuild(self._bridge, top, replacements)
                 hash_side = graph.node(node_id).properties.get(HASH_SIDE)
-                if hash_side and all(not isinstance(e.partitioner, BroadcastPartitioner) for e in graph.in_edges(node_id)):
+                if hash_side and not any(map(is_broadcast, graph.in_edges(node_id))):
                     plans[node_id] = fragment.hash_join(self._bridge, plans[node_id], hash_side)
+            if any(edge.id in setup.slices for edge in graph.in_edges(node_id)):
+                plans[node_id] = self._without_claims(session, plans[node_id])
             plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
 
+    def _without_claims(self, session: Any, plan: Any) -> Any:
+        """Return the rows of a join with split inputs as a leaf that does not claim to be hash partitioned."""
+        if class_name(plan) == "LogicalRDD":
+            return plan
+        rdd = exchange.run_to_rdd(self._bridge, session, plan)
+        return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), rdd)
+
     def _filtered(self, node_id: int, plan: Any) -> Any:
         """Return a node's plan less the rows that finished join sides rule out."""
-        for keys, expressions in self._filters.of(self._graph().node(node_id)):
-            if keys.is_empty:
-                return fragment.placeholder(self._bridge, plan.output())
-            plan = filters.filtered(self._bridge, plan, keys, expressions)
-        return plan
+        return self._filters.apply(self._graph().node(node_id), plan)
 
     def _table(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
         """Return a measured result as a broadcast relation for a join, made once; None if it does not fit after all."""
@@ -256,7 +268,8 @@ class VertexRunner:
                 assert join is not None
                 mode = exchange.broadcast_mode(self._bridge, self._bridge.session, join, build)
                 try:
-                    self._tables[name] = exchange.broadcast_staged(self._bridge, result, mode, _BROADCAST_READERS)
+                    ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
+                    self._tables[name] = exchange.broadcast_staged(self._bridge, result, mode, ranges)
                 except Exception as error:
                     if not is_out_of_memory(error):
                         raise
@@ -287,13 +300,20 @@ class VertexRunner:
         ranges = None
         if not isinstance(edge.partitioner, BroadcastPartitioner):
             ranges = setup.ranges.get(self._plan.groups[edge.id])
-        rdd = exchange.read(self._bridge, result, ranges)
+        slices = setup.slices.get(edge.id)
+        if slices is not None:
+            rdd = exchange.read_slices(self._bridge, result, [(one.subpartitions, one.mappers) for one in slices])
+        else:
+            rdd = exchange.read(self._bridge, result, ranges)
+        # A split input lies hashed towards its join only, see `_without_claims`; alone, it must not claim so at all.
+        meets = len(self._graph().in_edges(edge.target_id)) > 1
+        claims = ranges is not None or (slices is not None and meets)
         return fragment.rdd_leaf(
             self._bridge,
             self._bridge.session,
             output,
             rdd,
-            hashed_by=plan.keys if ranges is not None else (),
+            hashed_by=plan.keys if claims else (),
             ordering=result.above.outputOrdering() if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
         )

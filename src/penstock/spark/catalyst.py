@@ -79,6 +79,31 @@ def expression_key(expression: Any) -> str:
     return str(expression.canonicalized().toString())
 
 
+_GROWING = {
+    "CollectList": "collect_list keeps every value",
+    "CollectSet": "collect_set keeps every distinct value",
+    "ListAgg": "listagg keeps every value",
+    "Percentile": "an exact percentile keeps every value",
+    "PercentileCont": "an exact percentile keeps every value",
+    "PercentileDisc": "an exact percentile keeps every value",
+    "Median": "an exact median keeps every value",
+    "Mode": "mode keeps every value",
+    "PythonUDAF": "a Python function wants all rows of a group at once",
+}
+
+
+def merging_facts(aggregate: LogicalNode) -> dict[str, Any]:
+    """Return whether partial results of an aggregate's groups can be merged and stay small, and if not why."""
+    todo = items(aggregate.handle.aggregateExpressions())
+    while todo:
+        expression = todo.pop()
+        name = class_name(expression)
+        if name in _GROWING:
+            return {"mergeable": False, "not_mergeable_because": _GROWING[name]}
+        todo += children(expression)
+    return {"mergeable": True}
+
+
 def expression_sql(expression: Any) -> str:
     """Return an expression as Spark SQL."""
     return str(expression.sql())

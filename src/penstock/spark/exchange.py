@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from penstock.spark.jvm import EXECUTION, children, class_name, items, option
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -48,6 +49,8 @@ class StagedResult:
         How many tasks wrote it, -1 where nothing ran.
     statistics
         Spark's own measured ``Statistics``, or None.
+    mapper_bytes
+        Of a single stage: returns the bytes that each task wrote for some subpartitions, shape (tasks, wanted).
     """
 
     above: Any
@@ -57,6 +60,7 @@ class StagedResult:
     size_in_bytes: int = -1
     tasks: int = -1
     statistics: Any = None
+    mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
 
     @property
     def subpartitions(self) -> int:
@@ -144,6 +148,7 @@ def write(bridge: Bridge, session: Any, logical: Any) -> StagedResult:
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         statistics=statistics[0] if len(stages) == 1 else None,
+        mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
 
 
@@ -164,8 +169,10 @@ def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> Broadcas
     return _relation(bridge, mode, plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan)
 
 
-def broadcast_staged(bridge: Bridge, result: StagedResult, mode: Any, tasks: int) -> BroadcastResult:
-    """Broadcast a result that lies ready, read by about so many tasks.
+def broadcast_staged(
+    bridge: Bridge, result: StagedResult, mode: Any, ranges: Sequence[tuple[int, int]]
+) -> BroadcastResult:
+    """Broadcast a result that lies ready, read by a task per range of subpartitions.
 
     Raises
     ------
@@ -174,9 +181,7 @@ def broadcast_staged(bridge: Bridge, result: StagedResult, mode: Any, tasks: int
     """
     plan = result.above
     if result.can_be_cut:
-        width = result.subpartitions
-        tasks = min(tasks, width)
-        plan = _respec(bridge, plan, _merged(bridge, result, [(i * width // tasks, (i + 1) * width // tasks) for i in range(tasks)]))
+        plan = _respec(bridge, plan, _merged(bridge, result, ranges))
     return _relation(bridge, mode, plan)
 
 
@@ -209,6 +214,24 @@ def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]
     return _respec(bridge, result.above, _merged(bridge, result, ranges)).execute()
 
 
+def read_slices(
+    bridge: Bridge, result: StagedResult, slices: Sequence[tuple[tuple[int, int], tuple[int, int] | None]]
+) -> Any:
+    """Return a one-stage result as an ``RDD[InternalRow]`` with one task per slice.
+
+    A slice is a range of subpartitions, or one subpartition and the range of mappers to read it from
+    (``PartialReducerPartitionSpec``).
+    """
+    merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
+    split = bridge.find(EXECUTION + "PartialReducerPartitionSpec")
+    sizes = result.sizes[0]
+    specs = [
+        merged.apply(start, end, int(sizes[start:end].sum())) if mappers is None else split(start, *mappers, 0)
+        for (start, end), mappers in slices
+    ]
+    return _respec(bridge, result.above, bridge.seq(specs)).execute()
+
+
 def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
     """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
 
@@ -226,12 +249,11 @@ def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
     return found
 
 
-def mapper_bytes(bridge: Bridge, result: StagedResult, subpartitions: Sequence[int]) -> np.ndarray:
-    """Return the bytes that each task wrote for some subpartitions of a one-stage result, shape (tasks, wanted).
+def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:
+    """Return the bytes that each task wrote for some subpartitions of a stage, shape (tasks, wanted).
 
     Uses ``MapOutputTrackerMaster.shuffleStatuses`` and ``MapStatus.getSizeForBlock``.
     """
-    (stage,) = result.stages
     tracker = bridge.find("org.apache.spark.SparkEnv").get().mapOutputTracker()
     statuses = tracker.shuffleStatuses().apply(stage.shuffle().shuffleId()).mapStatuses()
     sizes = [[int(status.getSizeForBlock(i)) for i in subpartitions] for status in statuses]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.catalyst import read_fraction
 from penstock.spark.jvm import EXECUTION, children, class_name, items, with_fields
+from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -36,6 +38,10 @@ class FileListing:
         The table's name, or the first path.
     fraction
         Which part of a row is read; formats by column only.
+    paths
+        Where they are.
+    rows
+        Returns about how many rows they hold, -1 where only reading them would tell.
     """
 
     sizes: tuple[int, ...]
@@ -43,6 +49,8 @@ class FileListing:
     format: str
     name: str
     fraction: float = 1.0
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    rows: Callable[[], int] = field(default=lambda: -1, compare=False, repr=False)
 
 
 def is_file_relation(leaf: Any) -> bool:
@@ -86,12 +94,15 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
             hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
             can_split[ending] = bool(formats.isSplitable(session, relation.options(), hadoop_path))
     kind = str(formats.toString()).lower()
+    sized = [(path, int(size)) for path, size in found]
     return FileListing(
         sizes=tuple(int(size) for _, size in found),
         splittable=tuple(can_split[path.rpartition("/")[2].partition(".")[2]] for path, _ in found),
         format=kind,
         name=relation_name(leaf.handle),
         fraction=read_fraction(bridge, scan, leaf.handle) if kind in _BY_COLUMN else 1.0,
+        paths=tuple(path for path, _ in found),
+        rows=cache(partial(estimate_rows, bridge, session, sized) if kind == "parquet" else (lambda: -1)),
     )
 
 

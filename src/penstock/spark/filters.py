@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.exchange import physical_plan
-from penstock.spark.jvm import LOGICAL, class_name
+from penstock.spark.jvm import LOGICAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 _BITS_PER_ROW = 8
+_PLANNED_PER_ROW = 3
+"""Items the filter is planned for, per row: that makes it use two hash functions, and lets 5 % through in error.
+
+Six functions, the best for its size, would let 2 % through, and cost three times the memory accesses per row.
+"""
 _MOST_BITS = 1 << 26
-_ORDERED = frozenset({"TinyIntType", "ShortType", "IntegerType", "LongType", "DateType", "TimestampType", "DecimalType"})
 BLOOM_SETTINGS = {
     "spark.sql.optimizer.runtime.bloomFilter.maxNumItems": str(_MOST_BITS),
     "spark.sql.optimizer.runtime.bloomFilter.maxNumBits": str(_MOST_BITS),
@@ -41,7 +45,7 @@ class KeySet:
     bounds
         Per key the smallest and the largest value as literals, or None.
     bloom
-        A literal, or None.
+        A literal.
     is_empty
         Whether there is no key at all.
     """
@@ -51,15 +55,6 @@ class KeySet:
     bounds: tuple[tuple[Any, Any] | None, ...] = ()
     bloom: Any = field(default=None, repr=False)
     is_empty: bool = False
-
-    @property
-    def kind(self) -> str:
-        """What it is made of, in words."""
-        if self.is_empty:
-            return "no key"
-        if self.exact:
-            return "exact keys" if self.bloom is None else "exact keys and a Bloom filter"
-        return "bounds and a Bloom filter" if any(self.bounds) else "a Bloom filter"
 
 
 def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], rows: int, exact_rows: int) -> KeySet:
@@ -78,57 +73,53 @@ def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], r
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
-    aggregates = "org.apache.spark.sql.catalyst.expressions.aggregate."
+    aggregates = _EXPRESSIONS + "aggregate."
+    longs = [
+        bridge.companion(_EXPRESSIONS + "Literal").fromSQL(f"{size}L")
+        for size in (rows * _PLANNED_PER_ROW, min(max(rows * _BITS_PER_ROW, 1 << 13), _MOST_BITS))
+    ]
+    functions = [bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)]
     is_exact = rows <= exact_rows
-    functions, places = [], []
     if is_exact:
-        functions = [bridge.find(aggregates + "CollectSet")(key) for key in keys]
+        functions += [bridge.find(aggregates + "CollectSet")(key) for key in keys]
     else:
-        for key in keys:
-            if class_name(key.dataType()).rstrip("$") in _ORDERED:
-                places.append(len(functions))
-                functions += [bridge.find(aggregates + name)(key) for name in ("Min", "Max")]
-            else:
-                places.append(-1)
-    if not is_exact or len(keys) > 1:
-        sizes = (rows, min(max(rows * _BITS_PER_ROW, 1 << 13), _MOST_BITS))
-        longs = [bridge.companion(_EXPRESSIONS + "Literal").fromSQL(f"{size}L") for size in sizes]
-        functions.append(bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs))
+        functions += [bridge.find(aggregates + name)(key) for key in keys for name in ("Min", "Max")]
     named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
     row = physical_plan(bridge, session, plan).executeCollect()[0]
-    types = [function.dataType() for function in functions]
-    values = _Values(bridge, row, types)
-    bloom = values.literal(len(functions) - 1) if not is_exact or len(keys) > 1 else None
-    if is_exact:
-        exact = tuple(values.set_of(i) for i in range(len(keys)))
-        return KeySet(rows, exact, (), bloom, is_empty=any(one.isEmpty() for one in exact))
+    values = _Values(bridge, row, [function.dataType() for function in functions])
+    bloom = values.literal(0)
     if bloom is None:
         return KeySet(rows, is_empty=True)
-    bounds = tuple(
-        None if place < 0 or row.isNullAt(place) else (values.literal(place), values.literal(place + 1))
-        for place in places
-    )
+    if is_exact:
+        exact = tuple(values.set_of(i) for i in range(1, len(functions)))
+        # A key that is never anything but null meets no other.
+        return KeySet(rows, exact, (), bloom, is_empty=any(one.isEmpty() for one in exact))
+    ends = [values.literal(i) for i in range(1, len(functions))]
+    bounds = tuple(None if None in pair else pair for pair in zip(ends[::2], ends[1::2], strict=True))
     return KeySet(rows, (), bounds, bloom)
 
 
-def filtered(bridge: Bridge, plan: Any, found: KeySet, keys: Sequence[Any]) -> Any:
-    """Return a plan less the rows whose keys are certainly not among those found (``Filter``)."""
-    condition = None
-    for part in conditions(bridge, found, keys):
-        condition = part if condition is None else bridge.find(_EXPRESSIONS + "And")(condition, part)
-    return plan if condition is None else bridge.find(LOGICAL + "Filter")(condition, plan)
+def filtered(bridge: Bridge, plan: Any, conditions: Sequence[Any]) -> Any:
+    """Return a plan less the rows that do not meet all conditions (``Filter``)."""
+    both = None
+    for part in conditions:
+        both = part if both is None else bridge.find(_EXPRESSIONS + "And")(both, part)
+    return plan if both is None else bridge.find(LOGICAL + "Filter")(both, plan)
 
 
-def conditions(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> list[Any]:
-    """Return what must be true of keys that are among those found; those that sources understand first."""
+def might_contain(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> Any:
+    """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
+    return bridge.find(_EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+
+
+def for_sources(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> list[Any]:
+    """Return conditions, true of keys that are among those found, that sources can leave out data by."""
     parts = [bridge.find(_EXPRESSIONS + "InSet")(key, exact) for key, exact in zip(keys, found.exact, strict=False)]
     for key, bounds in zip(keys, found.bounds, strict=False):
         if bounds is not None:
             parts.append(bridge.find(_EXPRESSIONS + "GreaterThanOrEqual")(key, bounds[0]))
             parts.append(bridge.find(_EXPRESSIONS + "LessThanOrEqual")(key, bounds[1]))
-    if found.bloom is not None:
-        parts.append(bridge.find(_EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys)))
     return parts
 
 

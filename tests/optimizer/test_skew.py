@@ -1,9 +1,8 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.scheduler.skew import median_size, pair_slices, skew_threshold, slices_of, split_along_mappers, split_target
+from penstock.optimizer.skew import median_size, skew_threshold, split_along_mappers, split_target
 
 
 @pytest.mark.parametrize(("sizes", "median"), [([3, 1, 2], 2), ([1, 2, 4, 9], 3), ([0, 0], 1), ([1, 2], 1)])
@@ -40,18 +39,3 @@ def test_split_along_mappers(mappers, target, ranges):
 def test_slices_cover_every_mapper_once(mappers, target):
     ranges = split_along_mappers(mappers, target)
     assert [m for start, end in ranges for m in range(start, end)] == list(range(len(mappers)))
-
-
-def test_only_the_hot_subpartition_is_split():
-    sizes = np.array([[10, 400, 10, 12]] * 4)
-    assert slices_of(sizes, factor=4.0, threshold=100, volume=500) == [
-        [(0, 4)],
-        [(0, 1), (1, 2), (2, 3), (3, 4)],
-        [(0, 4)],
-        [(0, 4)],
-    ]
-
-
-def test_every_slice_meets_every_slice():
-    assert pair_slices([(0, 1), (1, 2)], [(0, 4)]) == [((0, 1), (0, 4)), ((1, 2), (0, 4))]
-    assert len(pair_slices([(0, 1)] * 3, [(0, 1)] * 2)) == 6

@@ -1,0 +1,74 @@
+"""Spreads a hot key of an aggregate over several tasks, and merges what they give.
+
+Before::
+
+    clicks ──HASH(user)──▶ Repartition ──FORWARD──▶ Aggregate      one task reads 5 GiB of one user
+
+After::
+
+    clicks ──HASH(user), subpartitions may be cut──▶ Repartition ──HASH(user), partial──▶ Aggregate
+
+Only rows that lie hashed already reach an aggregate unshrunk, as everywhere else Spark aggregates before the exchange
+(a distinct count is exchanged by its values first). The join's case is `AdaptiveSkewedJoin`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.config.options import SKEWED_JOIN_STRATEGY
+from penstock.decisions import DecisionKind
+from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
+from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
+from penstock.optimizer.skewed_join import obstacle, skewed_subpartitions
+from penstock.optimizer.strategy import (
+    OperatorsFinished,
+    StrategyContext,
+    StreamGraphOptimizationStrategy,
+)
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from penstock.graph import StreamEdge
+    from penstock.optimizer.strategy import ResultInfo
+
+
+class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
+    """Looks at every exchange by keys that an aggregate is chained to."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        """Let skewed exchanges before aggregates be split."""
+        if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
+            return False
+        changed = False
+        for node_id, result in finished.results.items():
+            for edge in context.stream_graph.out_edges(node_id):
+                target = context.stream_graph.node(edge.target_id)
+                if target.kind is OperatorKind.REPARTITION and is_hashed(edge) and not context.is_frozen(target.id):
+                    changed |= self._look_at(edge, result, context)
+        return changed
+
+    def _look_at(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
+        graph = context.stream_graph
+        relying = relying_edges(graph, edge.target_id)
+        skewed = skewed_subpartitions(result, context.config)
+        if edge.id in self._told or not skewed or not relying:
+            return False
+        self._told.add(edge.id)
+        node = graph.node(relying[0].target_id)
+        subject = f"{node.id} {node.name}"
+        why_not = obstacle(graph, relying)
+        if why_not:
+            context.decide(DecisionKind.SKEW, subject, "not split", why_not)
+            return False
+        request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
+        if not context.modify_stream_edge([request, *hashed_again(relying)]):
+            return False
+        largest = int(result.subpartitions.max())
+        reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
+        chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, partial results merged"
+        context.decide(DecisionKind.SKEW, subject, chosen, reason, largest=largest)
+        return True

@@ -1,0 +1,94 @@
+"""Footers of parquet files: how many rows there are, and which row groups a filter can leave out.
+
+Uses (Spark 4.0 to 4.3): ``ParquetFileReader``, ``RowGroupFilter``, and Spark's ``ParquetFilters``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.jvm import EXECUTION, option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock.sources")
+
+_SAMPLE = 4
+"""Files whose footers are looked at; more would keep the driver busy for longer than it could win."""
+_PARQUET = "org.apache.parquet."
+
+
+def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]) -> int:
+    """Return about how many rows files have, given as (path, bytes), by the first footer; -1 if it cannot be read."""
+    if not files:
+        return 0
+    (path, size) = files[0]
+    footer = _footer(bridge, session, path)
+    if footer is None:
+        return -1
+    rows = sum(int(block.getRowCount()) for block in footer.getBlocks()) if footer.getBlocks().size() <= 1 else -1
+    if rows < 0:
+        first = footer.getBlocks().get(0)
+        rows = int(first.getRowCount()) * int(size) // max(int(first.getCompressedSize()), 1)
+    return rows * sum(size for _, size in files) // max(size, 1)
+
+
+def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditions: Sequence[Any]) -> float:
+    """Return which part of the row groups of some files may hold rows that meet conditions, by their statistics.
+
+    It is 1.0 where nothing can be left out, or nothing is known.
+    """
+    groups = left = 0
+    for path in paths[:: max(len(paths) // _SAMPLE, 1)]:
+        footer = _footer(bridge, session, path)
+        if footer is None:
+            return 1.0
+        schema = footer.getFileMetaData().getSchema()
+        predicate = _predicate(bridge, schema, conditions)
+        if predicate is None:
+            return 1.0
+        blocks = footer.getBlocks()
+        compat = bridge.find(_PARQUET + "filter2.compat.FilterCompat").get(predicate)
+        found = bridge.find(_PARQUET + "filter2.compat.RowGroupFilter").filterRowGroups(compat, blocks, schema)
+        groups += int(blocks.size())
+        left += int(found.size())
+    return left / groups if groups else 1.0
+
+
+def _footer(bridge: Bridge, session: Any, path: str) -> Any:
+    try:
+        hadoop = bridge.find("org.apache.hadoop.fs.Path")(path)
+        conf = session.sessionState().newHadoopConf()
+        file = bridge.find(_PARQUET + "hadoop.util.HadoopInputFile").fromPath(hadoop, conf)
+        reader = bridge.find(_PARQUET + "hadoop.ParquetFileReader").open(file)
+    except Exception:
+        log.info("the footer of %s cannot be read", path, exc_info=True)
+        return None
+    try:
+        return reader.getFooter()
+    finally:
+        reader.close()
+
+
+def _predicate(bridge: Bridge, schema: Any, conditions: Sequence[Any]) -> Any:
+    """Return conditions as parquet's own predicate, as far as Spark would push them; None if it would push nothing."""
+    datasources = EXECUTION + "datasources."
+    corrected = bridge.companion("org.apache.spark.sql.internal.LegacyBehaviorPolicy").CORRECTED()
+    spec = bridge.find("org.apache.spark.sql.catalyst.util.RebaseDateTime$RebaseSpec")(corrected, bridge.none)
+    since_4_3 = [bridge.none] if bridge.version >= (4, 3) else []
+    filters = bridge.find(datasources + "parquet.ParquetFilters")(
+        schema, True, True, True, True, 10, False, spec, *since_4_3
+    )
+    strategy = bridge.companion(datasources + "DataSourceStrategy")
+    found = None
+    for condition in conditions:
+        source = option(strategy.translateFilter(condition, True))
+        one = None if source is None else option(filters.createFilter(source))
+        if one is not None:
+            both = bridge.find(_PARQUET + "filter2.predicate.FilterApi")
+            found = one if found is None else getattr(both, "and")(found, one)
+    return found

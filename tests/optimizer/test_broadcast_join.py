@@ -1,0 +1,86 @@
+import pytest
+
+from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
+from tests.optimizer.harness import Case, result
+
+TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
+
+
+def case(join_type="Inner", text=TEXT, **facts):
+    return Case([AdaptiveBroadcastJoin], text, {3: {"join_type": join_type}}, **facts)
+
+
+# join type, what finishes (node: MiB), edges after
+SWITCHES = [
+    ("Inner", {1: 3}, {"1 *> 3", "2 /> 3", "3 -> 4"}),  # both started at once, so 2 has been or is being written
+    ("Inner", {2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
+    ("Inner", {1: 10}, {"1 #> 3", "2 #> 3", "3 -> 4"}),  # not less than the threshold
+    ("Inner", {1: 30, 2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
+    ("LeftOuter", {1: 3}, {"1 #> 3", "2 #> 3", "3 -> 4"}),
+    ("LeftOuter", {1: 3, 2: 4}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
+    ("LeftSemi", {2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
+    ("LeftAnti", {2: 3}, {"1 /> 3", "2 *> 3", "3 -> 4"}),
+    ("RightOuter", {2: 3}, {"1 #> 3", "2 #> 3", "3 -> 4"}),
+    ("RightOuter", {1: 3}, {"1 *> 3", "2 /> 3", "3 -> 4"}),
+    ("FullOuter", {1: 0, 2: 0}, {"1 #> 3", "2 #> 3", "3 -> 4"}),
+    ("Inner", {1: 0}, {"1 *> 3", "2 /> 3", "3 -> 4"}),
+]
+
+
+@pytest.mark.parametrize(("join_type", "finished", "after"), SWITCHES)
+def test_switch(join_type, finished, after):
+    job = case(join_type)
+    for node_id, size in finished.items():
+        job.finish(node_id, result(size))
+    assert job.edges == after
+
+
+def test_a_pending_probe_side_is_chained():
+    job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4")
+    job.finish(1, result(3))
+    assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4"}
+    assert job.finish(0, result(500)) == ["n2 -> n3 -> n4"]
+
+
+def test_a_given_parallelism_is_kept():
+    job = Case([AdaptiveBroadcastJoin], "1 #> 3\n0 #> 2\n2 #> 3", {3: {"join_type": "Inner", "parallelism": 2}, 2: {"parallelism": 7}})
+    job.finish(1, result(3))
+    assert job.edges == {"1 *> 3", "0 #> 2", "2 /> 3"}
+
+
+def test_what_relied_on_the_hash_is_exchanged_again():
+    job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4\n4 ~> 5\n5 -> 6\n6 ~> 7")
+    job.finish(1, result(3))
+    assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4", "4 #> 5", "5 -> 6", "6 #> 7"}
+
+
+def test_a_chained_probe_side_lies_hashed_still():
+    job = case(text="1 #> 3\n0 #> 2\n2 ~> 3\n3 ~> 4")
+    job.finish(1, result(3))
+    assert job.edges == {"1 *> 3", "0 #> 2", "2 ~> 3", "3 ~> 4"}
+
+
+def test_the_table_must_fit_the_memory():
+    job = case()
+    job.finish(1, result(3, memory=500 << 20))
+    assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
+    assert "as a table it would take 500.0 MiB" in str(list(job.decisions)[-1])
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"table.optimizer.adaptive-broadcast-join.strategy": "NONE"},
+        {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY"},
+    ],
+)
+def test_the_option(config):
+    job = case(config=config)
+    job.finish(1, result(3))
+    assert ("1 *> 3" in job.edges) is ("RUNTIME_ONLY" in config.values())
+
+
+def test_a_broadcast_join_is_left_alone():
+    job = Case([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: {"join_type": "Inner"}})
+    job.finish(1, result(3))
+    assert job.edges == {"1 *> 3", "2 -> 3", "3 #> 4"}

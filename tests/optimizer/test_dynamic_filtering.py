@@ -1,0 +1,106 @@
+import pytest
+
+from penstock.graph import OperatorKind
+from penstock.optimizer.dynamic_filtering import FILTERS, DynamicFiltering, DynamicFilterRef, FilterPath, part_left
+from tests.optimizer.harness import Case, result
+
+
+@pytest.mark.parametrize(
+    ("rows", "of", "filtered", "expected"),
+    [
+        (10, 100, 1000, 0.1),
+        (10, 1000, 100, 0.1),  # the filtered table has each key once, at most
+        (500, 1000, 100, 1.0),
+        (10, -1, 100, 1.0),  # where the keys come from is not known
+        (10, 100, -1, 0.1),
+        (0, -1, -1, 0.0),
+        (-1, 100, 100, 1.0),
+    ],
+)
+def test_part_left(rows, of, filtered, expected):
+    assert part_left(rows, of, filtered) == expected
+
+
+SOURCE = {"kind": OperatorKind.SOURCE, "rows": 10_000_000}
+
+
+def case(path, text="1 #> 3\n2 #> 3\n3 -> 4", join_type="Inner", config=None, **facts):
+    joined = {3: {"join_type": join_type, "filters": (path,)}, 1: SOURCE, **facts}
+    return Case([DynamicFiltering], text, joined, config)
+
+
+def filtered_nodes(job):
+    return {node.id for node in job.manager.graph if node.properties.get(FILTERS)}
+
+
+HELD = "0 #> 1\n1 #> 3\n2 #> 3\n3 -> 4"  # 1 is pending until 0 has finished
+
+
+@pytest.mark.parametrize(
+    ("rows", "scanned", "expected"),
+    [
+        (1000, 10_000, {1}),
+        (9000, 10_000, set()),
+        (1000, None, set()),
+        (0, None, {1}),
+        (9_000_000, 90_000_000, set()),  # too many keys
+    ],
+)
+def test_a_filter_is_placed_where_it_leaves_little(rows, scanned, expected):
+    job = case(FilterPath("left", (1,), keys_from=2), HELD)
+    job.finish(2, result(30, rows=rows, scanned=scanned and {2: scanned}))
+    assert filtered_nodes(job) == expected
+
+
+def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
+    path = FilterPath("left", (1, 5), keys_from=2)
+    text = "1 #> 5\n5 #> 3\n2 #> 3\n3 -> 4"
+    job = case(path, text)
+    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    assert filtered_nodes(job) == {5}
+    assert job.manager.graph.node(5).properties[FILTERS] == (DynamicFilterRef(3, 0),)
+
+
+def test_no_filter_where_nothing_is_exchanged_before_the_join():
+    job = case(FilterPath("left", (1,), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, result(1, rows=10, scanned={2: 1000}))
+    assert filtered_nodes(job) == set()
+
+
+def test_but_where_partitions_can_be_left_out():
+    job = case(FilterPath("left", (1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, result(1, rows=10))
+    assert filtered_nodes(job) == {1}
+
+
+@pytest.mark.parametrize(("dimension_rows", "expected"), [(10, {6}), (900, {1})])
+def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
+    # 1 is chained to 6, which looks up the broadcast side 5, before the exchange to 3
+    text = "0 #> 1\n1 -> 6\n5 *> 6\n6 #> 3\n2 #> 3\n3 -> 4"
+    dimension = FilterPath("left", (1,), keys_from=5)
+    job = case(FilterPath("left", (1, 6), keys_from=2), text, **{"6": {}})
+    job = Case(
+        [DynamicFiltering],
+        text,
+        {
+            1: SOURCE,
+            6: {"join_type": "Inner", "filters": (dimension,)},
+            3: {"join_type": "Inner", "filters": (FilterPath("left", (1, 6), keys_from=2),)},
+        },
+    )
+    job.finish(5, result(1, rows=dimension_rows, scanned={5: 1000}))
+    job.finish(2, result(30, rows=300, scanned={2: 1000}))
+    assert filtered_nodes(job) == expected
+
+
+def test_a_shared_result_is_not_filtered():
+    job = case(FilterPath("left", (1,), keys_from=2), HELD + "\n1 #> 9")
+    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    assert filtered_nodes(job) == set()
+
+
+def test_the_option():
+    config = {"table.optimizer.dynamic-filtering.enabled": False}
+    job = case(FilterPath("left", (1,), keys_from=2), HELD, config=config)
+    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    assert filtered_nodes(job) == set()

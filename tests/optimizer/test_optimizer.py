@@ -1,0 +1,73 @@
+import pytest
+
+from penstock.config import Configuration
+from penstock.errors import ConfigError, OptimizerError
+from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.graph.partitioner import REBALANCE
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.optimizer.optimizer import DEFAULT_STRATEGIES, strategies_of
+from tests.optimizer.harness import Case, result
+
+KEY = "execution.batch.adaptive.stream-graph-optimization.strategies"
+
+
+class Breaks(StreamGraphOptimizationStrategy):
+    def on_operators_finished(self, finished, context):
+        assert context.modify_stream_edge([StreamEdgeUpdateRequest("2-3", REBALANCE)])
+        raise RuntimeError("no luck")
+
+
+class Restless(StreamGraphOptimizationStrategy):
+    def on_operators_finished(self, finished, context):
+        return True
+
+
+class Limits(StreamGraphOptimizationStrategy):
+    def on_operators_finished(self, finished, context):
+        if context.stream_graph.node(2).max_parallelism == 3:
+            return False
+        return context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
+
+
+def test_a_strategy_that_raises_is_undone_recorded_and_skipped():
+    job = Case([Breaks, Limits], "1 #> 2\n2 #> 3", {})
+    job.finish(1, result(1))
+    assert job.edges == {"1 #> 2", "2 #> 3"}
+    (decision,) = job.decisions
+    assert str(decision) == "strategy of Breaks: skipped (it raised RuntimeError: no luck)"
+    assert job.manager.graph.node(2).max_parallelism == 3
+    job.finish(2, result(1))
+    assert len(job.decisions) == 1
+
+
+def test_a_strategy_that_raises_at_the_start_is_skipped():
+    class Dies(StreamGraphOptimizationStrategy):
+        def initialize(self, context):
+            raise ZeroDivisionError("at once")
+
+        def on_operators_finished(self, finished, context):
+            raise AssertionError("is not called")
+
+    job = Case([Dies], "1 #> 2", {})
+    assert job.finish(1, result(1)) == ["n2"]
+    assert job.chosen("strategy") == ["skipped"]
+
+
+def test_a_strategy_that_never_settles_is_named():
+    job = Case([Limits, Restless], "1 #> 2\n2 #> 3", {})
+    with pytest.raises(OptimizerError, match="still changed by Restless"):
+        job.finish(1, result(1))
+
+
+def test_the_order():
+    config = Configuration.load({KEY: f"{__name__}.Limits, {__name__}.Breaks"})
+    mine = Restless()
+    found = strategies_of(config, [mine, Limits])
+    assert [type(one) for one in found] == [*DEFAULT_STRATEGIES, Limits, Breaks, Restless, Limits]
+    assert found[-2] is mine
+
+
+@pytest.mark.parametrize("path", ["nowhere.Strategy", f"{__name__}.Missing", f"{__name__}.KEY", "nothing"])
+def test_paths_that_lead_nowhere(path):
+    with pytest.raises(ConfigError, match="strateg"):
+        strategies_of(Configuration.load({KEY: path}), [])
