@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DATA := data
+SCALE ?= 10
+ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-decide clean
+.PHONY: help demo test test-full lint docs bench bench-skew bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -36,9 +38,13 @@ lint: $(STAMP)  ## Check style, types and the generated docs.
 docs: $(STAMP)  ## Make the generated parts of the docs anew.
 	@$(BIN)/python tools/make_docs.py
 
-bench: $(STAMP)  ## Compare with plain Spark on TPC-H, side by side; writes bench/results.
-	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
-	@$(BIN)/python bench/tpch.py --data $(DATA)/tpch-1
+bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=10 ROUNDS=3); writes bench/results.
+	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
+	@$(BIN)/python bench/compare.py --data $(DATA)/tpch-$(SCALE) --rounds $(ROUNDS)
+	@$(BIN)/python bench/compare.py --data $(DATA)/tpcds-$(SCALE) --rounds $(ROUNDS)
+
+bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
+	@$(BIN)/python bench/skew.py
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py

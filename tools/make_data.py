@@ -26,11 +26,14 @@ def make_tpcds(folder: Path, scale: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     print(f"Making TPC-DS at scale {scale} in {folder}")
-    with duckdb.connect() as db:
+    kept = folder / "tables.db"  # on disk: a large scale does not fit the memory
+    with duckdb.connect(str(kept)) as db:
         db.execute("LOAD tpcds")
+        db.execute("SET enable_progress_bar = false")
         db.execute(f"CALL dsdgen(sf={scale})")
         for (table,) in db.execute("SHOW TABLES").fetchall():
             db.execute(f"COPY {table} TO '{folder / table}.parquet' (FORMAT parquet)")
+    kept.unlink()
     (folder / ".done").touch()
 
 
@@ -48,9 +51,8 @@ def make_queries(folder: Path) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--scale", default="0.1", help="the scale of TPC-H (default 0.1)")
+    parser.add_argument("--scale", default="0.1", help="the scale of both (default 0.1)")
     arguments = parser.parse_args()
     make_tpch(arguments.folder / f"tpch-{arguments.scale}", arguments.scale)
-    if arguments.scale == "0.1":
-        make_tpcds(arguments.folder / "tpcds-0.1", arguments.scale)
+    make_tpcds(arguments.folder / f"tpcds-{arguments.scale}", arguments.scale)
     make_queries(arguments.folder / "queries")

@@ -66,7 +66,7 @@ def test_a_star_collapses_into_one_vertex():
 
 def test_a_source_waits_for_keys_from_further_away():
     # 1 and 2 are joined by 3; 4 is joined to that by 5, and its keys filter 1 before the exchange to 3
-    path = FilterPath("left", (1, 3), keys_from=4)
+    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
     facts = {
         1: {"bytes": 900 * MIB},
         3: join(900, 900, ""),
@@ -79,7 +79,7 @@ def test_a_source_waits_for_keys_from_further_away():
 
 def test_what_will_be_filtered_is_worth_waiting_for():
     # the keys of 4 filter 1, which makes the left side of 3 worth measuring before 2 starts
-    path = FilterPath("left", (1, 3), keys_from=4)
+    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
     facts = {
         1: {"bytes": 500 * MIB},
         3: join(500, 900, "", left_sources=frozenset({1}), right_sources=frozenset({2})),

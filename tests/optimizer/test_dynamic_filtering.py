@@ -47,13 +47,13 @@ HELD = "0 #> 1\n1 #> 3\n2 #> 3\n3 -> 4"  # 1 is pending until 0 has finished
     ],
 )
 def test_a_filter_is_placed_where_it_leaves_little(rows, scanned, expected):
-    job = case(FilterPath("left", (1,), keys_from=2), HELD)
+    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD)
     job.finish(2, result(30, rows=rows, scanned=scanned and {2: scanned}))
     assert filtered_nodes(job) == expected
 
 
 def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
-    path = FilterPath("left", (1, 5), keys_from=2)
+    path = FilterPath("left", (1, 5), (3, "right"), keys_from=2)
     text = "1 #> 5\n5 #> 3\n2 #> 3\n3 -> 4"
     job = case(path, text)
     job.finish(2, result(30, rows=10, scanned={2: 1000}))
@@ -62,13 +62,13 @@ def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
 
 
 def test_no_filter_where_nothing_is_exchanged_before_the_join():
-    job = case(FilterPath("left", (1,), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, result(1, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
 def test_but_where_partitions_can_be_left_out():
-    job = case(FilterPath("left", (1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, result(1, rows=10))
     assert filtered_nodes(job) == {1}
 
@@ -77,15 +77,15 @@ def test_but_where_partitions_can_be_left_out():
 def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
     # 1 is chained to 6, which looks up the broadcast side 5, before the exchange to 3
     text = "0 #> 1\n1 -> 6\n5 *> 6\n6 #> 3\n2 #> 3\n3 -> 4"
-    dimension = FilterPath("left", (1,), keys_from=5)
-    job = case(FilterPath("left", (1, 6), keys_from=2), text, **{"6": {}})
+    dimension = FilterPath("left", (1,), (6, "right"), keys_from=5)
+    job = case(FilterPath("left", (1, 6), (3, "right"), keys_from=2), text, **{"6": {}})
     job = Case(
         [DynamicFiltering],
         text,
         {
             1: SOURCE,
             6: {"join_type": "Inner", "filters": (dimension,)},
-            3: {"join_type": "Inner", "filters": (FilterPath("left", (1, 6), keys_from=2),)},
+            3: {"join_type": "Inner", "filters": (FilterPath("left", (1, 6), (3, "right"), keys_from=2),)},
         },
     )
     job.finish(5, result(1, rows=dimension_rows, scanned={5: 1000}))
@@ -94,13 +94,13 @@ def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
 
 
 def test_a_shared_result_is_not_filtered():
-    job = case(FilterPath("left", (1,), keys_from=2), HELD + "\n1 #> 9")
+    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD + "\n1 #> 9")
     job.finish(2, result(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
 def test_the_option():
     config = {"table.optimizer.dynamic-filtering.enabled": False}
-    job = case(FilterPath("left", (1,), keys_from=2), HELD, config=config)
+    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD, config=config)
     job.finish(2, result(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()

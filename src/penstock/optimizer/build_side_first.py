@@ -29,7 +29,7 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import StreamNode
+    from penstock.graph import StreamGraph, StreamNode
     from penstock.optimizer.dynamic_filtering import FilterPath
 
 _MUCH_LARGER = 4
@@ -70,7 +70,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         """Hold sources back that can be filtered, then probe sides."""
         if context.config.flag(DYNAMIC_FILTERING_ENABLED):
             # A source that will be filtered makes the sides above it worth waiting for in turn.
-            while sum(self._await_keys(join, context) for join in context.stream_graph):
+            while self._await_keys(context):
                 pass
         if context.config.get(BROADCAST_JOIN_STRATEGY) != "NONE":
             for join in context.stream_graph:
@@ -81,30 +81,27 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         del finished, context
         return False
 
-    def _await_keys(self, join: StreamNode, context: StrategyContext) -> bool:
-        """Let sources wait for the keys of a side; return whether a side became worth waiting for by that."""
-        edges = sides(context.stream_graph, join)
+    def _await_keys(self, context: StrategyContext) -> bool:
+        """Let sources wait for keys, the least first; return whether sides became worth waiting for by that."""
+        graph = context.stream_graph
+        found = []
+        for join in graph:
+            for path in join.properties.get("filters", ()):
+                giver = graph.node(path.giver[0])
+                size = int(giver.properties.get(f"{path.giver[1]}_bytes", 0))
+                if giver.properties.get(f"{path.giver[1]}_open") and self._is_worth_it(join, path, size, graph):
+                    found.append((size, join.id, path))
         changed = False
-        givers = [side for side in edges if join.properties.get(f"{side}_open") and not edges[side].is_forward]
-        givers = [side for side in givers if may_be_filtered(str(join.properties["join_type"]), other(side))]
-        givers = sorted(givers, key=lambda side: int(join.properties.get(f"{side}_bytes", 0)))[:1]
-        for path in join.properties.get("filters", ()) if givers else ():
-            if other(path.side) not in givers or not self._is_worth_it(join, path, context):
-                continue
-            giver = other(path.side)
-            lowest = path.steps[0]
-            if context.hold(lowest, edges[giver].source_id):
-                changed |= self._open(lowest, context)
+        for _, _, path in sorted(found, key=lambda one: one[:2]):
+            awaited = sides(graph, graph.node(path.giver[0]))[path.giver[1]]
+            if not awaited.is_forward and context.hold(path.steps[0], awaited.source_id):
+                changed |= self._open(path.steps[0], context)
         return changed
 
-    def _is_worth_it(self, join: StreamNode, path: FilterPath, context: StrategyContext) -> bool:
-        graph = context.stream_graph
-        giver = other(path.side)
+    def _is_worth_it(self, join: StreamNode, path: FilterPath, size: int, graph: StreamGraph) -> bool:
         lowest = graph.node(path.steps[0])
-        most = max(int(lowest.properties.get("bytes", 0)), context.resources.volume_per_task)
-        return (
-            int(join.properties.get(f"{giver}_bytes", 0)) <= most * _MUCH_LARGER
-            and (path.prunes or crosses_exchange(graph, lowest.id, join.id))
+        return size <= int(lowest.properties.get("bytes", 0)) * _MUCH_LARGER and (
+            path.prunes or crosses_exchange(graph, lowest.id, join.id)
         )
 
     def _open(self, source_id: int, context: StrategyContext) -> bool:

@@ -52,14 +52,18 @@ class FilterPath:
         The side that would be filtered, by the keys of the other.
     steps
         The nodes behind which the filter can stand, the lowest first.
+    giver
+        The join and its side whose rows give the keys: the other side itself, or where that is chained, what is
+        exchanged before it and holds all its keys.
     keys_from
-        The source that the other side's keys come from, or -1.
+        The source that the giver's keys come from, or -1.
     prunes
         Whether the lowest step is a source with a key among its partition columns.
     """
 
     side: str
     steps: tuple[int, ...]
+    giver: tuple[int, str]
     keys_from: int = -1
     prunes: bool = False
 
@@ -108,6 +112,13 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         self._scanned: dict[int, int] = {}
         self._rows: dict[int, int] = {}
         self._seen: set[DynamicFilterRef] = set()
+        self._given_by: dict[tuple[int, str], list[tuple[DynamicFilterRef, FilterPath]]] = {}
+
+    def initialize(self, context: StrategyContext) -> None:
+        """Note which sides give keys for which ways."""
+        for join in context.stream_graph:
+            for index, path in enumerate(join.properties.get("filters", ())):
+                self._given_by.setdefault(path.giver, []).append((DynamicFilterRef(join.id, index), path))
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Place the filters that the finished sides' keys make worth while."""
@@ -118,23 +129,21 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             return False
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
-            edges = sides(context.stream_graph, join)
-            for index, path in enumerate(join.properties.get("filters", ()) if edges else ()):
-                given = finished.results.get(edges[other(path.side)].source_id)
+            for side, edge in sides(context.stream_graph, join).items():
+                given = finished.results.get(edge.source_id)
                 if given is not None:
-                    changed |= self._place(join, DynamicFilterRef(join.id, index), path, given, context)
+                    for ref, path in self._given_by.get((join.id, side), ()):
+                        changed |= self._place(ref, path, given, context)
         return changed
 
-    def _place(
-        self, join: StreamNode, ref: DynamicFilterRef, path: FilterPath, result: ResultInfo, context: StrategyContext
-    ) -> bool:
+    def _place(self, ref: DynamicFilterRef, path: FilterPath, result: ResultInfo, context: StrategyContext) -> bool:
         if ref in self._seen:
             return False
         self._seen.add(ref)
         graph, config = context.stream_graph, context.config
         left = part_left(result.rows, *self._rows_known(path, context))
         step, prunes = self._step(path, left, context)
-        if step is None or not (prunes or crosses_exchange(graph, step, join.id)):
+        if step is None or not (prunes or crosses_exchange(graph, step, ref.join_id)):
             return False
         most = config.get(DYNAMIC_FILTERING_SELECTIVITY)
         assert isinstance(most, float)
@@ -145,7 +154,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         wanted = (*node.properties.get(FILTERS, ()), ref)
         placed = context.modify_stream_node([StreamNodeUpdateRequest(step, properties={FILTERS: wanted})])
         if placed:
-            chosen = f"by the {other(path.side)} side of {join.id} {join.name}"
+            chosen = f"by the {path.giver[1]} side of {path.giver[0]} {graph.node(path.giver[0]).name}"
             reason = f"{show_count(result.rows, 'row')} give keys, which leaves about {left:.1%}"
             context.decide(DecisionKind.DYNAMIC_FILTER, f"{node.id} {node.name}", chosen, reason, rows=result.rows)
         return placed

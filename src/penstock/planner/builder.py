@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Sink
     from penstock.location import SourceLine
     from penstock.planner.filters import FilterFinder
-    from penstock.spark.catalyst import JoinFacts, LogicalNode
+    from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class GraphBuilder:
         """Change a node."""
         self.nodes[node_id] = replace(self.nodes[node_id], **changes)
 
-    def finish(self, name: str) -> JobPlan:
+    def finish(self, name: str, columns: Columns) -> JobPlan:
         """Return the job plan; results with several kinds of readers are made readable by all of them."""
         self._materialise_shared()
         sizes: dict[int, int] = {}
@@ -136,7 +136,15 @@ class GraphBuilder:
             if (parallelism := self._given(graph.edge(edge_id).target_id)) != UNDECIDED
         }
         return JobPlan(
-            graph, self.node_plans, self.edge_plans, self.sources, self.sinks, self.groups, widths, tuple(self.notes)
+            graph=graph,
+            nodes=self.node_plans,
+            edges=self.edge_plans,
+            sources=self.sources,
+            sinks=self.sinks,
+            groups=self.groups,
+            widths=widths,
+            notes=tuple(self.notes),
+            columns=columns,
         )
 
     def _with_bytes(self, graph: StreamGraph) -> StreamGraph:
@@ -162,19 +170,23 @@ class GraphBuilder:
                 changed.append(replace(node, properties={**node.properties, **facts}))
         return graph.replace(nodes=changed)
 
+    def is_chained(self, node_id: int, side: str) -> bool:
+        """Whether a side of a join is not exchanged before it."""
+        return any(e.is_forward for e in self.edges if e.target_id == node_id and e.type_number == NUMBER[side])
+
     def find_filters(self, finder: FilterFinder) -> None:
         """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
         readers: dict[int, int] = {}
         for edge in self.edges:
             readers[edge.source_id] = readers.get(edge.source_id, 0) + 1
-        for node_id, (join, facts) in self.joins.items():
+        for node_id, (join, _) in self.joins.items():
             paths, ways = [], []
-            for path, way in finder.ways(join, facts):
-                shared = [i for i, place in enumerate(way) if readers[place.node_id] > 1]
+            for path, way in finder.ways(join):
+                shared = [i for i, place in enumerate(way.places) if readers[place.node_id] > 1]
                 start = shared[-1] + 1 if shared else 0
-                if way[start:]:
+                if way.places[start:]:
                     paths.append(replace(path, steps=path.steps[start:], prunes=path.prunes and not start))
-                    ways.append(way[start:])
+                    ways.append(replace(way, places=way.places[start:]))
             self.node_plans[node_id] = replace(self.node_plans[node_id], ways=tuple(ways))
             self.nodes[node_id] = replace(
                 self.nodes[node_id], properties={**self.nodes[node_id].properties, "filters": tuple(paths)}

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from penstock.optimizer.dynamic_filtering import FilterPath
 from penstock.optimizer.joins import SIDES, may_be_filtered, other
 from penstock.spark import catalyst
-from penstock.spark.jvm import class_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.spark.catalyst import JoinFacts, LogicalNode
+    from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
@@ -25,6 +24,9 @@ _WITH_MORE_COLUMNS = frozenset({"Generate", "ArrowEvalPython", "BatchEvalPython"
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 _LEFT = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
 _RIGHT = ("Inner", "Cross", "RightOuter")
+
+Ids = tuple[str, ...]
+"""Expression ids of key columns, in the order of the join's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,142 +39,191 @@ class FilterPlace:
         The node of the graph.
     place
         The operator.
-    keys
-        The key expressions in terms of its output.
+    ids
+        The key columns in its output.
     """
 
     node_id: int
     place: LogicalNode
-    keys: tuple[Any, ...]
+    ids: Ids
 
 
-Way = tuple[FilterPlace, ...]
-"""Places from the lowest to the highest."""
+Places = tuple[FilterPlace, ...]
+"""From the lowest to the highest."""
 
 
-class FilterFinder:
-    """Finds the ways of one plan.
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A `FilterPath` in Spark's terms.
 
     Parameters
     ----------
+    places
+        Where the filter can stand.
+    giver_keys
+        The keys in terms of what gives them.
+    """
+
+    places: Places
+    giver_keys: tuple[Any, ...]
+
+
+class FilterFinder:
+    """Finds the ways of one plan. Only joins by plain columns have any.
+
+    Parameters
+    ----------
+    columns
+        The columns of plans.
     node_of
         The graph's node by the operator whose rows it gives.
-    join_facts
-        Returns the facts of a join.
+    facts_of
+        The facts of the equi-joins of the graph.
+    is_chained
+        Whether a side of a join of the graph is not exchanged before it.
     """
 
     def __init__(
-        self, node_of: Mapping[LogicalNode, int], join_facts: Callable[[LogicalNode], JoinFacts | None]
+        self,
+        columns: Columns,
+        node_of: Mapping[LogicalNode, int],
+        facts_of: Mapping[LogicalNode, JoinFacts],
+        is_chained: Callable[[int, str], bool],
     ) -> None:
+        self._columns = columns
         self._node_of = node_of
-        self._join_facts = join_facts
+        self._facts_of = facts_of
+        self._is_chained = is_chained
+        self._ids: dict[tuple[LogicalNode, str], Ids] = {}
+        self._deterministic: dict[LogicalNode, bool] = {}
 
-    def ways(self, join: LogicalNode, facts: JoinFacts) -> list[tuple[FilterPath, Way]]:
+    def ways(self, join: LogicalNode) -> list[tuple[FilterPath, Way]]:
         """Return every way for filters of an equi-join, as the strategy and as the runner need it."""
-        keys = {"left": facts.left_keys, "right": facts.right_keys}
+        facts = self._facts_of[join]
         pairs = zip(facts.left_keys, facts.right_keys, strict=True)
-        if not all(_comparable(left, right) for left, right in pairs):
+        ids = {side: self._key_ids(join, side) for side in SIDES}
+        if not all(ids.values()) or not all(_comparable(left, right) for left, right in pairs):
             return []
         child = dict(zip(SIDES, join.children, strict=True))
         found = []
         for side in SIDES:
             if not may_be_filtered(facts.join_type, side):
                 continue
-            keys_from = self._origin(child[other(side)], keys[other(side)][0])
-            for way in self._down(child[side], keys[side], ()):
-                steps = tuple(place.node_id for place in way)
-                prunes = bool(way) and catalyst.is_partitioned_by(way[0].place.handle, way[0].keys)
-                found.append((FilterPath(side, steps, keys_from, prunes), way))
-        return [one for one in found if one[1]]
+            giver = self._giver(join, other(side), ids[other(side)])
+            if giver is None:
+                continue
+            keys_from = self._origin(child[other(side)], ids[other(side)][0])
+            for places in self._down(child[side], ids[side], ()):
+                if places:
+                    steps = tuple(place.node_id for place in places)
+                    keys = self._columns.expressions(places[0].place, places[0].ids)
+                    prunes = catalyst.is_partitioned_by(places[0].place.handle, keys)
+                    found.append((FilterPath(side, steps, giver[0], keys_from, prunes), Way(places, giver[1])))
+        return found
 
-    def _down(self, node: LogicalNode, keys: Sequence[Any], above: Way) -> Iterator[Way]:
-        way = above
+    def _key_ids(self, join: LogicalNode, side: str) -> Ids:
+        """Return the key columns of a join's side; empty if one of the keys is computed."""
+        if (join, side) not in self._ids:
+            facts = self._facts_of[join]
+            keys = facts.left_keys if side == "left" else facts.right_keys
+            plain = all(catalyst.is_attribute(key) for key in keys)
+            self._ids[join, side] = tuple(i for key in keys for i in catalyst.attribute_ids(key.references().toSeq()))
+            if not plain:
+                self._ids[join, side] = ()
+        return self._ids[join, side]
+
+    def _giver(self, join: LogicalNode, side: str, ids: Ids) -> tuple[tuple[int, str], tuple[Any, ...]] | None:
+        """Return the exchange that holds all keys of a join's side, as join and side, and the keys in its terms."""
+        number = self._node_of[join]
+        node = join.children[SIDES.index(side)]
+        if not self._is_chained(number, side):
+            return (number, side), self._columns.expressions(node, ids)
+        while node.name != "Join":
+            if len(node.children) != 1:
+                return None
+            moved = self._columns.below(node, ids) if node.name == "Project" else ids
+            if moved is None or not self._columns.has(node.children[0], moved):
+                return None
+            node, ids = node.children[0], tuple(moved)
+        below = next((s for s, child in zip(SIDES, node.children, strict=True) if self._columns.has(child, ids)), None)
+        return None if below is None or node not in self._facts_of else self._giver(node, below, ids)
+
+    def _down(self, node: LogicalNode, ids: Ids, above: Places) -> Iterator[Places]:
+        places = above
         if node in self._node_of:
-            way = (FilterPlace(self._node_of[node], node, tuple(keys)), *above)
-        below = list(self._below(node, keys))
+            places = (FilterPlace(self._node_of[node], node, ids), *above)
+        below = list(self._below(node, ids))
         if not below:
-            yield way
+            yield places
         for child, moved in below:
-            yield from self._down(child, moved, way)
+            yield from self._down(child, tuple(moved), places)
 
-    def _below(self, node: LogicalNode, keys: Sequence[Any]) -> Iterator[tuple[LogicalNode, Sequence[Any]]]:
+    def _below(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         """Return the inputs that may be filtered instead of an operator's output, with the keys in their terms."""
-        if not node.children or any(class_name(key) != "AttributeReference" for key in keys):
-            return
-        if not bool(node.handle.deterministic()):
+        if not node.children or not self._is_deterministic(node):
             return
         if node.name == "Join":
-            yield from self._below_join(node, keys)
+            yield from self._below_join(node, ids)
         elif node.name == "Union":
-            positions = catalyst.positions(node.handle, keys)
+            places = [self._columns.of(node).index(one) for one in ids]
             for child in node.children:
-                yield child, [child.handle.output().apply(i) for i in positions]
+                yield child, [self._columns.of(child)[i] for i in places]
         else:
-            moved = _through(node, keys)
+            moved = self._through(node, ids)
             if moved is not None:
                 yield node.children[0], moved
 
-    def _below_join(self, node: LogicalNode, keys: Sequence[Any]) -> Iterator[tuple[LogicalNode, Sequence[Any]]]:
-        kind = str(node.handle.joinType().toString())
+    def _through(self, node: LogicalNode, ids: Ids) -> Sequence[str] | None:
+        """Return the keys in terms of an operator's one input, None if the filter must stay above it."""
+        if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and self._columns.has(node.children[0], ids)):
+            return ids
+        if node.name == "Project":
+            return self._columns.below(node, ids)
+        if node.name in _BY_GROUP:  # all rows of a group are dropped, or none
+            moved = self._columns.below(node, ids) if node.name == "Aggregate" else ids
+            if moved is not None and catalyst.grouped_by(node, moved):
+                return moved
+        return None
+
+    def _below_join(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
+        facts = self._facts_of.get(node)
+        kind = facts.join_type if facts else str(node.handle.joinType().toString())
         left, right = node.children
-        from_left, from_right = kind.startswith(_LEFT), kind.startswith(_RIGHT)
-        if from_left and _has(left, keys):
-            yield left, keys
-        elif from_right and _has(right, keys):
-            yield right, keys
-        if kind != "Inner":
+        if kind.startswith(_LEFT) and self._columns.has(left, ids):
+            yield left, ids
+        elif kind.startswith(_RIGHT) and self._columns.has(right, ids):
+            yield right, ids
+        if kind != "Inner" or facts is None:
             return
         # Keys that this join equates with columns of its other side filter that side as well.
-        facts = self._join_facts(node)
-        if facts is None:
-            return
-        for own, others, child in (
-            (facts.left_keys, facts.right_keys, right),
-            (facts.right_keys, facts.left_keys, left),
-        ):
-            equal = [
-                next((b for a, b in zip(own, others, strict=True) if bool(key.semanticEquals(a))), None) for key in keys
-            ]
-            if all(key is not None and class_name(key) == "AttributeReference" for key in equal):
+        own, others = self._key_ids(node, "left"), self._key_ids(node, "right")
+        for here, there, child in ((own, others, right), (others, own, left)):
+            equal = [there[here.index(one)] for one in ids if one in here]
+            if len(equal) == len(ids):
                 yield child, equal
 
-    def _origin(self, node: LogicalNode, key: Any) -> int:
+    def _origin(self, node: LogicalNode, key: str) -> int:
         """Return the source that a key column comes from, -1 if it is computed."""
         while node.children:
-            if class_name(key) != "AttributeReference":
-                return -1
             if node.name in {"Project", "Aggregate"}:
-                moved = catalyst.before_projection(node, [key])
+                moved = self._columns.below(node, [key])
                 if moved is None:
                     return -1
                 (key,) = moved
-            node = next((child for child in node.children if _has(child, [key])), node.children[0])
-            if not _has(node, [key]):
+            found = next((child for child in node.children if self._columns.has(child, [key])), None)
+            if found is None:
                 return -1
+            node = found
         return self._node_of.get(node, -1)
 
-
-def _through(node: LogicalNode, keys: Sequence[Any]) -> Sequence[Any] | None:
-    """Return the keys in terms of an operator's one input, None if the filter must stay above it."""
-    if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and _has(node.children[0], keys)):
-        return keys
-    if node.name == "Project":
-        return catalyst.before_projection(node, keys)
-    if node.name in _BY_GROUP:  # all rows of a group are dropped, or none
-        moved = catalyst.before_projection(node, keys) if node.name == "Aggregate" else keys
-        groups = catalyst.grouping_keys(node)
-        if moved is not None and all(any(key.semanticEquals(group) for group in groups) for key in moved):
-            return moved
-    return None
-
-
-def _has(node: LogicalNode, keys: Sequence[Any]) -> bool:
-    output = node.handle.outputSet()
-    return all(bool(output.contains(key)) for key in keys)
+    def _is_deterministic(self, node: LogicalNode) -> bool:
+        if node not in self._deterministic:
+            self._deterministic[node] = bool(node.handle.deterministic())
+        return self._deterministic[node]
 
 
 def _comparable(left: Any, right: Any) -> bool:
     """Whether equal values of two keys are equal in their bytes, so that their hashes can be compared."""
     kind = left.dataType()
     name = str(kind.catalogString())
-    return bool(kind.equals(right.dataType())) and (name in _TYPES or name.startswith("decimal("))
+    return (name in _TYPES or name.startswith("decimal(")) and bool(kind.equals(right.dataType()))

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.graph import UNDECIDED
-from penstock.spark.catalyst import LARGE
+from penstock.spark.catalyst import LARGE, Columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,6 +146,8 @@ class JobPlan:
         The number of subpartitions of a group where the user fixed it.
     notes
         What the planner decided, as (subject, chosen, reason).
+    columns
+        The columns of Spark's plans.
     """
 
     graph: StreamGraph
@@ -156,6 +158,7 @@ class JobPlan:
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
+    columns: Columns = field(default_factory=Columns)
 
     def width(self, group: int) -> int:
         """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""

@@ -16,7 +16,7 @@ from penstock.planner.sharing import EqualParts, cut_common
 from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
 from penstock.spark import catalyst
-from penstock.spark.catalyst import LogicalNode
+from penstock.spark.catalyst import Columns, LogicalNode
 from penstock.spark.jvm import LOGICAL, items
 from penstock.units import show_bytes
 
@@ -84,8 +84,10 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     default = config.maybe_integer(SINK_PARALLELISM)
     for output, plan in zip(outputs, plans, strict=True):
         _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default)
-    builder.find_filters(FilterFinder(translator.node_of, lambda join: catalyst.join_facts(bridge, join)))
-    return builder.finish(name)
+    known = Columns()
+    finder = FilterFinder(known, translator.node_of, dict(builder.joins.values()), builder.is_chained)
+    builder.find_filters(finder)
+    return builder.finish(name, known)
 
 
 @dataclass(frozen=True, slots=True)

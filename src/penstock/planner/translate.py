@@ -164,9 +164,12 @@ class Translator:
                 distribution = NOT_KNOWN
             else:
                 distribution = distribution.after(catalyst.renames(part), catalyst.output_ids(part.handle))
-        name = {"Filter": "Filter", "Project": "Project"}.get(node.name, node.name) if len(run) == 1 else "Calc"
         node_id = self._builder.node(
-            OperatorKind.CALC, name, NodePlan(node), description="; ".join(catalyst.describe(p.handle) for p in run)
+            OperatorKind.CALC,
+            node.name if len(run) == 1 else "Calc",
+            NodePlan(node),
+            description="; ".join(catalyst.describe(p.handle) for p in run),
+            cheap=all(part.name in {"Project", "Filter"} for part in run),
         )
         self._forward(inner, node_id, below)
         return Out(node_id, distribution)

@@ -9,7 +9,6 @@ from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS
 from penstock.connectors.base import KeyFilter
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import sides
-from penstock.optimizer.joins import other
 from penstock.scheduler.packing import spread_by_count
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult
@@ -21,11 +20,14 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.graph import StreamGraph, StreamNode
     from penstock.optimizer.dynamic_filtering import DynamicFilterRef
+    from penstock.planner.filters import Way
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.runner import Result
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
 
+_Given = tuple[int, str, tuple[str, ...]]
+"""A join, its side, and which keys of it."""
 _WORTH_READING = 0.7
 """Conditions are handed to parquet if at most this part of the row groups is left by them."""
 _READERS = 2
@@ -62,29 +64,50 @@ class KeyFilters:
         self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
         self._graph = graph
         self._result_of = result_of
-        self._sets: dict[tuple[int, str], KeySet] = {}
-        self._locks: dict[tuple[int, str], threading.Lock] = {}
+        self._sets: dict[_Given, KeySet] = {}
+        self._locks: dict[_Given, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def apply(self, node: StreamNode, plan: Any) -> Any:
-        """Return a node's plan less the rows that its filters rule out; their keys must have been fetched."""
+        """Return a node's plan less the rows that its filters rule out; their keys must have been fetched.
+
+        What a source cannot leave out by itself is looked up behind the user's own filters right above it.
+        """
         conditions = []
-        for keys, expressions in self._of(node):
+        for keys, expressions in self._of(node, node):
             if keys.is_empty:
                 return fragment.placeholder(self._bridge, plan.output())
             conditions += self._for_source(node, keys, expressions)
-            conditions.append(filters.might_contain(self._bridge, keys, expressions))
+            if self._cheap_above(node) is None:
+                conditions.append(filters.might_contain(self._bridge, keys, expressions))
+        for below in self._graph().in_edges(node.id):
+            source = self._graph().node(below.source_id)
+            if source.properties.get(FILTERS) and self._cheap_above(source) == node.id:
+                found = self._of(source, node)
+                conditions += [filters.might_contain(self._bridge, keys, at) for keys, at in found if not keys.is_empty]
         return filters.filtered(self._bridge, plan, conditions)
 
-    def _of(self, node: StreamNode) -> list[tuple[KeySet, tuple[Any, ...]]]:
-        """Return the key sets that filter a node's rows, each with the keys in terms of its output."""
+    def _cheap_above(self, node: StreamNode) -> int | None:
+        """Return the projections and filters right above a source."""
+        outgoing = self._graph().out_edges(node.id)
+        if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
+            return None
+        target = self._graph().node(outgoing[0].target_id)
+        refs = node.properties.get(FILTERS, ())
+        there = all(any(p.node_id == target.id for p in self._way(ref).places) for ref in refs)
+        return target.id if target.properties.get("cheap") and there else None
+
+    def _way(self, ref: DynamicFilterRef) -> Way:
+        return self._plan.nodes[ref.join_id].ways[ref.path]
+
+    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[KeySet, tuple[Any, ...]]]:
+        """Return the key sets that filter a node's rows, each with the keys in terms of another node's output."""
         found = []
         for ref in node.properties.get(FILTERS, ()):
-            keys = self._sets.get((ref.join_id, self._giver(ref)))
-            places = self._plan.nodes[ref.join_id].ways[ref.path]
-            place = next((place for place in places if place.node_id == node.id), None)
+            keys = self._sets.get(self._giver(ref))
+            place = next((place for place in self._way(ref).places if place.node_id == at.id), None)
             if keys is not None and place is not None:
-                found.append((keys, place.keys))
+                found.append((keys, self._plan.columns.expressions(place.place, place.ids)))
         return found
 
     def _for_source(self, node: StreamNode, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
@@ -108,12 +131,12 @@ class KeyFilters:
     def fetch(self, session: Any, node: StreamNode) -> None:
         """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
         for ref in node.properties.get(FILTERS, ()):
-            name = (ref.join_id, self._giver(ref))
+            name = self._giver(ref)
             with self._lock:
                 lock = self._locks.setdefault(name, threading.Lock())
             with lock:
                 if name not in self._sets:
-                    keys = self._collect(session, *name)
+                    keys = self._collect(session, ref)
                     if keys is not None:
                         self._sets[name] = keys
 
@@ -121,16 +144,18 @@ class KeyFilters:
         """Return what a source may know of its filters."""
         columns: dict[str, None] = {}
         predicates = []
-        for keys, expressions in self._of(node):
+        for keys, expressions in self._of(node, node):
             columns.update(dict.fromkeys(str(key.name()) for key in expressions))
             parts = filters.for_sources(self._bridge, keys, expressions)
             predicates += ["false"] if keys.is_empty else [catalyst.expression_sql(part) for part in parts]
         return KeyFilter(tuple(columns), " AND ".join(predicates)) if columns else None
 
-    def _giver(self, ref: DynamicFilterRef) -> str:
-        return other(self._graph().node(ref.join_id).properties["filters"][ref.path].side)
+    def _giver(self, ref: DynamicFilterRef) -> _Given:
+        path = self._graph().node(ref.join_id).properties["filters"][ref.path]
+        return *path.giver, tuple(map(catalyst.expression_key, self._way(ref).giver_keys))
 
-    def _collect(self, session: Any, join_id: int, side: str) -> KeySet | None:
+    def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
+        join_id, side, _ = self._giver(ref)
         edge = sides(self._graph(), self._graph().node(join_id))[side]
         result = self._result_of(edge.source_id)
         if result is None:
@@ -143,5 +168,5 @@ class KeyFilters:
             width = result.subpartitions
             rdd = exchange.read(self._bridge, result, spread_by_count(width, min(_READERS, width)))
         leaf = fragment.rdd_leaf(self._bridge, self._bridge.session, output, rdd)
-        keys = self._plan.nodes[join_id].join_keys[side]
+        keys = self._way(ref).giver_keys
         return filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from penstock.location import SourceLine
 from penstock.spark.jvm import children, class_name, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -165,28 +166,67 @@ def renames(node: LogicalNode) -> dict[str, str]:
     return found
 
 
-def before_projection(node: LogicalNode, keys: Sequence[Any]) -> list[Any] | None:
-    """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
-    listed = node.handle.projectList() if node.name == "Project" else node.handle.aggregateExpressions()
-    below = node.children[0].handle.outputSet()
-    named: list[Any] | None = None
-    moved = []
-    for key in keys:
-        if bool(below.contains(key)):
-            moved.append(key)
-            continue
-        named = items(listed) if named is None else named
-        alias = next((n for n in named if bool(n.exprId().equals(key.exprId()))), None)
-        if alias is None or class_name(alias) != "Alias" or class_name(alias.child()) != "AttributeReference":
-            return None
-        moved.append(alias.child())
-    return moved
+_ATTRIBUTE = re.compile(r"#(\d+)L?$")
 
 
-def positions(plan: Any, keys: Sequence[Any]) -> list[int]:
-    """Return the places of columns in a plan's output."""
-    output = output_ids(plan)
-    return [output.index(expression_key(key)) for key in keys]
+def attribute_ids(expressions: Any) -> list[str]:
+    """Return the expression ids of a ``Seq`` of attributes, an empty text for what cannot be one.
+
+    Whatever prints like an attribute has an id here; see `is_attribute`. All cost one call.
+    """
+    if expressions.isEmpty():
+        return []
+    found = (_ATTRIBUTE.search(text) for text in str(expressions.mkString("\x00")).split("\x00"))
+    return [match[1] if match else "" for match in found]
+
+
+def is_attribute(expression: Any) -> bool:
+    """Whether an expression is a plain column."""
+    return class_name(expression) == "AttributeReference"
+
+
+class Columns:
+    """The columns of plans by their expression ids, looked up once for each plan."""
+
+    def __init__(self) -> None:
+        self._output: dict[LogicalNode, list[str]] = {}
+
+    def of(self, node: LogicalNode) -> list[str]:
+        """Return the ids of a plan's output."""
+        if node not in self._output:
+            self._output[node] = attribute_ids(node.handle.output())
+        return self._output[node]
+
+    def has(self, node: LogicalNode, ids: Iterable[str]) -> bool:
+        """Whether all of some columns are in a plan's output."""
+        return set(ids) <= set(self.of(node))
+
+    def below(self, node: LogicalNode, ids: Sequence[str]) -> list[str] | None:
+        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
+        there = set(self.of(node.children[0]))
+        moved = []
+        for one in ids:
+            if one in there:
+                moved.append(one)
+                continue
+            listed = node.handle.projectList() if node.name == "Project" else node.handle.aggregateExpressions()
+            alias = listed.apply(self.of(node).index(one))
+            if class_name(alias) != "Alias" or not is_attribute(alias.child()):
+                return None
+            moved += attribute_ids(alias.references().toSeq())
+        return moved
+
+    def expressions(self, node: LogicalNode, ids: Sequence[str]) -> tuple[Any, ...]:
+        """Return columns of a plan's output by their ids."""
+        output, places = node.handle.output(), self.of(node)
+        return tuple(output.apply(places.index(one)) for one in ids)
+
+
+def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
+    """Whether all of some columns are among those by which an operator wants its rows together."""
+    groups = node.handle.groupingExpressions() if node.name == "Aggregate" else node.handle.partitionSpec()
+    found = attribute_ids(groups)
+    return all(one in found and is_attribute(groups.apply(found.index(one))) for one in ids)
 
 
 def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
@@ -194,7 +234,7 @@ def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
     if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
         return False
     names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
-    return any(class_name(key) == "AttributeReference" and str(key.name()) in names for key in keys)
+    return bool(names) and any(is_attribute(key) and str(key.name()) in names for key in keys)
 
 
 def reduces(node: LogicalNode) -> bool:

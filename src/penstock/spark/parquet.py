@@ -19,6 +19,8 @@ log = logging.getLogger("penstock.sources")
 
 _SAMPLE = 4
 """Files whose footers are looked at; more would keep the driver busy for longer than it could win."""
+_rows: dict[tuple[str, int], int] = {}
+"""Rows by path and bytes of what was looked at before in this process."""
 _PARQUET = "org.apache.parquet."
 
 
@@ -27,14 +29,13 @@ def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]
     if not files:
         return 0
     (path, size) = files[0]
-    footer = _footer(bridge, session, path)
-    if footer is None:
-        return -1
-    rows = sum(int(block.getRowCount()) for block in footer.getBlocks()) if footer.getBlocks().size() <= 1 else -1
-    if rows < 0:
-        first = footer.getBlocks().get(0)
-        rows = int(first.getRowCount()) * int(size) // max(int(first.getCompressedSize()), 1)
-    return rows * sum(size for _, size in files) // max(size, 1)
+    if (path, size) not in _rows:
+        reader = _open(bridge, session, path)
+        if reader is None:
+            return -1
+        _rows[path, size] = int(reader.getRecordCount())
+        reader.close()
+    return _rows[path, size] * sum(size for _, size in files) // max(size, 1)
 
 
 def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditions: Sequence[Any]) -> float:
@@ -59,14 +60,20 @@ def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditio
     return left / groups if groups else 1.0
 
 
-def _footer(bridge: Bridge, session: Any, path: str) -> Any:
+def _open(bridge: Bridge, session: Any, path: str) -> Any:
     try:
         hadoop = bridge.find("org.apache.hadoop.fs.Path")(path)
         conf = session.sessionState().newHadoopConf()
         file = bridge.find(_PARQUET + "hadoop.util.HadoopInputFile").fromPath(hadoop, conf)
-        reader = bridge.find(_PARQUET + "hadoop.ParquetFileReader").open(file)
+        return bridge.find(_PARQUET + "hadoop.ParquetFileReader").open(file)
     except Exception:
         log.info("the footer of %s cannot be read", path, exc_info=True)
+        return None
+
+
+def _footer(bridge: Bridge, session: Any, path: str) -> Any:
+    reader = _open(bridge, session, path)
+    if reader is None:
         return None
     try:
         return reader.getFooter()

@@ -1,0 +1,184 @@
+"""TPC-H or TPC-DS through Spark with AQE, Spark tuned by hand, and Penstock, query by query in one process.
+
+Every system runs every query once uncounted, then in each round once, taking turns at going first. Rows are compared on
+every run. Medians, a table and a chart go to bench/results; a run that was stopped goes on with --resume.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import statistics
+import sys
+import time
+from decimal import Decimal
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock import Environment
+
+HERE = Path(__file__).parent
+SYSTEMS = {"spark": "Spark, AQE", "tuned": "Spark, tuned", "penstock": "Penstock"}
+TUNED = {
+    "spark.sql.join.preferSortMergeJoin": "false",
+    "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "512m",
+    "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "100m",
+}
+
+
+def session(cores: int, memory: str) -> SparkSession:
+    return (
+        SparkSession.builder.master(f"local[{cores}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", memory)
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+
+
+def comparable(rows: list) -> list[str]:
+    """Rows as sorted texts; floats to six digits, as the order of their sums differs from run to run."""
+
+    def text(value: object) -> str:
+        return f"{value:.6g}" if isinstance(value, float) else str(value.normalize() if isinstance(value, Decimal) else value)
+
+    return sorted("|".join(map(text, row)) for row in rows)
+
+
+class Bench:
+    """The three systems over one folder of tables."""
+
+    def __init__(self, data: Path, cores: int, memory: str, systems: list[str], options: dict[str, str]) -> None:
+        self.spark = session(cores, memory)
+        tuned = self.spark.newSession()
+        for key, value in TUNED.items():
+            tuned.conf.set(key, value)
+        for one in (self.spark, tuned):
+            for file in sorted(data.glob("*.parquet")):
+                one.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+        self.env = Environment(self.spark, config=options, progress=False)
+        runs = {
+            "spark": lambda text: self.spark.sql(text).collect(),
+            "tuned": lambda text: tuned.sql(text).collect(),
+            "penstock": lambda text: self.env.collect(self.spark.sql(text)),
+        }
+        self.runs = {name: runs[name] for name in systems}
+
+    def query(self, number: str, text: str, rounds: int) -> dict[str, list]:
+        """Return the seconds of each system, and how many vertices Penstock made."""
+        times: dict[str, list] = {name: [] for name in self.runs}
+        expected: list[str] | None = None
+        for round_number in range(-1, rounds):  # one round to warm up
+            names = list(self.runs)
+            turn = (int(number) + round_number) % len(names)
+            for name in names[turn:] + names[:turn]:
+                start = time.perf_counter()
+                rows = self.runs[name](text)
+                seconds = time.perf_counter() - start
+                found = comparable(rows)
+                if expected is not None and found != expected:
+                    raise SystemExit(f"Q{number}: {SYSTEMS[name]} gave other rows")
+                expected = found
+                if round_number >= 0:
+                    times[name].append(seconds)
+        times["vertices"] = [len(self.env.last_job.vertices)] if "penstock" in self.runs else []
+        return times
+
+
+def ratios(times: dict[str, dict[str, list[float]]], base: str) -> list[float]:
+    """How many times faster Penstock is, per query."""
+    return [statistics.median(t[base]) / statistics.median(t["penstock"]) for t in times.values()]
+
+
+def geometric_mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
+    systems = [name for name in SYSTEMS if name in next(iter(times.values()))]
+    others = [name for name in systems if name != "penstock"]
+    heads = ["query", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
+    lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
+    for number, by_name in times.items():
+        seconds = {name: statistics.median(by_name[name]) for name in systems}
+        cells = [f"Q{number}", str(by_name["vertices"][0]), *(f"{seconds[name]:.2f}" for name in systems)]
+        cells += [f"{seconds[name] / seconds['penstock']:.2f}" for name in others]
+        lines.append("| " + " | ".join(cells) + " |")
+    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in systems}
+    cells = ["**all**", "", *(f"**{totals[name]:.1f}**" for name in systems)]
+    cells += [f"**{totals[name] / totals['penstock']:.2f}**" for name in others]
+    lines.append("| " + " | ".join(cells) + " |")
+    cells = ["**geometric mean**", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others)]
+    lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def chart(times: dict[str, dict[str, list[float]]], title: str, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    found = ratios(times, "spark")
+    figure, axes = plt.subplots(figsize=(max(7, 0.24 * len(times) + 3), 3.6))
+    axes.bar(range(len(found)), found, color=["#1f7a8c" if ratio >= 1 else "#c8553d" for ratio in found])
+    axes.axhline(1, color="#333", linewidth=0.8)
+    axes.axhline(geometric_mean(found), color="#1f7a8c", linewidth=0.8, linestyle="--")
+    axes.set_xticks(range(len(found)), [f"Q{number}" for number in times], rotation=90 if len(found) > 30 else 0, fontsize=7)
+    axes.set_ylabel("times as fast as Spark, AQE")
+    axes.set_title(f"{title}: geometric mean {geometric_mean(found):.2f}", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of parquet files, such as data/tpch-10")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--memory", default="6g")
+    parser.add_argument("--queries", help="numbers separated by commas, all if left out")
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of Penstock")
+    parser.add_argument("--output", type=Path, default=HERE / "results")
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run has measured")
+    arguments = parser.parse_args()
+    kind = arguments.data.name.split("-")[0]
+    queries = json.loads((HERE.parent / "data" / "queries" / f"{kind}.json").read_text())
+    numbers = arguments.queries.split(",") if arguments.queries else sorted(queries, key=int)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    kept = arguments.output / f"{arguments.data.name}.json"
+    times = json.loads(kept.read_text()) if arguments.resume and kept.exists() else {}
+    options = dict(option.split("=", 1) for option in arguments.option)
+    bench = Bench(arguments.data, arguments.cores, arguments.memory, arguments.systems.split(","), options)
+    for number in numbers:
+        if number in times:
+            continue
+        times[number] = bench.query(number, queries[number], arguments.rounds)
+        kept.write_text(json.dumps(times, indent=1))
+        print(f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs), flush=True)
+    times = {number: times[number] for number in sorted(times, key=int)}
+    about = (
+        f"{arguments.data.name}, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. "
+        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
+        f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
+        f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}. "
+        "Spark, tuned: " + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items()) + "."
+    )
+    text = table(times, about)
+    (arguments.output / f"{arguments.data.name}.md").write_text(text)
+    chart(times, arguments.data.name, arguments.output / f"{arguments.data.name}.png")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What ran, as Spark's own status store tells it: not what Penstock says it did."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A finished stage."""
+
+    tasks: int
+    input_records: int
+    shuffle_written: int
+    shuffle_read: int
+    read_per_task: tuple[int, ...]
+
+
+def stages(spark, job, name=""):
+    """Return the stages that ran for the vertices of a job whose names contain a text."""
+    found = {}
+    tracker = spark.sparkContext.statusTracker()
+    store = spark._jsc.sc().statusStore()
+    for execution in job.vertices:
+        if name not in execution.vertex.name:
+            continue
+        for job_id in tracker.getJobIdsForGroup(f"penstock-{job.id}-{execution.vertex.id}"):
+            for stage_id in tracker.getJobInfo(job_id).stageIds:
+                info = tracker.getStageInfo(stage_id)
+                if info is None or not info.numCompletedTasks:
+                    continue
+                data = store.lastStageAttempt(stage_id)
+                tasks = store.taskList(stage_id, 0, 100_000)
+                metrics = [tasks.apply(i).taskMetrics() for i in range(tasks.size())]
+                read = tuple(int(m.get().shuffleReadMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
+                found[stage_id] = Ran(
+                    int(data.numCompleteTasks()), int(data.inputRecords()), int(data.shuffleWriteRecords()),
+                    int(data.shuffleReadRecords()), read,
+                )  # fmt: skip
+    return [found[stage_id] for stage_id in sorted(found)]

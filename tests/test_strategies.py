@@ -1,0 +1,235 @@
+"""Every strategy on real Spark: the rows are plain Spark's, and the stages that ran show what was changed."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.errors import JobError
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+ROWS = 200_000
+JOIN = "table.optimizer.adaptive__broadcast__join.strategy"
+THRESHOLD = "table.optimizer.join.broadcast__threshold"
+VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
+FILTERING = "table.optimizer.dynamic__filtering"
+SKEW = "table.optimizer.skewed__join__optimization"
+SMALL = {VOLUME: "64 kb", JOIN: "RUNTIME_ONLY"}
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    """A table of facts in 4 files and by day, five dimensions, and one with a hot key."""
+    folder = tmp_path_factory.mktemp("star")
+    facts = spark.range(0, ROWS, 1, 4).selectExpr(
+        "id", *(f"if(id % 97 = 0, null, pmod(hash(id, {d}), 1000)) as d{d}" for d in range(5)), "id % 20 as day", "id * 3 as v"
+    )
+    facts.write.parquet(str(folder / "facts"))
+    facts.repartition(4, "day").write.partitionBy("day").parquet(str(folder / "by_day"))
+    for d in range(5):
+        names = f"id as k{d}", f"id % 10 as a{d}", f"concat('name ', id) as n{d}"
+        spark.range(0, 1000, 1, 2).selectExpr(*names).write.parquet(str(folder / f"dim{d}"))
+    hot = spark.range(0, ROWS, 1, 8).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid() as pad")
+    hot.write.parquet(str(folder / "hot"))
+    return {path.name: spark.read.parquet(str(path)) for path in folder.iterdir()}
+
+
+def dimension(tables, d, below=1):
+    return tables[f"dim{d}"].where(F.col(f"a{d}") < below)
+
+
+def star(tables, how="inner"):
+    joined = tables["facts"]
+    for d in range(5):
+        joined = joined.join(dimension(tables, d, 9), F.col(f"d{d}") == F.col(f"k{d}"), how)
+    return joined.groupBy("day").agg(F.sum("v").alias("v"), F.max("n4").alias("n"))
+
+
+def check(env, df):
+    found = env.collect(df)
+    assert_same_rows(found, df.collect())
+    return env.last_job
+
+
+def chosen(job, kind):
+    return [str(decision.chosen) for decision in job.decisions if decision.kind.value == kind]
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, tables, how):
+    job = check(make_env(**SMALL), star(tables, how))
+    (vertex,) = (execution.vertex for execution in job.vertices if "facts" in execution.vertex.name)
+    assert vertex.name.count("Join") == 5
+    ran = stages(spark, job, "facts")
+    assert sum(stage.input_records for stage in ran) == ROWS
+    assert sum(stage.shuffle_written for stage in ran) <= 20 * max(stage.tasks for stage in ran)  # partial sums by day
+
+
+def test_the_same_star_shuffled(spark, make_env, tables):
+    job = check(make_env(**SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False}), star(tables))
+    assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
+    assert chosen(job, "broadcast") == []
+
+
+JOINS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
+
+
+@pytest.mark.parametrize("how", JOINS)
+def test_keys_filter_the_other_side_before_its_shuffle(spark, make_env, tables, how):
+    small = dimension(tables, 0)  # a tenth of the keys
+    df = tables["facts"].join(small, F.col("d0") == F.col("k0"), how)
+    df = df.groupBy("d0").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
+    off = check(make_env(**SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False}), df)
+    on = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    written = [sum(s.shuffle_written for s in stages(spark, job, "Source: facts")) for job in (off, on)]
+    if how in {"inner", "right", "left_semi"}:  # facts without a partner change nothing
+        assert written[1] < 0.2 * written[0]
+    else:
+        assert written[1] == written[0] >= ROWS * 0.9
+
+
+def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_env, tables):
+    renamed = tables["facts"].selectExpr("d0 as x", "d1 as y", "v + 1 as w").groupBy("x", "y").agg(F.sum("w").alias("w"))
+    other = tables["hot"].selectExpr("k as z", "v").groupBy("z").agg(F.max("v").alias("m"))
+    df = renamed.join(other, F.col("y") == F.col("z")).join(dimension(tables, 0), F.col("x") == F.col("k0"))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("k0").agg(F.sum("w"), F.max("m")))
+    ran = stages(spark, job, "Source: facts")
+    assert sum(stage.input_records for stage in ran) == ROWS
+    assert sum(stage.shuffle_written for stage in ran) < 0.2 * ROWS
+
+
+@pytest.mark.parametrize("key", ["d0 + 0", "cast(d0 as bigint)", "coalesce(d0, 7)", "-d0"])
+def test_computed_keys(make_env, tables, key):
+    small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
+    df = tables["facts"].selectExpr(f"{key} as x", "v").join(small, F.col("x") == F.col("k0"), "left_semi")
+    check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("x").agg(F.sum("v")))
+
+
+@pytest.mark.parametrize("threshold", ["10 mb", "-1 b"])
+def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, threshold):
+    days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    df = tables["by_day"].join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
+    expected = tables["by_day"].where(F.col("day").isin([row.d for row in days.collect()])).count()
+    assert 0 < expected < ROWS / 2
+    # Spark's own pruning is off, so that it is ours that is seen.
+    spark.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
+    try:
+        job = check(make_env(**SMALL | {THRESHOLD: threshold}), df)
+    finally:
+        spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
+    ran = [stage for stage in stages(spark, job, "Source: by_day") if stage.input_records > 100]
+    assert sum(stage.input_records for stage in ran) == expected
+    (decision,) = (d for d in job.decisions if d.kind.value == "source parallelism" and "by_day" in d.subject) \
+        if threshold == "-1 b" else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)  # fmt: skip
+    assert sum(stage.tasks for stage in ran) == decision.chosen
+
+
+def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_path):
+    sorted_facts = spark.range(0, 400_000, 1, 1).selectExpr("id as k", "id * 2 as v")
+    sorted_facts.write.option("parquet.block.size", 200_000).option("parquet.page.row.count.limit", 5000).parquet(str(tmp_path / "t"))
+    facts = spark.read.parquet(str(tmp_path / "t"))
+    few = spark.range(0, 400_000, 1, 2).where("id between 1000 and 3000 and id % 7 = 0").selectExpr("id as j")
+    df = facts.join(few, F.col("k") == F.col("j")).groupBy().agg(F.sum("v"), F.count("*"))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    read = sum(stage.input_records for stage in stages(spark, job, "Source: t "))
+    assert 0 < read < 200_000
+
+
+def test_an_empty_build_side_reads_nothing_of_the_other(spark, make_env, tables):
+    none = tables["dim0"].where("a0 > 100 and n0 <> 'x'")
+    df = tables["facts"].join(none, F.col("d0") == F.col("k0"))
+    for threshold in ("10 mb", "-1 b"):
+        check(make_env(**SMALL | {THRESHOLD: threshold}), df.groupBy("day").count())
+    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("d1").count())
+    assert sum(stage.input_records for stage in stages(spark, job, "Source: facts")) == 0
+    check(make_env(**SMALL), tables["facts"].join(none, F.col("d0") == F.col("k0"), "left_anti").groupBy("day").count())
+
+
+def test_a_side_far_larger_than_it_looked(make_env, tables):
+    """Spark guesses a hundredth; it turns out that nothing is filtered at all."""
+    same = tables["facts"].where("length(concat(id, 'x')) > 0").selectExpr("id as i", "v as w")
+    df = tables["facts"].join(same, F.col("id") == F.col("i")).groupBy("day").agg(F.sum("w"))
+    job = check(make_env(**SMALL | {THRESHOLD: "20 kb"}), df)
+    assert chosen(job, "broadcast") == ["not the left side", "not the right side"] or chosen(job, "broadcast") == [
+        "not the right side",
+        "not the left side",
+    ]
+
+
+def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables):
+    spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
+    try:
+        check(make_env(**SMALL), star(tables))
+    finally:
+        spark.conf.unset("spark.sql.maxBroadcastTableSize")
+
+
+@pytest.mark.parametrize("how", JOINS)
+def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
+    small = tables["dim0"].selectExpr("k0", "a0")
+    df = tables["hot"].join(small, F.col("k") == F.col("k0"), how).groupBy("a0").agg(F.count("*"), F.sum("v"), F.max("pad"))
+    options = SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
+    on, off = (check(make_env(**options | {f"{SKEW}.strategy": word}), df) for word in ("AUTO", "NONE"))
+    most = [max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)]
+    if how in {"right", "full"}:
+        assert most[0] == most[1]
+        assert how == "full" or "left side not split" in chosen(on, "skew")
+    else:
+        assert most[1] > 0.6 * ROWS
+        assert most[0] < 0.2 * ROWS
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_both_sides_hot(make_env, tables, how):
+    other = tables["hot"].where("v < 2000").selectExpr("k as j", "v as w")
+    df = tables["hot"].where("v < 20000").join(other, F.col("k") == F.col("j"), how)
+    options = SMALL | {THRESHOLD: "-1 b", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
+    job = check(make_env(**options), df.groupBy("j").agg(F.count("*"), F.sum("w")))
+    assert any("split" in word for word in chosen(job, "skew"))
+
+
+@pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])
+def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, functions, is_split):
+    df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(one) for one in functions.split(", ")))
+    options = {VOLUME: "64 kb", f"{SKEW}.skewed__threshold": "100 kb"}
+    job = check(make_env(**options), df)
+    most = max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Aggregate" if not is_split else ""))
+    assert (most < 0.2 * ROWS) is is_split
+    assert chosen(job, "skew")[0].startswith("not split") is not is_split
+
+
+def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(spark, make_env, tables):
+    small = tables["dim0"].selectExpr("k0", "a0")
+    df = tables["hot"].join(small, F.col("k") == F.col("k0")).groupBy("k").agg(F.count("*").alias("n"))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    assert any("Join" in e.vertex.name and "Aggregate" in e.vertex.name for e in job.vertices)
+    assert sum(stage.shuffle_written for stage in stages(spark, job, "Join")) == 0
+
+
+class Breaks(StreamGraphOptimizationStrategy):
+    def on_operators_finished(self, finished, context):
+        raise RuntimeError("in the middle")
+
+
+def test_a_strategy_that_raises_in_the_middle(spark, tables):
+    from penstock import Environment
+    from tests.conftest import OFF
+
+    env = Environment(spark, config=OFF, progress=False, strategies=[Breaks])
+    job = check(env, star(tables))
+    assert [d.subject for d in job.decisions if d.kind.value == "strategy"] == ["Breaks"]
+
+
+class Restless(StreamGraphOptimizationStrategy):
+    def on_operators_finished(self, finished, context):
+        return True
+
+
+def test_a_strategy_without_an_end_fails_the_job(spark, tables):
+    from penstock import Environment
+    from penstock.errors import OptimizerError
+    from tests.conftest import OFF
+
+    env = Environment(spark, config=OFF, progress=False, strategies=[Restless])
+    with pytest.raises((OptimizerError, JobError), match="Restless"):
+        env.collect(star(tables))
