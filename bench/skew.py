@@ -31,7 +31,7 @@ FORCED = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 OPTIONS = {
-    "table.optimizer.join.broadcast-threshold": "-1 b",
+    "table.optimizer.join.broadcast-threshold": "-1",
     "table.optimizer.skewed-join-optimization.skewed-threshold": "32 mb",
 }
 

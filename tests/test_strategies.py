@@ -66,9 +66,9 @@ def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, 
 
 
 def test_the_same_star_shuffled(spark, make_env, tables):
-    job = check(make_env(**SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False}), star(tables))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
-    assert chosen(job, "broadcast") == []
+    assert not {"left", "right"} & set(chosen(job, "broadcast"))
 
 
 JOINS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
@@ -79,8 +79,8 @@ def test_keys_filter_the_other_side_before_its_shuffle(spark, make_env, tables, 
     small = dimension(tables, 0)  # a tenth of the keys
     df = tables["facts"].join(small, F.col("d0") == F.col("k0"), how)
     df = df.groupBy("d0").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
-    off = check(make_env(**SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False}), df)
-    on = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    off = check(make_env(**SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False}), df)
+    on = check(make_env(**SMALL | {THRESHOLD: "-1"}), df)
     written = [sum(s.shuffle_written for s in stages(spark, job, "Source: facts")) for job in (off, on)]
     if how in {"inner", "right", "left_semi"}:  # facts without a partner change nothing
         assert written[1] < 0.2 * written[0]
@@ -92,7 +92,7 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_e
     renamed = tables["facts"].selectExpr("d0 as x", "d1 as y", "v + 1 as w").groupBy("x", "y").agg(F.sum("w").alias("w"))
     other = tables["hot"].selectExpr("k as z", "v").groupBy("z").agg(F.max("v").alias("m"))
     df = renamed.join(other, F.col("y") == F.col("z")).join(dimension(tables, 0), F.col("x") == F.col("k0"))
-    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("k0").agg(F.sum("w"), F.max("m")))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("k0").agg(F.sum("w"), F.max("m")))
     ran = stages(spark, job, "Source: facts")
     assert sum(stage.input_records for stage in ran) == ROWS
     assert sum(stage.shuffle_written for stage in ran) < 0.2 * ROWS
@@ -102,10 +102,10 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_e
 def test_computed_keys(make_env, tables, key):
     small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
     df = tables["facts"].selectExpr(f"{key} as x", "v").join(small, F.col("x") == F.col("k0"), "left_semi")
-    check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("x").agg(F.sum("v")))
+    check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("x").agg(F.sum("v")))
 
 
-@pytest.mark.parametrize("threshold", ["10 mb", "-1 b"])
+@pytest.mark.parametrize("threshold", ["10 mb", "-1"])
 def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, threshold):
     days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
     df = tables["by_day"].join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
@@ -120,7 +120,7 @@ def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, thres
     ran = [stage for stage in stages(spark, job, "Source: by_day") if stage.input_records > 100]
     assert sum(stage.input_records for stage in ran) == expected
     (decision,) = (d for d in job.decisions if d.kind.value == "source parallelism" and "by_day" in d.subject) \
-        if threshold == "-1 b" else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)  # fmt: skip
+        if threshold == "-1" else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)  # fmt: skip
     assert sum(stage.tasks for stage in ran) == decision.chosen
 
 
@@ -130,7 +130,7 @@ def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_p
     facts = spark.read.parquet(str(tmp_path / "t"))
     few = spark.range(0, 400_000, 1, 2).where("id between 1000 and 3000 and id % 7 = 0").selectExpr("id as j")
     df = facts.join(few, F.col("k") == F.col("j")).groupBy().agg(F.sum("v"), F.count("*"))
-    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df)
     read = sum(stage.input_records for stage in stages(spark, job, "Source: t "))
     assert 0 < read < 200_000
 
@@ -138,9 +138,9 @@ def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_p
 def test_an_empty_build_side_reads_nothing_of_the_other(spark, make_env, tables):
     none = tables["dim0"].where("a0 > 100 and n0 <> 'x'")
     df = tables["facts"].join(none, F.col("d0") == F.col("k0"))
-    for threshold in ("10 mb", "-1 b"):
+    for threshold in ("10 mb", "-1"):
         check(make_env(**SMALL | {THRESHOLD: threshold}), df.groupBy("day").count())
-    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df.groupBy("d1").count())
+    job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("d1").count())
     assert sum(stage.input_records for stage in stages(spark, job, "Source: facts")) == 0
     check(make_env(**SMALL), tables["facts"].join(none, F.col("d0") == F.col("k0"), "left_anti").groupBy("day").count())
 
@@ -157,9 +157,10 @@ def test_a_side_far_larger_than_it_looked(make_env, tables):
 
 
 def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables):
+    expected = star(tables).collect()
     spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
     try:
-        check(make_env(**SMALL), star(tables))
+        assert_same_rows(make_env(**SMALL).collect(star(tables)), expected)
     finally:
         spark.conf.unset("spark.sql.maxBroadcastTableSize")
 
@@ -167,8 +168,8 @@ def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables
 @pytest.mark.parametrize("how", JOINS)
 def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
     small = tables["dim0"].selectExpr("k0", "a0")
-    df = tables["hot"].join(small, F.col("k") == F.col("k0"), how).groupBy("a0").agg(F.count("*"), F.sum("v"), F.max("pad"))
-    options = SMALL | {THRESHOLD: "-1 b", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
+    df = tables["hot"].join(small, F.col("k") == F.col("k0"), how).groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
+    options = SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
     on, off = (check(make_env(**options | {f"{SKEW}.strategy": word}), df) for word in ("AUTO", "NONE"))
     most = [max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)]
     if how in {"right", "full"}:
@@ -183,7 +184,7 @@ def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
 def test_both_sides_hot(make_env, tables, how):
     other = tables["hot"].where("v < 2000").selectExpr("k as j", "v as w")
     df = tables["hot"].where("v < 20000").join(other, F.col("k") == F.col("j"), how)
-    options = SMALL | {THRESHOLD: "-1 b", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
+    options = SMALL | {THRESHOLD: "-1", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
     job = check(make_env(**options), df.groupBy("j").agg(F.count("*"), F.sum("w")))
     assert any("split" in word for word in chosen(job, "skew"))
 
@@ -201,7 +202,7 @@ def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, funct
 def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(spark, make_env, tables):
     small = tables["dim0"].selectExpr("k0", "a0")
     df = tables["hot"].join(small, F.col("k") == F.col("k0")).groupBy("k").agg(F.count("*").alias("n"))
-    job = check(make_env(**SMALL | {THRESHOLD: "-1 b"}), df)
+    job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df)
     assert any("Join" in e.vertex.name and "Aggregate" in e.vertex.name for e in job.vertices)
     assert sum(stage.shuffle_written for stage in stages(spark, job, "Join")) == 0
 

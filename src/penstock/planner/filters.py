@@ -26,7 +26,7 @@ _LEFT = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
 _RIGHT = ("Inner", "Cross", "RightOuter")
 
 Ids = tuple[str, ...]
-"""Expression ids of key columns, in the order of the join's keys."""
+"""Expression ids of the columns that the keys are computed from, or are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FilterPlace:
     place
         The operator.
     ids
-        The key columns in its output.
+        The columns of the keys in its output.
     """
 
     node_id: int
@@ -62,14 +62,18 @@ class Way:
         Where the filter can stand.
     giver_keys
         The keys in terms of what gives them.
+    keys, ids
+        The keys of the filtered side in terms of the join's input, and the columns they are computed from.
     """
 
     places: Places
     giver_keys: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    ids: Ids
 
 
 class FilterFinder:
-    """Finds the ways of one plan. Only joins by plain columns have any.
+    """Finds the ways of one plan.
 
     Parameters
     ----------
@@ -95,49 +99,65 @@ class FilterFinder:
         self._facts_of = facts_of
         self._is_chained = is_chained
         self._ids: dict[tuple[LogicalNode, str], Ids] = {}
+        self._plain: dict[tuple[LogicalNode, str], bool] = {}
         self._deterministic: dict[LogicalNode, bool] = {}
 
     def ways(self, join: LogicalNode) -> list[tuple[FilterPath, Way]]:
         """Return every way for filters of an equi-join, as the strategy and as the runner need it."""
         facts = self._facts_of[join]
-        pairs = zip(facts.left_keys, facts.right_keys, strict=True)
-        ids = {side: self._key_ids(join, side) for side in SIDES}
-        if not all(ids.values()) or not all(_comparable(left, right) for left, right in pairs):
+        if not all(_comparable(*pair) for pair in zip(facts.left_keys, facts.right_keys, strict=True)):
             return []
+        keys = {"left": facts.left_keys, "right": facts.right_keys}
+        ids = {side: self._key_ids(join, side) for side in SIDES}
         child = dict(zip(SIDES, join.children, strict=True))
         found = []
         for side in SIDES:
-            if not may_be_filtered(facts.join_type, side):
+            given_by = other(side)
+            if not may_be_filtered(facts.join_type, side) or not ids[side] or not ids[given_by]:
                 continue
-            giver = self._giver(join, other(side), ids[other(side)])
+            giver = self._giver(join, given_by, ids[given_by])
             if giver is None:
                 continue
-            keys_from = self._origin(child[other(side)], ids[other(side)][0])
+            keys_from = self._origin(child[given_by], ids[given_by][0])
             for places in self._down(child[side], ids[side], ()):
                 if places:
                     steps = tuple(place.node_id for place in places)
-                    keys = self._columns.expressions(places[0].place, places[0].ids)
-                    prunes = catalyst.is_partitioned_by(places[0].place.handle, keys)
-                    found.append((FilterPath(side, steps, giver[0], keys_from, prunes), Way(places, giver[1])))
+                    columns = self._columns.expressions(places[0].place, places[0].ids)
+                    prunes = self._is_plain(join, side) and catalyst.is_partitioned_by(places[0].place.handle, columns)
+                    path = FilterPath(side, steps, giver[0], keys_from, prunes)
+                    found.append((path, Way(places, giver[1], keys[side], ids[side])))
         return found
 
     def _key_ids(self, join: LogicalNode, side: str) -> Ids:
-        """Return the key columns of a join's side; empty if one of the keys is computed."""
+        """Return the columns of the keys of a join's side; as many as keys, in their order, where all are plain."""
         if (join, side) not in self._ids:
             facts = self._facts_of[join]
             keys = facts.left_keys if side == "left" else facts.right_keys
-            plain = all(catalyst.is_attribute(key) for key in keys)
-            self._ids[join, side] = tuple(i for key in keys for i in catalyst.attribute_ids(key.references().toSeq()))
-            if not plain:
-                self._ids[join, side] = ()
+            if all(bool(key.deterministic()) for key in keys):
+                found = [one for key in keys for one in catalyst.attribute_ids(key.references().toSeq())]
+            else:
+                found = []
+            self._ids[join, side] = tuple(found) if self._is_plain(join, side) else tuple(dict.fromkeys(found))
         return self._ids[join, side]
+
+    def _is_plain(self, join: LogicalNode, side: str) -> bool:
+        if (join, side) not in self._plain:
+            facts = self._facts_of[join]
+            keys = facts.left_keys if side == "left" else facts.right_keys
+            self._plain[join, side] = all(catalyst.is_attribute(key) for key in keys)
+        return self._plain[join, side]
 
     def _giver(self, join: LogicalNode, side: str, ids: Ids) -> tuple[tuple[int, str], tuple[Any, ...]] | None:
         """Return the exchange that holds all keys of a join's side, as join and side, and the keys in its terms."""
         number = self._node_of[join]
         node = join.children[SIDES.index(side)]
         if not self._is_chained(number, side):
-            return (number, side), self._columns.expressions(node, ids)
+            facts = self._facts_of[join]
+            keys = facts.left_keys if side == "left" else facts.right_keys
+            same = ids == self._key_ids(join, side)
+            return (number, side), keys if same else self._columns.expressions(node, ids)
+        if not self._is_plain(join, side):
+            return None
         while node.name != "Join":
             if len(node.children) != 1:
                 return None
@@ -193,7 +213,7 @@ class FilterFinder:
             yield left, ids
         elif kind.startswith(_RIGHT) and self._columns.has(right, ids):
             yield right, ids
-        if kind != "Inner" or facts is None:
+        if kind != "Inner" or facts is None or not all(self._is_plain(node, side) for side in SIDES):
             return
         # Keys that this join equates with columns of its other side filter that side as well.
         own, others = self._key_ids(node, "left"), self._key_ids(node, "right")

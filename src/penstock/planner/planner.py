@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.options import SINK_PARALLELISM
+from penstock.config.options import BROADCAST_JOIN_STRATEGY, BROADCAST_THRESHOLD, SINK_PARALLELISM
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
 from penstock.graph.partitioner import FORWARD, REBALANCE
@@ -18,6 +18,7 @@ from penstock.planner.translate import Translator
 from penstock.spark import catalyst
 from penstock.spark.catalyst import Columns, LogicalNode
 from penstock.spark.jvm import LOGICAL, items
+from penstock.spark.session import broadcast_threshold
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         attributes = items(node.handle.output())
         return found[0], bridge.seq(attributes[i] for i in found[1])
 
-    threshold = _threshold(bridge)
+    threshold = _threshold(bridge, config)
     translator = Translator(bridge, builder, parts, SourceMaker(bridge, config), threshold, placeholder)
     for plan, (ids, columns) in commons:
         out = Out(translator.translate(plan).node_id)
@@ -137,10 +138,12 @@ def _check(bridge: Bridge, output: Output) -> None:
         )
 
 
-def _threshold(bridge: Bridge) -> int:
-    from penstock.config import parse_size
-
-    return parse_size(bridge.spark.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1")
+def _threshold(bridge: Bridge, config: Configuration) -> int:
+    """Return below which size a join side is broadcast when planning, -1 for never."""
+    if config.get(BROADCAST_JOIN_STRATEGY) == "RUNTIME_ONLY":
+        return -1
+    given = config.maybe_integer(BROADCAST_THRESHOLD)
+    return broadcast_threshold(bridge) if given is None else given
 
 
 Common = tuple[LogicalNode, tuple[list[tuple[str, ...]], list[int]]]

@@ -107,7 +107,8 @@ class KeyFilters:
             keys = self._sets.get(self._giver(ref))
             place = next((place for place in self._way(ref).places if place.node_id == at.id), None)
             if keys is not None and place is not None:
-                found.append((keys, self._plan.columns.expressions(place.place, place.ids)))
+                way = self._way(ref)
+                found.append((keys, self._plan.columns.rebound(way.keys, way.ids, place.place, place.ids)))
         return found
 
     def _for_source(self, node: StreamNode, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
@@ -117,7 +118,7 @@ class KeyFilters:
         might leave out besides, its reader decodes dictionaries, which can cost more than reading the column.
         """
         source = self._plan.sources.get(node.id)
-        if source is None:
+        if source is None or not all(map(catalyst.is_attribute, expressions)):
             return []
         conditions = filters.for_sources(self._bridge, keys, expressions)
         if source.listing is None or not conditions:
@@ -145,6 +146,8 @@ class KeyFilters:
         columns: dict[str, None] = {}
         predicates = []
         for keys, expressions in self._of(node, node):
+            if not all(map(catalyst.is_attribute, expressions)):
+                continue
             columns.update(dict.fromkeys(str(key.name()) for key in expressions))
             parts = filters.for_sources(self._bridge, keys, expressions)
             predicates += ["false"] if keys.is_empty else [catalyst.expression_sql(part) for part in parts]

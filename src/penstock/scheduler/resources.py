@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.config import parse_size
 from penstock.config.options import BROADCAST_THRESHOLD, DATA_VOLUME_PER_TASK
 from penstock.optimizer import Resources
 from penstock.spark import jobs
+from penstock.spark.session import broadcast_threshold
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
@@ -27,15 +27,8 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
     tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
     threshold = config.maybe_integer(BROADCAST_THRESHOLD)
     return Resources(
-        broadcast_threshold=sparks_threshold(bridge) if threshold is None else threshold,
+        broadcast_threshold=broadcast_threshold(bridge, at_run_time=True) if threshold is None else threshold,
         broadcast_memory=int(min(driver, executor) * _EXECUTION_SHARE / 8),
         task_memory=int(executor * _EXECUTION_SHARE / tasks / 4),
         volume_per_task=config.integer(DATA_VOLUME_PER_TASK),
     )
-
-
-def sparks_threshold(bridge: Bridge) -> int:
-    """Return the session's own threshold for broadcasting while a query runs, in bytes."""
-    conf = bridge.spark.conf
-    plain = conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")
-    return parse_size(conf.get("spark.sql.adaptive.autoBroadcastJoinThreshold", plain) or "-1")

@@ -13,7 +13,7 @@ from penstock.connectors.splits import OPEN_COST
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
-from penstock.optimizer.graphs import is_broadcast
+from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
@@ -238,13 +238,29 @@ class VertexRunner:
                 (plans[node_id],) = replacements.values()
             else:
                 plans[node_id] = fragment.rebuild(self._bridge, top, replacements)
-                hash_side = graph.node(node_id).properties.get(HASH_SIDE)
-                if hash_side and not any(map(is_broadcast, graph.in_edges(node_id))):
-                    plans[node_id] = fragment.hash_join(self._bridge, plans[node_id], hash_side)
+                plans[node_id] = self._with_algorithm(graph, node_id, plans[node_id])
             if any(edge.id in setup.slices for edge in graph.in_edges(node_id)):
                 plans[node_id] = self._without_claims(session, plans[node_id])
             plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
+
+    def _with_algorithm(self, graph: StreamGraph, node_id: int, plan: Any) -> Any:
+        """Return a join that Spark runs as was decided: left alone, it would choose by statistics once more."""
+        edges = sides(graph, graph.node(node_id))
+        if not edges or any(self._is_relation(edge) for edge in edges.values()):
+            return plan
+        hash_side = graph.node(node_id).properties.get(HASH_SIDE)
+        if hash_side:
+            return fragment.hash_join(self._bridge, plan, hash_side)
+        return fragment.merge_join(self._bridge, plan)
+
+    def _is_relation(self, edge: StreamEdge) -> bool:
+        """Whether a join's side is a broadcast relation by now."""
+        if not is_broadcast(edge):
+            return False
+        keys = self._plan.nodes[edge.target_id].join_keys[_side(edge)]
+        table = self._tables.get((edge.source_id, ", ".join(map(expression_key, keys))))
+        return isinstance(self._results.get(edge.source_id), BroadcastResult) or table is not None
 
     def _without_claims(self, session: Any, plan: Any) -> Any:
         """Return the rows of a join with split inputs as a leaf that does not claim to be hash partitioned."""

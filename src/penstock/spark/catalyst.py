@@ -10,7 +10,7 @@ from penstock.location import SourceLine
 from penstock.spark.jvm import children, class_name, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -216,10 +216,31 @@ class Columns:
             moved += attribute_ids(alias.references().toSeq())
         return moved
 
+    def rebound(
+        self, keys: Sequence[Any], ids: Sequence[str], node: LogicalNode, there: Sequence[str]
+    ) -> tuple[Any, ...]:
+        """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
+        columns = dict(zip(ids, self.expressions(node, there), strict=True))
+        return tuple(_rebound(key, columns) for key in keys)
+
     def expressions(self, node: LogicalNode, ids: Sequence[str]) -> tuple[Any, ...]:
         """Return columns of a plan's output by their ids."""
         output, places = node.handle.output(), self.of(node)
         return tuple(output.apply(places.index(one)) for one in ids)
+
+
+def _rebound(expression: Any, columns: Mapping[str, Any]) -> Any:
+    if is_attribute(expression):
+        (found,) = attribute_ids(expression.references().toSeq())
+        return columns[found]
+    old = children(expression)
+    new = [_rebound(child, columns) for child in old]
+    if all(a is b for a, b in zip(old, new, strict=True)):
+        return expression
+    changed = expression.children().empty()
+    for child in new:
+        changed = changed.appended(child)
+    return expression.withNewChildren(changed)
 
 
 def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:

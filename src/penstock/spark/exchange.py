@@ -252,12 +252,17 @@ def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
 def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:
     """Return the bytes that each task wrote for some subpartitions of a stage, shape (tasks, wanted).
 
-    Uses ``MapOutputTrackerMaster.shuffleStatuses`` and ``MapStatus.getSizeForBlock``.
+    Uses ``ShufflePartitionsUtil.createSkewPartitionSpecs`` with a target of a byte, so that every task that wrote
+    anything becomes a slice; the tracker of map outputs itself cannot be called from Python.
     """
-    tracker = bridge.find("org.apache.spark.SparkEnv").get().mapOutputTracker()
-    statuses = tracker.shuffleStatuses().apply(stage.shuffle().shuffleId()).mapStatuses()
-    sizes = [[int(status.getSizeForBlock(i)) for i in subpartitions] for status in statuses]
-    return np.array(sizes, dtype=np.int64).reshape(len(sizes), len(subpartitions))
+    mappers = int(stage.shuffle().numMappers())
+    sizes = np.zeros((mappers, len(subpartitions)), dtype=np.int64)
+    util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
+    for place, index in enumerate(subpartitions):
+        slices = option(util.createSkewPartitionSpecs(stage.shuffle().shuffleId(), index, 1, 0.0))
+        for one in items(slices) if slices is not None else []:
+            sizes[int(one.startMapIndex()), place] = int(one.dataSize())
+    return sizes
 
 
 def plans_run(result: StagedResult | BroadcastResult) -> list[Any]:

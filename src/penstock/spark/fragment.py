@@ -93,6 +93,11 @@ def hash_join(bridge: Bridge, join: Any, build: str) -> Any:
     return _hinted(bridge, join, build, "SHUFFLE_HASH")
 
 
+def merge_join(bridge: Bridge, join: Any) -> Any:
+    """Return a join that Spark is told to run as a sort-merge join."""
+    return _hinted(bridge, join, "left", "SHUFFLE_MERGE")
+
+
 def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
     """Return a join whose ``left`` or ``right`` side Spark is told to broadcast (``JoinHint``)."""
     return _hinted(bridge, join, build, "BROADCAST")

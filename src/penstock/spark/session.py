@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.config import parse_size
 from penstock.errors import SessionError
 
 if TYPE_CHECKING:
@@ -70,6 +71,15 @@ def check_java() -> str:
     if found is None or int(found[1]) < MINIMUM_JAVA:
         raise SessionError.no_java(f"{java} is {out.splitlines()[0] if out else 'silent'}")
     return java
+
+
+def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
+    """Return the session's own threshold for broadcasting a join side, in bytes; -1 for never."""
+    conf = bridge.spark.conf
+    threshold = conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")
+    if at_run_time:
+        threshold = conf.get("spark.sql.adaptive.autoBroadcastJoinThreshold", threshold)
+    return parse_size(threshold or "-1")
 
 
 class SessionPool:
