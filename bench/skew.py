@@ -48,13 +48,18 @@ def cases(hot: DataFrame, keys: DataFrame) -> dict[str, DataFrame]:
     return found
 
 
+def stage_list(spark: SparkSession) -> list:
+    """All stages, as Spark's status store knows them."""
+    nothing, no_numbers = spark._jvm.java.util.ArrayList, spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
+    found = spark._jsc.sc().statusStore().stageList(nothing(), False, False, no_numbers, nothing())
+    return [found.apply(i) for i in range(found.size())]
+
+
 def largest(spark: SparkSession, before: int) -> tuple[int, int]:
-    """Return the bytes the largest and the median task have read from a shuffle, of the stage with the largest one."""
+    """Return the bytes that the largest and the median task have read from a shuffle, of the stage with the largest one."""
     store = spark._jsc.sc().statusStore()
     worst = (0, 0)
-    stages = store.stageList(spark._jvm.java.util.ArrayList())
-    for i in range(stages.size()):
-        stage = stages.apply(i)
+    for stage in stage_list(spark):
         if stage.stageId() < before or str(stage.status().toString()) != "COMPLETE":
             continue
         tasks = store.taskList(stage.stageId(), stage.attemptId(), 100_000)
@@ -92,7 +97,7 @@ def main() -> None:
             for round_number in range(-1, arguments.rounds):
                 order = ["spark", "penstock"][:: 1 if round_number % 2 else -1]
                 for system in order:
-                    before = spark.sparkContext._jsc.sc().statusStore().stageList(spark._jvm.java.util.ArrayList()).size()
+                    before = len(stage_list(spark))
                     start = time.perf_counter()
                     found = cases(*tables[forced])[name].collect() if system == "spark" else env.collect(cases(*tables[spark])[name])
                     seconds = time.perf_counter() - start

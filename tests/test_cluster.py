@@ -80,8 +80,8 @@ def kill(process: subprocess.Popen) -> None:
         process.wait()
 
 
-def start(master: str, *arguments: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "penstock.cli.main", "run", "--output-format", "json", "--master", master, *QUIET, str(JOB), *arguments]
+def start(master: str, *arguments: str, job: Path = JOB) -> subprocess.Popen:
+    command = [sys.executable, "-m", "penstock.cli.main", "run", "--output-format", "json", "--master", master, *QUIET, str(job), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"})
 
 
@@ -115,6 +115,19 @@ def test_standalone_and_a_killed_worker(tmp_path):
         said, rows = finish(process, again)
         assert rows == EXPECTED
         assert said["jobs"][0]["state"] == "FINISHED"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("threshold", "chosen"), [("10 mb", "right"), ("-1", "not the right side")])
+def test_an_executor_lost_after_the_build_side_was_measured(tmp_path, threshold, chosen):
+    reached = tmp_path / "reached"
+    process = start("local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "held.py")
+    wait_for(reached.exists, "the probe side")
+    found = subprocess.run(["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True, check=True).stdout.split()
+    os.kill(int(found[0]), signal.SIGKILL)
+    said, rows = finish(process, tmp_path)
+    assert rows == EXPECTED
+    assert chosen in [decision["chosen"] for decision in said["jobs"][0]["decisions"] if decision["kind"] == "broadcast"]
 
 
 def test_the_job_file_names_no_cluster():

@@ -121,30 +121,42 @@ def build(tables, start, steps):
     return df
 
 
-def check(spark, env, df, broadcast):
-    with setting(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760" if broadcast else "-1"):
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"}
+"""A tiny volume per task cuts small tables into many tasks."""
+EAGER = {
+    "table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY",
+    "table.optimizer.join.broadcast__threshold": "4 kb",
+    "table.optimizer.dynamic__filtering.selectivity": 1.0,
+    "table.optimizer.dynamic__filtering.exact__keys": 20,
+    "table.optimizer.skewed__join__optimization.skewed__threshold": "1 b",
+    "table.optimizer.skewed__join__optimization.skewed__factor": 1.0,
+}
+"""Every strategy does what it can, whether it pays or not."""
+MODES = ["shuffled", "broadcast", "eager"]
+
+
+def check(spark, make_env, df, mode, config=None):
+    env = make_env(**(config or {}) | (EAGER if mode == "eager" else {}))
+    with setting(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760" if mode == "broadcast" else "-1"):
         assert_same_rows(env.collect(df), df.collect())
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(start=st.integers(0, 2), steps=pipelines, broadcast=st.booleans())
-def test_random_pipelines(spark, make_env, tables, start, steps, broadcast):
-    # A tiny volume per task cuts small tables into many tasks.
-    env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"})
-    check(spark, env, build(tables, start, steps), broadcast)
+@given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
+def test_random_pipelines(spark, make_env, tables, start, steps, mode):
+    check(spark, make_env, build(tables, start, steps), mode, VOLUME)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(start=st.integers(0, 2), steps=pipelines, broadcast=st.booleans())
-def test_many_random_pipelines(spark, make_env, tables, start, steps, broadcast):
-    env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "300 b"})
-    check(spark, env, build(tables, start, steps), broadcast)
+@given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
+def test_many_random_pipelines(spark, make_env, tables, start, steps, mode):
+    check(spark, make_env, build(tables, start, steps), mode, VOLUME)
 
 
-EACH = [(name, False) for name in sorted(STEPS)] + [(name, True) for name in sorted(STEPS) if "join" in name or "subquery" in name]
+EACH = [(name, mode) for name in sorted(STEPS) for mode in (MODES if "join" in name or "subquery" in name else ["shuffled"])]
 
 
-@pytest.mark.parametrize(("name", "broadcast"), EACH)
-def test_each_step(spark, env, tables, name, broadcast):
-    check(spark, env, STEPS["by key"](STEPS[name](tables[0], tables[1]), None), broadcast)
+@pytest.mark.parametrize(("name", "mode"), EACH)
+def test_each_step(spark, make_env, tables, name, mode):
+    check(spark, make_env, STEPS["by key"](STEPS[name](tables[0], tables[1]), None), mode)

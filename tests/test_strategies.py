@@ -66,7 +66,7 @@ def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, 
 
 
 def test_the_same_star_shuffled(spark, make_env, tables):
-    job = check(make_env(**SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
+    job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
     assert not {"left", "right"} & set(chosen(job, "broadcast"))
 

@@ -80,6 +80,12 @@ def test_the_option(config):
     assert ("1 *> 3" in job.edges) is ("RUNTIME_ONLY" in config.values())
 
 
+def test_a_hint_of_the_user_is_kept():
+    job = Case([AdaptiveBroadcastJoin], TEXT, {3: {"join_type": "Inner", "hinted": True}})
+    job.finish(1, result(3))
+    assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
+
+
 def test_a_broadcast_join_is_left_alone():
     job = Case([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: {"join_type": "Inner"}})
     job.finish(1, result(3))

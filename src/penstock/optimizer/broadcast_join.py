@@ -65,7 +65,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
 
     def _try(self, join: StreamNode, context: StrategyContext) -> bool:
         edges = sides(context.stream_graph, join)
-        if not is_shuffled(edges):
+        if not is_shuffled(edges) or join.properties.get("hinted"):  # the user has said how to join
             return False
         for side in SIDES:
             build = edges[side]

@@ -90,7 +90,7 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
     def _choose(self, join: StreamNode, context: StrategyContext) -> bool:
         edges = sides(context.stream_graph, join)
         results = {side: self._results[e.source_id] for side, e in edges.items() if e.source_id in self._results}
-        if not is_shuffled(edges) or len(results) < len(SIDES):
+        if not is_shuffled(edges) or len(results) < len(SIDES) or join.properties.get("hinted"):
             return False
         limits = context.resources
         side, table = hash_side(str(join.properties["join_type"]), results, limits.volume_per_task, limits.task_memory)

@@ -352,6 +352,7 @@ class Translator:
             NodePlan(node, {"left": facts.left_keys, "right": facts.right_keys}),
             description=catalyst.describe(node.handle),
             join_type=facts.join_type,
+            hinted=bool(facts.left_hint or facts.right_hint),
             left_open=catalyst.reduces(left),
             right_open=catalyst.reduces(right),
         )

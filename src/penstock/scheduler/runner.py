@@ -247,7 +247,8 @@ class VertexRunner:
     def _with_algorithm(self, graph: StreamGraph, node_id: int, plan: Any) -> Any:
         """Return a join that Spark runs as was decided: left alone, it would choose by statistics once more."""
         edges = sides(graph, graph.node(node_id))
-        if not edges or any(self._is_relation(edge) for edge in edges.values()):
+        hinted = graph.node(node_id).properties.get("hinted")
+        if not edges or hinted or any(self._is_relation(edge) for edge in edges.values()):
             return plan
         hash_side = graph.node(node_id).properties.get(HASH_SIDE)
         if hash_side:
