@@ -65,6 +65,16 @@ def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, 
     assert sum(stage.shuffle_written for stage in ran) <= 20 * max(stage.tasks for stage in ran)  # partial sums by day
 
 
+def test_the_most_reducing_dimension_comes_first(make_env, tables):
+    joined = tables["facts"]
+    for d, below in ((0, 9), (1, 5), (2, 1)):
+        joined = joined.join(dimension(tables, d, below), F.col(f"d{d}") == F.col(f"k{d}"))
+    df = joined.select("day", "n0", "n2", "v").groupBy("n0").agg(F.sum("v"), F.max("n2"), F.max("day"))
+    job = check(make_env(**SMALL), df)
+    (order,) = chosen(job, "join order")[-1:]
+    assert [part.split("(")[1] for part in order.split(", ")] == ["10.0% left)", "50.0% left)", "90.0% left)"]
+
+
 def test_the_same_star_shuffled(spark, make_env, tables):
     job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2

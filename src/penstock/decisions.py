@@ -27,6 +27,7 @@ class DecisionKind(StrEnum):
     BUILD_SIDE_FIRST = "build side first"
     DYNAMIC_FILTER = "dynamic filter"
     JOIN_ALGORITHM = "join algorithm"
+    JOIN_ORDER = "join order"
     SKEW = "skew"
     STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"

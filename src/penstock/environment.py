@@ -188,7 +188,8 @@ class Environment:
         outputs = self._outputs if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
-        return Explanation.of(self._bridge, self.config, plan_job(self._bridge, self.config, outputs, "explain"))
+        plan = plan_job(self._bridge, self.config, outputs, "explain")
+        return Explanation.of(self._bridge, self.config, plan, strategies_of(self.config, self._strategies))
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 

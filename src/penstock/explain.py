@@ -6,13 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import DecisionLog
+from penstock.decisions import DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.config import Configuration
+    from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
     from penstock.spark.jvm import Bridge
 
@@ -53,10 +58,13 @@ class Explanation:
     notes: tuple[tuple[str, str, str], ...]
 
     @classmethod
-    def of(cls, bridge: Bridge, config: Configuration, plan: JobPlan) -> Explanation:
+    def of(
+        cls, bridge: Bridge, config: Configuration, plan: JobPlan, strategies: Sequence[StreamGraphOptimizationStrategy]
+    ) -> Explanation:
         """Ask the sources of a plan, and decide what can be decided without running anything."""
         decisions = DecisionLog()
-        manager = AdaptiveGraphManager(plan.graph)
+        optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
+        manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         decider = VertexDecider(plan, config, jobs.cluster_cores(bridge), lambda: plan.graph, lambda _: None, decisions)
         known: dict[int, tuple[int, str]] = {}
         with ThreadPoolExecutor(4) as askers:
@@ -111,6 +119,10 @@ class Explanation:
             sources = ", ".join(f"{source} {partitioner}" for source, partitioner in node.inputs)
             lines.append(f"  {node.id:>3} {node.name}  x{number}" + (f"  <- {sources}" if sources else ""))
             lines.append(f"      {node.reason}")
+        first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
+        if first:
+            lines.append("Measured first")
+            lines += [f"  {one.subject}: the {one.chosen} side, as {one.reason}" for one in first]
         if self.notes:
             lines.append("Planned")
             lines += [f"  {subject}: {chosen} ({reason})" for subject, chosen, reason in self.notes]

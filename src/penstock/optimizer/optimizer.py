@@ -13,6 +13,7 @@ from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.join_algorithm import JoinAlgorithm
+from penstock.optimizer.join_order import JoinOrder
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
@@ -31,6 +32,7 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     BuildSideFirst,
     AdaptiveBroadcastJoin,
     DynamicFiltering,
+    JoinOrder,
     AdaptiveSkewedJoin,
     AdaptiveSkewedAggregation,
     JoinAlgorithm,

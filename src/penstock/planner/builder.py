@@ -174,6 +174,25 @@ class GraphBuilder:
         """Whether a side of a join is not exchanged before it."""
         return any(e.is_forward for e in self.edges if e.target_id == node_id and e.type_number == NUMBER[side])
 
+    def find_chains(self, columns: Columns) -> None:
+        """Tell joins and projections what is needed to know whether they can change places."""
+        for node_id, (join, facts) in self.joins.items():
+            if facts.join_type == "Inner":
+                outputs = {
+                    f"{side}_output": frozenset(columns.of(child))
+                    for side, child in zip(SIDES, join.children, strict=True)
+                }
+                self._tell(node_id, condition_ids=frozenset(columns.referenced(join)), **outputs)
+        for node_id, plan in self.node_plans.items():
+            if self.nodes[node_id].kind is OperatorKind.CALC and plan.top is not None and plan.top.name == "Project":
+                below = plan.top.children[0]
+                if self.nodes[node_id].name == "Project" and columns.has(below, columns.of(plan.top)):
+                    self._tell(node_id, drops_columns=True)
+
+    def _tell(self, node_id: int, **properties: Any) -> None:
+        node = self.nodes[node_id]
+        self.nodes[node_id] = replace(node, properties={**node.properties, **properties})
+
     def find_filters(self, finder: FilterFinder) -> None:
         """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
         readers: dict[int, int] = {}
@@ -188,9 +207,7 @@ class GraphBuilder:
                     paths.append(replace(path, steps=path.steps[start:], prunes=path.prunes and not start))
                     ways.append(replace(way, places=way.places[start:]))
             self.node_plans[node_id] = replace(self.node_plans[node_id], ways=tuple(ways))
-            self.nodes[node_id] = replace(
-                self.nodes[node_id], properties={**self.nodes[node_id].properties, "filters": tuple(paths)}
-            )
+            self._tell(node_id, filters=tuple(paths))
 
     def _given(self, node_id: int) -> int:
         """Return the parallelism that is given to the vertex a node will be part of."""

@@ -88,6 +88,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     known = Columns()
     finder = FilterFinder(known, translator.node_of, dict(builder.joins.values()), builder.is_chained)
     builder.find_filters(finder)
+    builder.find_chains(known)
     return builder.finish(name, known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.scheduler.runner import Result
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock.scheduler")
 
 _Given = tuple[int, str, tuple[str, ...]]
 """A join, its side, and which keys of it."""
@@ -64,7 +67,7 @@ class KeyFilters:
         self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
         self._graph = graph
         self._result_of = result_of
-        self._sets: dict[_Given, KeySet] = {}
+        self._sets: dict[_Given, KeySet | None] = {}
         self._locks: dict[_Given, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -126,7 +129,11 @@ class KeyFilters:
         listing = source.listing()
         if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf.handle, expressions):
             return conditions
-        left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
+        try:
+            left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
+        except Exception:
+            log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
+            return []
         return conditions if left <= _WORTH_READING else []
 
     def fetch(self, session: Any, node: StreamNode) -> None:
@@ -137,9 +144,11 @@ class KeyFilters:
                 lock = self._locks.setdefault(name, threading.Lock())
             with lock:
                 if name not in self._sets:
-                    keys = self._collect(session, ref)
-                    if keys is not None:
-                        self._sets[name] = keys
+                    self._sets[name] = self._collected(session, ref)
+
+    def clear(self) -> None:
+        """Forget all key sets."""
+        self._sets.clear()
 
     def info(self, node: StreamNode) -> KeyFilter | None:
         """Return what a source may know of its filters."""
@@ -156,6 +165,13 @@ class KeyFilters:
     def _giver(self, ref: DynamicFilterRef) -> _Given:
         path = self._graph().node(ref.join_id).properties["filters"][ref.path]
         return *path.giver, tuple(map(catalyst.expression_key, self._way(ref).giver_keys))
+
+    def _collected(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
+        try:
+            return self._collect(session, ref)
+        except Exception:
+            log.warning("the keys of %s could not be fetched, rows go unfiltered", ref, exc_info=True)
+            return None
 
     def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
         join_id, side, _ = self._giver(ref)

@@ -15,6 +15,7 @@ from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.optimizer.join_algorithm import HASH_SIDE
+from penstock.optimizer.join_order import SEQUENCE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
+    from penstock.optimizer.join_order import JoinSequence
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
     from penstock.scheduler.parallelism import Slice
@@ -201,6 +203,8 @@ class VertexRunner:
     def release(self) -> None:
         """Forget all results, so that Spark can clean their shuffle files."""
         self._results.clear()
+        self._tables.clear()
+        self._filters.clear()
 
     def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int) -> Result:
         plan = self._plan.edges[edge.id]
@@ -222,7 +226,14 @@ class VertexRunner:
     ) -> Any:
         plans: dict[int, Any] = {}
         inside = set(vertex.node_ids)
+        sequences = {n: one for n in vertex.node_ids if (one := graph.node(n).properties.get(SEQUENCE)) is not None}
+        moved = {n for one in sequences.values() for n in one.chain[:-1]}
         for node_id in vertex.node_ids:
+            if node_id in moved:
+                continue
+            if node_id in sequences:
+                plans[node_id] = self._in_sequence(sequences[node_id], graph, setup, plans)
+                continue
             top = self._plan.nodes[node_id].top
             replacements: dict[Any, Any] = {}
             for edge in graph.in_edges(node_id):
@@ -243,6 +254,24 @@ class VertexRunner:
                 plans[node_id] = self._without_claims(session, plans[node_id])
             plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
+
+    def _in_sequence(
+        self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
+    ) -> Any:
+        """Return a chain of broadcast joins in the order that was decided, with the columns of its last join."""
+        (before,) = (edge.source_id for edge in graph.in_edges(sequence.chain[0]) if edge.is_forward)
+        plan = plans[before]
+        for node_id in sequence.joins:
+            join = self._plan.nodes[node_id].top
+            assert join is not None
+            (build,) = (edge for edge in graph.in_edges(node_id) if not edge.is_forward)
+            leaf = self._leaf(build, self._plan.edges[build.id], setup)
+            inputs = [leaf, plan] if build.type_number == NUMBER["left"] else [plan, leaf]
+            plan = join.handle.withNewChildren(self._bridge.seq(inputs))
+            plan = self._with_algorithm(graph, node_id, plan)
+        last = self._plan.nodes[sequence.chain[-1]].top
+        assert last is not None
+        return self._filtered(sequence.chain[-1], fragment.projected(self._bridge, plan, last.handle.output()))
 
     def _with_algorithm(self, graph: StreamGraph, node_id: int, plan: Any) -> Any:
         """Return a join that Spark runs as was decided: left alone, it would choose by statistics once more."""

@@ -197,6 +197,10 @@ class Columns:
             self._output[node] = attribute_ids(node.handle.output())
         return self._output[node]
 
+    def referenced(self, node: LogicalNode) -> list[str]:
+        """Return the ids of the columns that an operator's expressions refer to."""
+        return attribute_ids(node.handle.references().toSeq())
+
     def has(self, node: LogicalNode, ids: Iterable[str]) -> bool:
         """Whether all of some columns are in a plan's output."""
         return set(ids) <= set(self.of(node))

@@ -88,6 +88,11 @@ def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
     return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
 
 
+def projected(bridge: Bridge, plan: Any, columns: Any) -> Any:
+    """Return a plan that keeps some columns of another (``Project``)."""
+    return bridge.find(LOGICAL + "Project")(columns, plan)
+
+
 def hash_join(bridge: Bridge, join: Any, build: str) -> Any:
     """Return a join that Spark is told to run as a shuffled hash join with a ``left`` or ``right`` build side."""
     return _hinted(bridge, join, build, "SHUFFLE_HASH")

@@ -1,0 +1,60 @@
+import pytest
+
+from penstock.graph import OperatorKind
+from penstock.optimizer.dynamic_filtering import FilterPath
+from penstock.optimizer.join_order import SEQUENCE, JoinOrder, JoinSequence, best_order
+from tests.optimizer.harness import Case, result
+
+
+@pytest.mark.parametrize(
+    ("left", "needs", "order"),
+    [
+        ({1: 0.9, 2: 0.6, 3: 0.1}, {}, (3, 2, 1)),
+        ({1: 0.5, 2: 0.5, 3: 0.5}, {}, (1, 2, 3)),
+        ({1: 0.9, 2: 0.6, 3: 0.1}, {3: {1}}, (2, 1, 3)),
+        ({1: 0.9, 2: 0.6, 3: 0.1}, {3: {2}, 2: {1}}, (1, 2, 3)),
+    ],
+)
+def test_best_order(left, needs, order):
+    assert best_order([1, 2, 3], left, {join: needs.get(join, set()) for join in left}) == order
+
+
+def join(number, build, condition, join_type="Inner"):
+    return {
+        "join_type": join_type, "condition_ids": frozenset(condition), "right_output": frozenset({f"b{number}"}),
+        "left_output": frozenset({"a"}), "filters": (FilterPath("left", (1,), (number, "right"), keys_from=build),),
+    }  # fmt: skip
+
+
+TEXT = "1 -> 13\n3 *> 13\n13 -> 20\n20 -> 14\n4 *> 14\n14 -> 15\n5 *> 15\n15 #> 99"
+FACTS = {13: join(13, 3, "a"), 14: join(14, 4, "a"), 15: join(15, 5, "a"), 20: {"drops_columns": True}}
+
+
+def run(text=TEXT, **changes):
+    facts = FACTS | {int(node): FACTS.get(int(node), {}) | new for node, new in changes.items()}
+    job = Case([JoinOrder], text, facts)
+    for source, rows in ((3, 90), (4, 50), (5, 1)):
+        job.finish(source, result(1, rows=rows, scanned={source: 100}))
+    return job
+
+
+def test_the_most_reducing_comes_first():
+    job = run()
+    assert job.manager.graph.node(15).properties[SEQUENCE] == JoinSequence((13, 20, 14, 15), (15, 14, 13))
+    assert job.chosen("join order") == ["15 (1.0% left), 14 (50.0% left), 13 (90.0% left)"]
+    assert job.edges == Case([], TEXT, FACTS).edges
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"15": {"condition_ids": frozenset({"a", "b13"})}}, (14, 13, 15)),  # it needs a column of 13
+        ({"15": {"condition_ids": frozenset({"a", "b13"})}, "14": {"condition_ids": frozenset({"b13"})}}, (13, 15, 14)),
+        ({"20": {"drops_columns": False}}, (15, 14)),  # something is computed in between
+        ({"14": {"join_type": "LeftOuter"}}, None),
+        ({"20": {"kind": OperatorKind.CALC, "dynamic_filters": ("one",)}}, (15, 14)),
+    ],
+)
+def test_what_stays_in_place(changes, expected):
+    sequence = run(**changes).manager.graph.node(15).properties.get(SEQUENCE)
+    assert (sequence and sequence.joins) == expected
