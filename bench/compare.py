@@ -171,9 +171,10 @@ def main() -> None:
         f"{arguments.data.name}, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
-        f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}. "
-        "Spark, tuned: " + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items()) + "."
+        f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."
     )
+    if "tuned" in bench.runs:
+        about += " Spark, tuned: " + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items()) + "."
     text = table(times, about)
     (arguments.output / f"{arguments.data.name}.md").write_text(text)
     chart(times, arguments.data.name, arguments.output / f"{arguments.data.name}.png")

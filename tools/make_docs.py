@@ -24,6 +24,9 @@ API = {
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
     ),
+    "penstock.optimizer": (
+        "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
+    ),
     "penstock.errors": (
         "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "JobError",
         "JobCancelledError",

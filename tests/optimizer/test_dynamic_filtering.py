@@ -67,6 +67,15 @@ def test_no_filter_where_nothing_is_exchanged_before_the_join():
     assert filtered_nodes(job) == set()
 
 
+def test_no_filter_where_a_chained_join_looks_up_the_same_keys():
+    # 5 is behind an exchange, and its keys are those of 2, which 3 looks up already
+    path = FilterPath("left", (1, 3, 4), (3, "right"), keys_from=2)
+    facts = {1: SOURCE, 3: {"join_type": "Inner"}, 5: {"join_type": "Inner", "filters": (path,)}}
+    job = Case([DynamicFiltering], "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4\n4 #> 5\n6 #> 5", facts)
+    job.finish(2, result(1, rows=10, scanned={2: 1000}))
+    assert filtered_nodes(job) == set()
+
+
 def test_but_where_partitions_can_be_left_out():
     job = case(FilterPath("left", (1,), (3, "right"), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, result(1, rows=10))

@@ -145,6 +145,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         step, prunes = self._step(path, left, context)
         if step is None or not (prunes or crosses_exchange(graph, step, ref.join_id)):
             return False
+        if not prunes and not crosses_exchange(graph, step, path.giver[0], unless_reached=True):
+            return False  # a join chained to it looks up the very same keys
         most = config.get(DYNAMIC_FILTERING_SELECTIVITY)
         assert isinstance(most, float)
         too_many = not 0 <= result.rows <= config.integer(DYNAMIC_FILTERING_MAX_KEYS)

@@ -74,13 +74,19 @@ def hashed_again(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
     ]
 
 
-def crosses_exchange(graph: StreamGraph, node_id: int, target_id: int) -> bool:
-    """Whether rows go through an exchange on their way from a node to a node behind it."""
+def crosses_exchange(graph: StreamGraph, node_id: int, target_id: int, *, unless_reached: bool = False) -> bool:
+    """Whether rows go through an exchange on their way from a node to a node behind it.
+
+    Parameters
+    ----------
+    unless_reached
+        What to answer where the way ends without an exchange before the other node is reached.
+    """
     current, crossed = node_id, False
     while current != target_id:
         outgoing = graph.out_edges(current)
         if len(outgoing) != 1:
-            return crossed
+            return crossed or unless_reached
         crossed = crossed or not outgoing[0].is_forward
         current = outgoing[0].target_id
     return crossed

@@ -181,7 +181,12 @@ class KeyFilters:
             return None
         plan = self._plan.edges[edge.id]
         output = plan.output if plan.output is not None else plan.child.handle.output()
+        if not catalyst.is_deterministic(plan.child):
+            return None
         if isinstance(result, BroadcastResult):
+            # The relation cannot be asked for its keys, so its rows are made again: they must be the same ones.
+            if not catalyst.gives_the_same_again(plan.child):
+                return None
             rdd = result.plan.execute()
         else:
             width = result.subpartitions

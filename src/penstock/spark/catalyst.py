@@ -256,7 +256,7 @@ def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
 
 def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
     """Whether one of some columns is a partition column of a file relation (``HadoopFsRelation``)."""
-    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
+    if not is_files(leaf):
         return False
     names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
     return bool(names) and any(is_attribute(key) and str(key.name()) in names for key in keys)
@@ -294,6 +294,21 @@ def filters_groups(node: LogicalNode) -> bool:
 def is_deterministic(node: LogicalNode) -> bool:
     """Whether a subtree gives the same rows each time it runs."""
     return all(bool(part.handle.deterministic()) for part in node.walk())
+
+
+def gives_the_same_again(node: LogicalNode) -> bool:
+    """Whether running a deterministic subtree once more certainly gives the same rows.
+
+    Limits, samples and windows over ties may choose others, sums of floats differ in their last digits, and what is
+    not in files may have changed.
+    """
+    steady = {"Project", "Filter", "Join", "Union", "LocalRelation", "Range", "OneRowRelation"}
+    return all(part.name in steady or is_files(part.handle) for part in node.walk())
+
+
+def is_files(plan: Any) -> bool:
+    """Whether a plan is a scan of files (``HadoopFsRelation``)."""
+    return class_name(plan) == "LogicalRelation" and class_name(plan.relation()) == "HadoopFsRelation"
 
 
 def same_result(left: Any, right: Any) -> bool:

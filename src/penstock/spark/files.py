@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.catalyst import read_fraction
+from penstock.spark.catalyst import is_files, read_fraction
 from penstock.spark.jvm import EXECUTION, children, class_name, items, with_fields
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
@@ -55,9 +55,7 @@ class FileListing:
 
 def is_file_relation(leaf: Any) -> bool:
     """Whether a leaf is a scan of files that Spark cuts by size (``HadoopFsRelation`` that is not bucketed)."""
-    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
-        return False
-    return not leaf.relation().bucketSpec().isDefined()
+    return is_files(leaf) and not leaf.relation().bucketSpec().isDefined()
 
 
 def relation_name(leaf: Any) -> str:
@@ -108,7 +106,7 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
 
 def relation_options(leaf: Any, wanted: Iterable[str]) -> dict[str, str]:
     """Return those of some options that a table or reader was given."""
-    if class_name(leaf) != "LogicalRelation" or class_name(leaf.relation()) != "HadoopFsRelation":
+    if not is_files(leaf):
         return {}
     options = leaf.relation().options()
     return {key: str(options.apply(key)) for key in wanted if options.contains(key)}

@@ -1,0 +1,62 @@
+"""How far down a filter on join keys may go, on Spark's own optimised plans; nothing is run."""
+
+import pytest
+
+from penstock.planner.planner import Output, plan_job
+from penstock.results import ResultSink
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    for name in "abc":
+        df = spark.range(10).selectExpr("id", "id % 3 as k", "id * 2 as v", "cast(id as int) as i", "id / 2 as f", "string(id) as s")
+        df.write.parquet(str(folder / name))
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    yield
+    for name in "abc":
+        spark.catalog.dropTempView(name)
+
+
+def ways(make_env, spark, query):
+    """Return for the last join of a query the sides that can be filtered, with the lowest place of each way."""
+    env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
+    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    joins = [node for node in plan.graph if "join_type" in node.properties]
+    return {(path.side, plan.graph.node(path.steps[0]).name) for path in joins[-1].properties["filters"]}
+
+
+A, B, C = "Source: a", "Source: b", "Source: c"
+CASES = {
+    "inner": ("a join b on a.k = b.k", {("left", A), ("right", B)}),
+    "left": ("a left join b on a.k = b.k", {("right", B)}),
+    "right": ("a right join b on a.k = b.k", {("left", A)}),
+    "full": ("a full join b on a.k = b.k", set()),
+    "semi": ("a left semi join b on a.k = b.k", {("left", A), ("right", B)}),
+    "anti": ("a left anti join b on a.k = b.k", {("right", B)}),
+    "null safe": ("a join b on a.k <=> b.k", {("left", A), ("right", B)}),
+    "renamed": ("(select k as x, v + 1 as y from a) join b on x = b.k", {("left", A), ("right", B)}),
+    "computed below": ("(select v + 1 as y from a) join b on y = b.k", {("left", "Project"), ("right", B)}),
+    "cast": ("a join b on a.k = b.i", {("left", A), ("right", B)}),
+    "floats": ("a join b on a.f = b.f", set()),
+    "strings": ("a join b on a.s = b.s", {("left", A), ("right", B)}),
+    "not deterministic": ("(select * from a where rand() < 0.5) x join b on x.k = b.k", {("left", "Calc"), ("right", B)}),
+    "limit": ("(select * from a limit 5) x join b on x.k = b.k", {("left", "Filter"), ("right", B)}),
+    "group": ("(select k, sum(v) as s from a group by k) x join b on x.k = b.k", {("left", A), ("right", B)}),
+    "result of a group": ("(select k, sum(v) as s from a group by k) x join b on x.s = b.k", {("left", "Filter"), ("right", B)}),
+    "union": ("(select k from a union all select v from c) x join b on x.k = b.k", {("left", A), ("left", C), ("right", B)}),
+    "window by the key": ("(select *, rank() over (partition by k order by v) as r from a) x join b on x.k = b.k",
+                          {("left", A), ("right", B)}),
+    "window by another": ("(select *, rank() over (partition by v order by k) as r from a) x join b on x.k = b.k",
+                          {("left", "Filter"), ("right", B)}),
+    "carried over": ("(select a.k, b.v from a join b on a.k = b.k) x join c on x.k = c.k", {("left", A), ("left", B), ("right", C)}),
+    "the side that may be null": ("(select a.k, b.v as w from a left join b on a.k = b.k where a.v <> 3) x left semi join c on x.w <=> c.k",
+                                  {("left", "Project"), ("right", C)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_ways(make_env, spark, tables, name):
+    query, expected = CASES[name]
+    columns = "*" if name not in {"inner"} else "a.id"
+    assert ways(make_env, spark, f"select {columns} from {query}") == expected
