@@ -73,6 +73,7 @@ def largest(spark: SparkSession, before: int) -> tuple[int, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=50_000_000)
+    parser.add_argument("--cases", help="names separated by commas; keeps what was measured of the others")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="6g")
     arguments = parser.parse_args()
@@ -89,8 +90,9 @@ def main() -> None:
         spark.range(0, arguments.rows, 1, 16).selectExpr(*columns).write.parquet(f"{folder}/hot")
         spark.range(0, 200_000, 1, 2).where("id <> 9").selectExpr("id as j", "id % 10 as team").write.parquet(f"{folder}/keys")
         tables = {one: (one.read.parquet(f"{folder}/hot"), one.read.parquet(f"{folder}/keys")) for one in (spark, forced)}
-        results = {}
-        for name in cases(*tables[spark]):
+        kept = HERE / "results" / "skew.json"
+        results = json.loads(kept.read_text()) if arguments.cases and kept.exists() else {}
+        for name in arguments.cases.split(",") if arguments.cases else cases(*tables[spark]):
             times: dict[str, list[float]] = {"spark": [], "penstock": []}
             sizes = {}
             rows = {}

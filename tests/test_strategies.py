@@ -202,7 +202,7 @@ def test_both_sides_hot(make_env, tables, how):
 @pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])
 def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, functions, is_split):
     df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(one) for one in functions.split(", ")))
-    options = {VOLUME: "64 kb", f"{SKEW}.skewed__threshold": "100 kb"}
+    options = {VOLUME: "64 kb", f"{SKEW}.skewed__threshold": "100 kb", f"{SKEW}.strategy": "FORCED" if is_split else "AUTO"}
     job = check(make_env(**options), df)
     most = max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Aggregate" if not is_split else ""))
     assert (most < 0.2 * ROWS) is is_split

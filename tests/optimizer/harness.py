@@ -22,7 +22,7 @@ ARROWS = {
     "->": FORWARD, "#>": HASH, "*>": BROADCAST, "=>": REBALANCE, "/>": RESCALE,
     "~>": ForwardForConsecutiveHashPartitioner(HASH),
 }  # fmt: skip
-RESOURCES = Resources(10 * MIB, 400 * MIB, 100 * MIB, 16 * MIB)
+RESOURCES = Resources(10 * MIB, 400 * MIB, 100 * MIB, 16 * MIB, 16)
 
 
 def result(*mib, rows=1000, memory=None, scanned=None, mappers=None):

@@ -1,10 +1,12 @@
+import dataclasses
+
 import pytest
 
 from penstock.graph import OperatorKind
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
-from tests.optimizer.harness import Case, result
+from tests.optimizer.harness import RESOURCES, Case, result
 
 EVEN, HOT = (100, 100, 100, 100), (100, 3000, 100, 100)
 STRATEGY = "table.optimizer.skewed-join-optimization.strategy"
@@ -69,6 +71,14 @@ def test_off():
     job.finish(1, result(*HOT))
     job.finish(2, result(*EVEN))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 #> 4"}
+
+
+def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone():
+    cores = dataclasses.replace(RESOURCES, cores=2)
+    job = Case([AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: {"kind": OperatorKind.REPARTITION}, 3: AGGREGATE}, resources=cores)
+    job.finish(1, result(*HOT))
+    assert job.edges == {"1 #> 2", "2 ~> 3"}
+    assert "on 2 cores" in str(list(job.decisions)[-1])
 
 
 @pytest.mark.parametrize(

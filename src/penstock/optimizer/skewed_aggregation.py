@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from penstock.optimizer.strategy import ResultInfo
 
 
+_WORTH_IT = 2
+"""A hot subpartition is spread if it is this many times what a core would get in all: partial results are exchanged."""
+
+
 class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
     """Looks at every exchange by keys that an aggregate is chained to."""
 
@@ -61,13 +65,15 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         node = graph.node(relying[0].target_id)
         subject = f"{node.id} {node.name}"
         why_not = obstacle(graph, relying)
+        largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
+        if not why_not and largest < _WORTH_IT * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
+            why_not = f"its share of {show_bytes(largest)} keeps nobody waiting on {context.resources.cores} cores"
         if why_not:
             context.decide(DecisionKind.SKEW, subject, "not split", why_not)
             return False
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
         if not context.modify_stream_edge([request, *hashed_again(relying)]):
             return False
-        largest = int(result.subpartitions.max())
         reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
         chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, partial results merged"
         context.decide(DecisionKind.SKEW, subject, chosen, reason, largest=largest)

@@ -79,12 +79,15 @@ class Resources:
         The most a hash table within one task may take.
     volume_per_task
         What a task should read.
+    cores
+        How many tasks run at a time.
     """
 
     broadcast_threshold: int
     broadcast_memory: int
     task_memory: int
     volume_per_task: int
+    cores: int
 
 
 class StrategyContext(StreamGraphContext):

@@ -31,4 +31,5 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
         broadcast_memory=int(min(driver, executor) * _EXECUTION_SHARE / 8),
         task_memory=int(executor * _EXECUTION_SHARE / tasks / 4),
         volume_per_task=config.integer(DATA_VOLUME_PER_TASK),
+        cores=jobs.cluster_cores(bridge),
     )
