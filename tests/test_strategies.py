@@ -4,6 +4,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.errors import JobError
+from penstock.graph import StreamEdgeUpdateRequest
+from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner, HashPartitioner
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from tests.equality import assert_same_rows
 from tests.stages import stages
@@ -173,6 +175,45 @@ def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables
         assert_same_rows(make_env(**SMALL).collect(star(tables)), expected)
     finally:
         spark.conf.unset("spark.sql.maxBroadcastTableSize")
+
+
+def test_a_failed_broadcast_beside_a_side_that_is_written(spark, make_env, tables):
+    """Both sides start at once, so the large one lies hashed; it must not be taken for the layout of the other."""
+    df = tables["facts"].join(tables["dim0"], F.col("d0") == F.col("k0")).groupBy("a0").agg(F.sum("v"), F.max("n0"))
+    expected = df.collect()
+    spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
+    try:
+        env = make_env(**SMALL)
+        assert_same_rows(env.collect(df), expected)
+    finally:
+        spark.conf.unset("spark.sql.maxBroadcastTableSize")
+    assert {"left", "right"} & set(chosen(env.last_job, "broadcast"))
+
+
+class Careless(StreamGraphOptimizationStrategy):
+    """Broadcasts without telling those behind the join that their rows do not lie hashed any more."""
+
+    def on_operators_finished(self, finished, context):
+        for node_id, result in finished.results.items():
+            for build in context.stream_graph.out_edges(node_id):
+                inputs = context.stream_graph.in_edges(build.target_id)
+                probe = next((edge for edge in inputs if edge.id != build.id), None)
+                if len(inputs) == 2 and all(isinstance(e.partitioner, HashPartitioner) for e in inputs) and result.rows < 2000:
+                    requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
+                    requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
+                    return context.modify_stream_edge(requests)
+        return False
+
+
+def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
+    from penstock import Environment
+    from tests.conftest import OFF
+
+    config = OFF | {"table.optimizer.join.broadcast-threshold": "-1", "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 kb"}
+    env = Environment(spark, config=config, progress=False, strategies=[Careless])
+    hot = tables["hot"].selectExpr("k", "v as w").where("v < 30000")
+    joined = tables["facts"].join(dimension(tables, 0, 5), F.col("d0") == F.col("k0")).join(hot, F.col("d0") == F.col("k"))
+    check(env, joined.groupBy("d0").agg(F.count("*"), F.sum("w")))
 
 
 @pytest.mark.parametrize("how", JOINS)

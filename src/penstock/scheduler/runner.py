@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.join_order import SEQUENCE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
+from penstock.scheduler.claims import may_claim
 from penstock.scheduler.filtering import KeyFilters
 from penstock.scheduler.packing import spread_by_count
 from penstock.spark import exchange, files, fragment, jobs
@@ -63,6 +64,8 @@ class VertexSetup:
         How many it writes.
     slices
         For every edge whose skewed subpartitions are split, or that must meet such a one, what each task reads.
+    claims
+        Whether what is read may claim to be hash partitioned, see `penstock.scheduler.claims`.
     """
 
     ranges: Mapping[int, Sequence[Range] | None] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class VertexSetup:
     at_most: Mapping[int, int] = field(default_factory=dict)
     subpartitions: int = 1
     slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
+    claims: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +238,7 @@ class VertexRunner:
     ) -> Any:
         plans: dict[int, Any] = {}
         inside = set(vertex.node_ids)
+        setup = self._with_safe_claims(vertex, setup, graph)
         sequences = {n: one for n in vertex.node_ids if (one := graph.node(n).properties.get(SEQUENCE)) is not None}
         moved = {n for one in sequences.values() for n in one.chain[:-1]}
         for node_id in vertex.node_ids:
@@ -262,6 +267,22 @@ class VertexRunner:
                 plans[node_id] = self._without_claims(session, plans[node_id])
             plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
+
+    def _with_safe_claims(self, vertex: JobVertex, setup: VertexSetup, graph: StreamGraph) -> VertexSetup:
+        """Return the setup, without claims of its leaves where they would not be true of all inputs of a join."""
+        for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
+            result = self._results[edge.source_id]
+            if is_broadcast(edge) and isinstance(result, StagedResult) and self._is_side(edge):
+                self._table(edge, result)
+
+        def is_hashed(edge: StreamEdge) -> bool:
+            cut = setup.ranges.get(self._plan.groups[edge.id]) is not None or edge.id in setup.slices
+            return cut and bool(self._plan.edges[edge.id].keys) and not is_broadcast(edge)
+
+        return replace(setup, claims=may_claim(vertex, graph, is_hashed, self._is_relation))
+
+    def _is_side(self, edge: StreamEdge) -> bool:
+        return self._plan.edges[edge.id].write is WriteKind.SIDE
 
     def _in_sequence(
         self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
@@ -346,7 +367,7 @@ class VertexRunner:
         output = plan.output if plan.output is not None else plan.child.handle.output()
         if isinstance(result, BroadcastResult):
             return fragment.broadcast_leaf(self._bridge, output, result.stage)
-        if isinstance(edge.partitioner, BroadcastPartitioner) and plan.write is WriteKind.SIDE:
+        if is_broadcast(edge) and self._is_side(edge):
             table = self._table(edge, result)
             if table is not None:
                 return fragment.broadcast_leaf(self._bridge, output, table.stage)
@@ -363,7 +384,7 @@ class VertexRunner:
             rdd = exchange.read(self._bridge, result, ranges)
         # A split input lies hashed towards its join only, see `_without_claims`; alone, it must not claim so at all.
         meets = len(self._graph().in_edges(edge.target_id)) > 1
-        claims = ranges is not None or (slices is not None and meets)
+        claims = setup.claims and (ranges is not None or (slices is not None and meets))
         return fragment.rdd_leaf(
             self._bridge,
             self._bridge.session,
