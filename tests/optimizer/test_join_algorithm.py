@@ -1,5 +1,6 @@
 import pytest
 
+from penstock.graph import OperatorKind
 from penstock.optimizer.join_algorithm import HASH_SIDE, JoinAlgorithm, hash_side, largest_table
 from tests.optimizer.harness import MIB, Case, result
 
@@ -40,3 +41,11 @@ def test_the_join_is_told_once_both_sides_are_measured():
     assert job.finish(2, result(200, 200)) == ["n3 -> n4"]
     assert job.manager.graph.node(3).properties[HASH_SIDE] == "left"
     assert job.chosen("join algorithm") == ["hash join, builds left"]
+
+
+def test_no_hash_tables_where_tasks_may_be_merged():
+    facts = {3: {"join_type": "Inner"}, 5: {"kind": OperatorKind.OPAQUE}}
+    job = Case([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4\n4 -> 5", facts)
+    job.finish(1, result(20, 20))
+    job.finish(2, result(200, 200))
+    assert HASH_SIDE not in job.manager.graph.node(3).properties

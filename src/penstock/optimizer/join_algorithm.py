@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
-from penstock.graph import StreamNodeUpdateRequest
+from penstock.graph import OperatorKind, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
 from penstock.optimizer.graphs import is_shuffled, joins_behind, sides
 from penstock.optimizer.joins import SIDES, may_build
@@ -33,7 +33,7 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import StreamNode
+    from penstock.graph import StreamGraph, StreamNode
 
 HASH_SIDE = "hash_side"
 """The property of a join that names the side of which every task makes a hash table."""
@@ -72,6 +72,21 @@ def hash_side(join_type: str, results: Mapping[str, ResultInfo], volume: int, li
     return best, tables[best]
 
 
+def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
+    """Whether an operator chained behind a node may run several of its tasks as one (a coalesce).
+
+    Such a task holds the hash tables of all of them until it ends.
+    """
+    todo = [node_id]
+    while todo:
+        for edge in graph.out_edges(todo.pop()):
+            if edge.is_forward:
+                if graph.node(edge.target_id).kind is OperatorKind.OPAQUE:
+                    return True
+                todo.append(edge.target_id)
+    return False
+
+
 class JoinAlgorithm(StreamGraphOptimizationStrategy):
     """Looks at every pending join of which both sides have been measured."""
 
@@ -91,6 +106,8 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         edges = sides(context.stream_graph, join)
         results = {side: self._results[e.source_id] for side, e in edges.items() if e.source_id in self._results}
         if not is_shuffled(edges) or len(results) < len(SIDES) or join.properties.get("hinted"):
+            return False
+        if may_merge_tasks(context.stream_graph, join.id):
             return False
         limits = context.resources
         side, table = hash_side(str(join.properties["join_type"]), results, limits.volume_per_task, limits.task_memory)
