@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.services import MariaDb, Postgres, Sqlite, session_settings
+
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
 OFF = {"execution.batch.adaptive.whole-query-threshold": 0}
@@ -26,8 +28,11 @@ def spark(tmp_path_factory):
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in session_settings().items():
+        builder = builder.config(key, value)
     session = (
-        SparkSession.builder.master("local[2]")
+        builder
         .appName("penstock tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -61,3 +66,22 @@ def data():
     if not (DATA / "queries" / "tpcds.json").exists():
         pytest.fail("the test data is missing: run `make test`, or python tools/make_data.py data")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def mariadb():
+    server = MariaDb()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def sqlite(tmp_path_factory):
+    return Sqlite(tmp_path_factory.mktemp("sqlite"))

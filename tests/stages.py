@@ -12,6 +12,7 @@ class Ran:
     shuffle_written: int
     shuffle_read: int
     read_per_task: tuple[int, ...]
+    input_per_task: tuple[int, ...] = ()
 
 
 def stages(spark, job, name=""):
@@ -31,8 +32,9 @@ def stages(spark, job, name=""):
                 tasks = store.taskList(stage_id, 0, 100_000)
                 metrics = [tasks.apply(i).taskMetrics() for i in range(tasks.size())]
                 read = tuple(int(m.get().shuffleReadMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
+                given = tuple(int(m.get().inputMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
                 found[stage_id] = Ran(
                     int(data.numCompleteTasks()), int(data.inputRecords()), int(data.shuffleWriteRecords()),
-                    int(data.shuffleReadRecords()), read,
+                    int(data.shuffleReadRecords()), read, given,
                 )  # fmt: skip
     return [found[stage_id] for stage_id in sorted(found)]

@@ -82,6 +82,13 @@ def test_but_where_partitions_can_be_left_out():
     assert filtered_nodes(job) == {1}
 
 
+@pytest.mark.parametrize(("rows", "expected"), [(10_000, {1}), (10_001, set())])
+def test_a_database_leaves_out_rows_by_exact_keys(rows, expected):
+    job = case(FilterPath("left", (1,), (3, "right"), prunes=True, exact=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, result(1, rows=rows))
+    assert filtered_nodes(job) == expected
+
+
 @pytest.mark.parametrize(("dimension_rows", "expected"), [(10, {6}), (900, {1})])
 def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
     # 1 is chained to 6, which looks up the broadcast side 5, before the exchange to 3

@@ -62,6 +62,10 @@ SCAN_INFER_MAX = Option(
     "scan.infer-parallelism.max", INT, default=None, minimum=1,
     doc="The most tasks an inferring source may get; if unset, the bound of all vertices.",
 )  # fmt: skip
+SCAN_MAX_CONNECTIONS = Option(
+    "scan.max-connections", INT, default=None, minimum=1,
+    doc="The most connections at a time to the database of a source; if unset, half of those it has free.",
+)  # fmt: skip
 SINK_PARALLELISM = Option(
     "sink.parallelism", INT, default=None, minimum=1,
     doc="The parallelism of sinks; if unset, that of the upstream where chained, else decided by volume.",

@@ -10,12 +10,15 @@ from penstock.connectors.base import (
     Source,
 )
 from penstock.connectors.files import FileSink, FileSource
+from penstock.connectors.jdbc import JdbcSink, JdbcSource
 
 __all__ = [
     "DynamicFilteringInfo",
     "DynamicParallelismInference",
     "FileSink",
     "FileSource",
+    "JdbcSink",
+    "JdbcSource",
     "ParallelismInferenceContext",
     "ParallelismProvider",
     "Sink",

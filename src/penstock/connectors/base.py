@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from penstock.errors import SourceError
 
@@ -87,6 +87,27 @@ class Source(ABC):
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the source's rows as an ordinary DataFrame, without reading them yet."""
+
+
+class SplitScan(DynamicParallelismInference, Protocol):
+    """A source of a running job that makes its splits once its parallelism is known."""
+
+    @property
+    def reason(self) -> str:
+        """What its answer was inferred from, half a sentence; empty before it was asked."""
+
+    @property
+    def size_in_bytes(self) -> int:
+        """About how many bytes it gives, 0 if that is not known."""
+
+    def cut(self, parallelism: int) -> int:
+        """Make at most so many splits; return how many there are."""
+
+    def leaf(self) -> Any:
+        """Return the leaf of Spark's plan that reads the splits, each by a task of its own."""
+
+    def close(self) -> None:
+        """Let go of what was held open for reading; the job has ended."""
 
 
 class SinkJob(ABC):

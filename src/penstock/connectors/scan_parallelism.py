@@ -59,6 +59,11 @@ def choose_scan_parallelism(
         return number, f"inference is off, so the global parallelism {number}"
     if inferred <= 0:
         return upper_bound, f"no answer, so the upper bound {upper_bound}"
-    if options.infer_max is not None and options.infer_max < inferred:
-        return options.infer_max, f"{inferred} inferred, scan.infer-parallelism.max is {options.infer_max}"
+    bound, name = (
+        (options.infer_max, "scan.infer-parallelism.max")
+        if options.infer_max is not None
+        else (global_parallelism, "the global parallelism")
+    )
+    if bound is not None and bound < inferred:
+        return bound, f"{inferred} inferred, {name} is {bound}"
     return inferred, f"{inferred} inferred"

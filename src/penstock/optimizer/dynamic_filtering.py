@@ -15,11 +15,12 @@ After::
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import (
     DYNAMIC_FILTERING_ENABLED,
+    DYNAMIC_FILTERING_EXACT_KEYS,
     DYNAMIC_FILTERING_MAX_KEYS,
     DYNAMIC_FILTERING_SELECTIVITY,
 )
@@ -58,7 +59,9 @@ class FilterPath:
     keys_from
         The source that the giver's keys come from, or -1.
     prunes
-        Whether the lowest step is a source with a key among its partition columns.
+        Whether the lowest step is a source that leaves out data by the keys: partitions, or rows of a database.
+    exact
+        Whether it does so only by exact keys.
     """
 
     side: str
@@ -66,6 +69,7 @@ class FilterPath:
     giver: tuple[int, str]
     keys_from: int = -1
     prunes: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         self._seen.add(ref)
         graph, config = context.stream_graph, context.config
         left = part_left(result.rows, *self._rows_known(path, context))
+        if path.exact and result.rows > config.integer(DYNAMIC_FILTERING_EXACT_KEYS):
+            path = replace(path, prunes=False)
         step, prunes = self._step(path, left, context)
         if step is None or not (prunes or crosses_exchange(graph, step, ref.join_id)):
             return False

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.optimizer.dynamic_filtering import FilterPath
 from penstock.optimizer.joins import SIDES, may_be_filtered, other
 from penstock.spark import catalyst
+from penstock.spark.jdbc import is_jdbc_relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -123,8 +124,10 @@ class FilterFinder:
                 if places:
                     steps = tuple(place.node_id for place in places)
                     columns = self._columns.expressions(places[0].place, places[0].ids)
-                    prunes = self._is_plain(join, side) and catalyst.is_partitioned_by(places[0].place.handle, columns)
-                    path = FilterPath(side, steps, giver[0], keys_from, prunes)
+                    leaf = places[0].place.handle
+                    asked = is_jdbc_relation(leaf) and any(map(catalyst.is_attribute, columns))
+                    prunes = self._is_plain(join, side) and (asked or catalyst.is_partitioned_by(leaf, columns))
+                    path = FilterPath(side, steps, giver[0], keys_from, prunes, exact=asked)
                     found.append((path, Way(places, giver[1], keys[side], ids[side])))
         return found
 

@@ -12,7 +12,7 @@ from penstock.spark.catalyst import LARGE, Columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.connectors.base import Sink
+    from penstock.connectors.base import Sink, SplitScan
     from penstock.connectors.coordinator import SourceCoordinator
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import StreamGraph
@@ -101,6 +101,8 @@ class SourcePlan:
         What it holds, by Spark's statistics.
     scan
         The relation with the filters right above it.
+    splits
+        Makes its splits once its parallelism is decided; None of what Spark cuts by itself.
     """
 
     leaf: LogicalNode
@@ -110,6 +112,7 @@ class SourcePlan:
     listing: Callable[[], FileListing] | None
     size_in_bytes: int
     scan: LogicalNode
+    splits: SplitScan | None = None
 
     @property
     def is_files(self) -> bool:
@@ -127,6 +130,8 @@ class SourcePlan:
         if self.listing is not None:
             listing = self.listing()
             return int(sum(listing.sizes) * listing.fraction)
+        if self.splits is not None:
+            return self.splits.size_in_bytes
         return self.size_in_bytes if self.size_in_bytes < LARGE else 0
 
 

@@ -7,14 +7,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import table_option
-from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_PARALLELISM
+from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS, SCAN_PARALLELISM
 from penstock.connectors.base import ParallelismProvider
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.files import FileSource
+from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.scan_parallelism import ScanOptions
-from penstock.errors import SourceError
+from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
-from penstock.spark import catalyst, files
+from penstock.spark import catalyst, files, jdbc, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration, Option
     from penstock.marks import Mark
     from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jdbc import JdbcRelation
     from penstock.spark.jvm import Bridge
 
 _NAMES = {
@@ -33,9 +35,8 @@ _NAMES = {
 }
 
 
-_TABLE_OPTIONS = [
-    key for option in (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX) for key in (option.key, *option.aliases)
-]
+_OF_TABLES = (SCAN_PARALLELISM, SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS)
+_TABLE_OPTIONS = [key for option in _OF_TABLES for key in (option.key, *option.aliases)]
 
 
 class SourceMaker:
@@ -70,22 +71,24 @@ class SourceMaker:
         ConfigError
             If an option of the table has a value that is not allowed.
         """
-        is_files = files.is_file_relation(leaf.handle)
         given = mark.source if mark else None
+        name = _NAMES.get(leaf.name, leaf.name)
         table_options: Mapping[str, str] = {}
-        if is_files:
+        listing, splits = None, None
+        source: object = given
+        if files.is_file_relation(leaf.handle):
             name = files.relation_name(leaf.handle)
-            table_options = files.relation_options(leaf.handle, _TABLE_OPTIONS)
-        else:
-            name = _NAMES.get(leaf.name, leaf.name)
+            table_options = files.relation_options(leaf.handle)
+            listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
+            if given is None or isinstance(given, FileSource):
+                source = FileSource(name, listing=listing)
+        elif jdbc.is_jdbc_relation(leaf.handle):
+            relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
+            name, table_options = relation.table, relation.options
+            splits = self._jdbc_scan(relation, table_options, scan.handle)
+            source = splits
         if given is not None:
             name = given.name
-        listing = None
-        if is_files:
-            listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
-        source: object = given
-        if listing is not None and (given is None or isinstance(given, FileSource)):
-            source = FileSource(name, listing=listing)
         static = given.parallelism if isinstance(given, ParallelismProvider) else None
         return SourcePlan(
             leaf=leaf,
@@ -95,10 +98,22 @@ class SourceMaker:
             listing=listing,
             size_in_bytes=catalyst.size_in_bytes(leaf.handle),
             scan=scan,
+            splits=splits,
         )
 
+    def _jdbc_scan(self, relation: JdbcRelation, options: Mapping[str, str], scan: Any) -> JdbcScan | None:
+        """Return what cuts a relation of a database, None where the user has cut it or the database is not known."""
+        dialect = dialect_of(relation.url)
+        if relation.parts > 1 or dialect is None:
+            return None
+        own = table_option(SCAN_MAX_CONNECTIONS, options, relation.table)
+        most = self._config.get(SCAN_MAX_CONNECTIONS) if own is None else own
+        cores = jobs.cluster_cores(self._bridge)
+        request = cache(lambda: relation.request(scan))
+        return JdbcScan(relation, dialect, request, cores, most if isinstance(most, int) else None)
+
     def narrowed(self, source: SourcePlan, scan: Any) -> SourcePlan:
-        """Return a source of files as it is once its rows are filtered further.
+        """Return a source as it is once its rows are filtered further.
 
         Parameters
         ----------
@@ -107,6 +122,10 @@ class SourceMaker:
         scan
             The plan of its relation with all filters above it, in the JVM.
         """
+        if source.splits is not None:
+            relation = jdbc.JdbcRelation(self._bridge, source.leaf.handle)
+            splits = self._jdbc_scan(relation, relation.options, scan)
+            return replace(source, splits=splits, coordinator=SourceCoordinator(source.coordinator.name, splits))
         if source.listing is None:
             return source
         listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, source.leaf, scan))
@@ -114,6 +133,10 @@ class SourceMaker:
         return replace(source, listing=listing, coordinator=SourceCoordinator(name, FileSource(name, listing=listing)))
 
     def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
+        unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]
+        if unknown:
+            raise ConfigError.unknown_key(unknown[0], _TABLE_OPTIONS, f"the options of {name}")
+
         def value(option: Option) -> object:
             own = table_option(option, table_options, name)
             return self._config.get(option) if own is None else own

@@ -140,15 +140,14 @@ class VertexDecider:
             source = self._plan.sources[node_id]
             if given != UNDECIDED and source.options.parallelism is None:
                 source = replace(source, options=replace(source.options, parallelism=given))
-            number, why, size = self._source(source, vertex, inferred[node_id])
-            if source.is_files:
-                number, why, split = self._cut_files(source, number, why)
-                split_bytes |= {} if split is None else {node_id: split}
-            elif number > 0:
+            number, why, split = self._cut_source(source, *self._source(source, vertex, inferred[node_id]))
+            if split is not None:
+                split_bytes[node_id] = split
+            elif not source.is_files and source.splits is None and number > 0:
                 at_most[node_id] = number
             numbers.append(number)
             reasons.append(f"{source.coordinator.name}: {why}" if len(sources) > 1 else why)
-            bytes_in += size
+            bytes_in += source.bytes_read
             source.coordinator.initialize(number)
         for group, edges in groups.items():
             infos = self._input_infos(edges)
@@ -189,18 +188,27 @@ class VertexDecider:
         default = self._config.maybe_integer(DEFAULT_SOURCE_PARALLELISM)
         return source_upper_bound(default, self.bounds.maximum, vertex.max_parallelism)
 
-    def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str, int]:
-        """Return number, reason and bytes of a source."""
-        size = source.bytes_read
+    def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str]:
+        """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
         nothing_said = source.options.parallelism is None and source.static is None and source.options.infer
         if not source.is_files and nothing_said and inferred == NO_ANSWER and coordinator.source is None:
-            return UNDECIDED, "Spark cuts this source itself", size
+            return UNDECIDED, "Spark cuts this source itself"
         bound = self._source_bound(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bound, self._default)
         if nothing_said and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
-        return number, why, size
+        return number, why
+
+    def _cut_source(self, source: SourcePlan, number: int, why: str) -> tuple[int, str, int | None]:
+        """Return the number of tasks that a source can give, the reason, and of files the split size for it."""
+        if source.is_files:
+            return self._cut_files(source, number, why)
+        if source.splits is None:
+            return number, why, None
+        possible = source.splits.cut(number)
+        why = f"{why}: {source.splits.reason}" if source.splits.reason else why
+        return possible, why if possible == number else f"{why}; it can be cut into {possible}", None
 
     def _cut_files(self, source: SourcePlan, number: int, why: str) -> tuple[int, str, int | None]:
         """Return the number of tasks the files can give, the reason, and the split size for it."""

@@ -217,6 +217,9 @@ class VertexRunner:
         self._results.clear()
         self._tables.clear()
         self._filters.clear()
+        for source in self._plan.sources.values():
+            if source.splits is not None:
+                source.splits.close()
 
     def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int) -> Result:
         plan = self._plan.edges[edge.id]
@@ -355,7 +358,8 @@ class VertexRunner:
             return self._tables[name]
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
-        leaf = self._plan.sources[node_id].leaf.handle
+        source = self._plan.sources[node_id]
+        leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
         if node_id in scans:
             leaf = files.recut(self._bridge, leaf, scans[node_id])
         if node_id in setup.at_most:

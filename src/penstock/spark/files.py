@@ -8,12 +8,12 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.catalyst import is_files, read_fraction
-from penstock.spark.jvm import EXECUTION, children, class_name, items, with_fields
+from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, with_fields
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -104,12 +104,9 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
     )
 
 
-def relation_options(leaf: Any, wanted: Iterable[str]) -> dict[str, str]:
-    """Return those of some options that a table or reader was given."""
-    if not is_files(leaf):
-        return {}
-    options = leaf.relation().options()
-    return {key: str(options.apply(key)) for key in wanted if options.contains(key)}
+def relation_options(leaf: Any) -> dict[str, str]:
+    """Return the options that a table or reader of files was given, by their names in small letters."""
+    return lowered(leaf.relation().options())
 
 
 def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:

@@ -105,10 +105,34 @@ def option(value: Any) -> Any | None:
     return value.get() if value.isDefined() else None
 
 
-def with_fields(case_class: Any, **changes: Any) -> Any:
-    """Return a copy of a case class object; works for whatever fields this Spark version gives it."""
+def lowered(options: Any) -> dict[str, str]:
+    """Return a Scala map of options, their names in small letters."""
+    return {str(pair._1()).lower(): str(pair._2()) for pair in items(options.toSeq())}
+
+
+def root_cause(error: BaseException) -> str:
+    """Return what the innermost exception of the JVM says, or the error's own text."""
+    thrown = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if thrown is None:
+        return str(error)
+    while thrown.getCause() is not None:
+        thrown = thrown.getCause()
+    return str(thrown.getMessage() or thrown.toString())
+
+
+def with_fields(case_class: Any, *implicit: Any, **changes: Any) -> Any:
+    """Return a copy of a case class object; works for whatever fields this Spark version gives it.
+
+    Parameters
+    ----------
+    case_class
+        The object.
+    implicit
+        The arguments of a second parameter list.
+    changes
+        The fields that are new.
+    """
     count = case_class.productArity()
     names = [case_class.productElementName(i) for i in range(count)]
-    return case_class.copy(
-        *(changes.get(name, case_class.productElement(i)) for i, name in enumerate(names))
-    )
+    fields = (changes.get(name, case_class.productElement(i)) for i, name in enumerate(names))
+    return case_class.copy(*fields, *implicit)

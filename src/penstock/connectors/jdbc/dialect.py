@@ -1,0 +1,152 @@
+"""What a database can tell of a table before it is read, and how the table is cut."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Database(Protocol):
+    """A connection to ask."""
+
+    def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
+        """Run a query and return its rows as texts."""
+
+    def run(self, statement: str) -> int:
+        """Run a statement that gives no rows."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted of a database.
+
+    Parameters
+    ----------
+    table
+        A table's name, or a query in parentheses with an alias, as the user wrote it.
+    columns
+        The columns to read; all names are unquoted.
+    conditions
+        The filters that go with it, in the database's SQL.
+    quote
+        Quotes a column's name.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    conditions: tuple[str, ...]
+    quote: Callable[[str], str]
+
+    @property
+    def is_query(self) -> bool:
+        """Whether it is a query rather than a table."""
+        return self.table.lstrip().startswith("(")
+
+    @property
+    def statement(self) -> str:
+        """The query that reads it in one piece."""
+        where = " AND ".join(f"({condition})" for condition in self.conditions)
+        columns = ", ".join(map(self.quote, self.columns)) or "1"
+        return f"SELECT {columns} FROM {self.table}" + (f" WHERE {where}" if where else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TableEstimate:
+    """What a database's own statistics tell of a request.
+
+    Parameters
+    ----------
+    rows
+        About how many rows it gives.
+    row_bytes
+        About how many bytes a row has.
+    cut
+        Returns conditions for at most so many splits.
+    how
+        What the splits are made of, in words.
+    """
+
+    rows: float
+    row_bytes: float
+    cut: Callable[[Database, int], list[str | None]]
+    how: str
+
+
+def in_one_piece(_database: Database, _count: int) -> list[str | None]:
+    """Return the only split of what cannot be cut."""
+    return [None]
+
+
+class JdbcDialect(ABC):
+    """One kind of database."""
+
+    name: ClassVar[str]
+    prefixes: ClassVar[tuple[str, ...]]
+    """How its URLs begin."""
+    fetch_size: ClassVar[int] = 10_000
+    """Rows fetched at a time; without a number some drivers hold a whole result in memory."""
+    no_snapshot: ClassVar[str] = ""
+    """Why several splits cannot read one snapshot, empty if they can."""
+
+    @abstractmethod
+    def estimate(self, database: Database, request: Request) -> TableEstimate:
+        """Return what the statistics tell, without reading the table."""
+
+    def export_snapshot(self, database: Database) -> str | None:  # noqa: ARG002
+        """Hold a snapshot open in a connection; return the statement by which other transactions see the same one."""
+        return None
+
+    @abstractmethod
+    def has_table(self, database: Database, table: str) -> bool:
+        """Whether there is a table of this name."""
+
+    @abstractmethod
+    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
+        """Return statements that give a new table columns for the task that writes a row, and for its attempt."""
+
+    def copy(self, source: str, target: str, columns: Sequence[str], key: Sequence[str], marks: tuple[str, str]) -> str:
+        """Return the statement that copies what one attempt of each task wrote.
+
+        Parameters
+        ----------
+        source, target
+            Tables.
+        columns
+            The columns to copy, quoted.
+        key
+            Columns whose rows replace those of the target that have the same values; empty for none.
+        marks
+            The columns of `mark_attempts`.
+        """
+        task, attempt = marks
+        names = ", ".join(columns)
+        replaced = self.replacing(key, [name for name in columns if name not in key]) if key else ""
+        return (
+            f"INSERT INTO {target} ({names}) SELECT {names} FROM {source} WHERE ({task}, {attempt}) IN"
+            f" (SELECT {task}, min({attempt}) FROM {source} GROUP BY {task}) {replaced}"
+        ).rstrip()
+
+    def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
+        """Return the end of an INSERT whose rows replace those with the same key."""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in others)
+        return f"ON CONFLICT ({', '.join(key)}) DO " + (f"UPDATE SET {changes}" if changes else "NOTHING")
+
+    def free_writers(self, database: Database) -> int | None:
+        """Return how many more connections may write at a time, None if there is no limit."""
+        return self.free_connections(database)
+
+    def free_connections(self, database: Database) -> int | None:  # noqa: ARG002
+        """Return how many more connections the database takes, None if there is no limit."""
+        return None
+
+
+def literal(text: str) -> str:
+    """Return a text as a SQL literal."""
+    return "'" + text.replace("'", "''") + "'"

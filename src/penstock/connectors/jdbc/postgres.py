@@ -1,0 +1,132 @@
+"""PostgreSQL: page ranges of the table itself where they can be had, else bounds of a column's histogram."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, literal
+from penstock.connectors.jdbc.splits import key_conditions, page_bounds, page_conditions, weighted_bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_TABLE = """
+SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_setting('block_size')::int
+FROM pg_class c WHERE c.oid = to_regclass(?)
+"""
+_PARTS = """
+WITH RECURSIVE tree AS (
+  SELECT ?::oid AS oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
+)
+SELECT c.relkind, pg_relation_size(c.oid) / ?::bigint, am.amname
+FROM tree JOIN pg_class c USING (oid) LEFT JOIN pg_am am ON am.oid = c.relam
+"""
+# The columns whose histogram could cut the table, primary keys first, then what is most unique.
+_KEYS = """
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, coll.collname
+FROM pg_stats s
+JOIN pg_class c ON c.oid = ?::oid JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = s.attname
+LEFT JOIN pg_collation coll ON coll.oid = a.attcollation AND coll.collname <> 'default'
+LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary AND a.attnum = i.indkey[0]
+WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.histogram_bounds IS NOT NULL
+ORDER BY s.inherited DESC, i.indrelid IS NULL,
+  CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * 1e9 ELSE s.n_distinct END DESC
+"""
+_VALUES = """
+SELECT v::text, sum(f) FROM (
+  SELECT unnest(s.histogram_bounds::text::{type}[]) AS v,
+    (1 - s.null_frac - coalesce((SELECT sum(x) FROM unnest(s.most_common_freqs) x), 0))
+    / (array_length(s.histogram_bounds::text::{type}[], 1) - 1) AS f
+  FROM pg_stats s, pg_class c, pg_namespace n WHERE {which}
+  UNION ALL
+  SELECT unnest(s.most_common_vals::text::{type}[]), unnest(s.most_common_freqs)
+  FROM pg_stats s, pg_class c, pg_namespace n WHERE {which}
+) w GROUP BY v ORDER BY v {collate}
+"""
+_WHICH = """
+c.oid = ?::oid AND n.oid = c.relnamespace AND s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = ?
+"""
+_INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
+_FEW = 2
+"""Up to so many splits, an index that finds the rows beats reading all pages side by side."""
+_TID_RANGE_SCANS = 140_000
+"""The release from which a condition on ``ctid`` reads only the pages in question."""
+
+
+class PostgresDialect(JdbcDialect):
+    """PostgreSQL, and what speaks its protocol."""
+
+    name: ClassVar[str] = "PostgreSQL"
+    prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
+
+    def estimate(self, database: Database, request: Request) -> TableEstimate:
+        """Ask the planner for rows and widths, and the catalogue for the pages."""
+        plan = _explained(database, request.statement)
+        rows, width = float(plan["Plan Rows"]), float(plan["Plan Width"])
+        found = [] if request.is_query else database.rows(_TABLE, request.table)
+        if not found:
+            return TableEstimate(rows, width, in_one_piece, "one piece, as it is a query")
+        oid, kind, version, block = (str(value) for value in found[0])
+        parts = database.rows(_PARTS, oid, block) if kind in "rpm" else []
+        has_pages = all(access == "heap" for part, _, access in parts if part in ("r", "m"))
+        if parts and has_pages and int(version) >= _TID_RANGE_SCANS and "f" not in {part for part, _, _ in parts}:
+            pages = [int(size or 0) for _, size, _ in parts]
+            how = "page ranges" if kind != "p" else "page ranges over its partitions"
+            by_index = bool(request.conditions) and plan["Node Type"] in _INDEX_SCANS
+
+            def cut(_: Database, count: int) -> list[str | None]:
+                if by_index and count <= _FEW:
+                    return [None]
+                return page_conditions(page_bounds(pages, count))
+
+            return TableEstimate(rows, width, cut, how)
+        return self._by_column(database, request, oid, rows, width)
+
+    def _by_column(self, database: Database, request: Request, oid: str, rows: float, width: float) -> TableEstimate:
+        """Cut a table that has no pages of its own by the histogram of a column."""
+        for name, type_name, nullable, collation in database.rows(_KEYS, oid):
+            collate = f'COLLATE "{collation}"' if collation else ""
+            statement = _VALUES.format(type=type_name, which=_WHICH, collate=collate)
+            found = database.rows(statement, oid, str(name), oid, str(name))
+            if len(found) > 1:
+                values = [(str(value), float(share or 0)) for value, share in found]
+                column, nulls = request.quote(str(name)), nullable == "t"
+
+                def cut(_: Database, count: int) -> list[str | None]:
+                    bounds = [f"{literal(value)}::{type_name}" for value in weighted_bounds(values, count)]  # noqa: B023
+                    return key_conditions(column, bounds, nullable=nulls)  # noqa: B023
+
+                return TableEstimate(rows, width, cut, f"ranges of {name} by its histogram")
+        return TableEstimate(rows, width, in_one_piece, "one piece, as it has neither pages nor an analysed column")
+
+    def export_snapshot(self, database: Database) -> str:
+        """Hold a snapshot open for as long as the connection is."""
+        database.begin()
+        database.run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        ((name,),) = database.rows("SELECT pg_export_snapshot()")
+        return f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{name}'"
+
+    def has_table(self, database: Database, table: str) -> bool:
+        """Look the name up on the search path."""
+        return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
+
+    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
+        """Mark rows with their transaction: a task writes its partition in one."""
+        return [f"ALTER TABLE {table} ADD {task} int, ADD {attempt} bigint DEFAULT txid_current()"]
+
+    def free_connections(self, database: Database) -> int | None:
+        """Return what ``max_connections`` leaves to ordinary users."""
+        ((free,),) = database.rows(
+            "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
+            " - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+        )
+        return int(free or 1)
+
+
+def _explained(database: Database, statement: str) -> Mapping[str, Any]:
+    text = "".join(str(line) for (line,) in database.rows(f"EXPLAIN (FORMAT JSON) {statement}"))
+    plan: Mapping[str, Any] = json.loads(text)[0]["Plan"]
+    return plan

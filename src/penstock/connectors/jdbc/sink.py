@@ -1,0 +1,174 @@
+"""Tables of databases as sinks: rows are staged, and appear in one transaction."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from penstock.connectors.base import Sink, SinkJob, checked_parallelism
+from penstock.connectors.jdbc.dialect import JdbcDialect, literal
+from penstock.connectors.jdbc.source import dialect_of, masked
+from penstock.errors import SinkError
+from penstock.spark.jdbc import JdbcConnection, JdbcTarget
+from penstock.spark.jvm import Bridge, root_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("penstock.sinks")
+
+MODES = ("append", "overwrite", "upsert")
+TASK, ATTEMPT = "penstock_task", "penstock_attempt"
+_LEDGER = "penstock_commits"
+
+
+@dataclass(frozen=True)
+class JdbcSink(Sink):
+    """A table of a database. All rows of a job appear in one transaction, those of a task that ran twice once.
+
+    Parameters
+    ----------
+    url
+        The database, such as ``jdbc:postgresql://host/db``.
+    table
+        The table; made if it does not exist.
+    properties
+        Options of Spark's writer: ``user``, ``password``, ``driver``, ``batchsize`` ...
+    mode
+        ``append``, ``overwrite`` or ``upsert``.
+    key
+        For ``upsert``, the columns that tell rows apart; the table has a primary key or unique index on them.
+    token
+        A name for what is written. Once it is in the table, a job that would write it again does nothing: a rerun
+        after a driver that died is safe, whatever it had reached.
+    parallelism
+        The number of writing tasks; if None, that of the upstream.
+    max_connections
+        The most connections at a time; if None, half of those the database has free.
+    """
+
+    url: str
+    table: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    mode: str = "append"
+    key: Sequence[str] = ()
+    token: str | None = None
+    parallelism: int | None = None
+    max_connections: int | None = None
+
+    materialised: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+        if (self.mode == "upsert") != bool(self.key):
+            raise SinkError(
+                f"mode {self.mode!r} with key {tuple(self.key)}", hint="upsert needs a key, other modes none"
+            )
+        if dialect_of(self.url) is None:
+            raise SinkError(
+                f"tables of {masked(self.url)} cannot be written",
+                hint="PostgreSQL, MySQL, MariaDB (by a jdbc:mysql: URL) and SQLite are known",
+            )
+        for value in (self.parallelism, self.max_connections):
+            if value is not None:
+                checked_parallelism(value, f"sink {self.table}")
+
+    @property
+    def name(self) -> str:
+        """The table."""
+        return self.table
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Reach the database, and look whether the job's token is there already."""
+        dialect = dialect_of(self.url)
+        assert dialect is not None
+        target = JdbcTarget(Bridge(spark), {**self.properties, "url": self.url, "dbtable": self.table})
+        try:
+            connection = target.connect()
+        except Exception as error:
+            raise SinkError(
+                f"table {self.table} of {masked(self.url)} cannot be written",
+                cause=masked(root_cause(error)),
+                hint="check the URL, user and password, and that spark.jars holds the driver",
+            ) from error
+        with connection:
+            exists = dialect.has_table(connection, self.table)
+            if self.mode == "upsert" and not exists:
+                raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
+            done = self.token is not None and _is_committed(dialect, connection, self)
+            most = self.max_connections or dialect.free_writers(connection)
+        if done:
+            log.warning("%s holds %s already, nothing is written", self.table, self.token)
+        return _JdbcSinkJob(self, dialect, target, done=done, most=most)
+
+
+class _JdbcSinkJob(SinkJob):
+    """Writes into a table of its own, and copies it over."""
+
+    def __init__(
+        self, sink: JdbcSink, dialect: JdbcDialect, target: JdbcTarget, *, done: bool, most: int | None
+    ) -> None:
+        self._sink = sink
+        self._dialect = dialect
+        self._target = target
+        self._done = done
+        self._most = most
+        # A rerun of the same token finds, and removes, what an earlier run left behind.
+        mark = uuid.uuid5(uuid.NAMESPACE_OID, sink.token).hex if sink.token else uuid.uuid4().hex
+        schema, dot, table = sink.table.rpartition(".")
+        self._staging = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_{mark[:12]}"
+        self._columns: list[str] = []
+
+    def write(self, df: DataFrame) -> None:
+        if self._done:
+            return
+        self._columns = [self._target.quoted(name) for name in df.columns]
+        with self._target.connect() as database:
+            database.run(f"DROP TABLE IF EXISTS {self._staging}")
+            database.run(f"CREATE TABLE {self._staging} ({self._target.columns(df)})")
+            for statement in self._dialect.mark_attempts(self._staging, TASK, ATTEMPT):
+                database.run(statement)
+        self._target.append(self._staging, df, TASK, self._most)
+
+    def commit(self) -> None:
+        if self._done:
+            return
+        with self._target.connect() as database:
+            if not self._dialect.has_table(database, self._sink.table):  # some databases commit when tables are made
+                columns = ", ".join(self._columns)
+                database.run(f"CREATE TABLE {self._sink.table} AS SELECT {columns} FROM {self._staging} WHERE 1 = 0")
+            database.begin()
+            if self._sink.token is not None:
+                if _is_committed(self._dialect, database, self._sink):
+                    database.commit()
+                    return
+                database.run(f"INSERT INTO {_LEDGER} VALUES ({literal(self._sink.table)}, {literal(self._sink.token)})")
+            if self._sink.mode == "overwrite":
+                database.run(f"DELETE FROM {self._sink.table}")
+            key = [self._target.quoted(name) for name in self._sink.key]
+            database.run(self._dialect.copy(self._staging, self._sink.table, self._columns, key, (TASK, ATTEMPT)))
+            database.commit()
+        self.abort()
+
+    def abort(self) -> None:
+        if self._columns:
+            with suppress(Exception), self._target.connect() as database:
+                database.run(f"DROP TABLE IF EXISTS {self._staging}")
+
+
+def _is_committed(dialect: JdbcDialect, database: JdbcConnection, sink: JdbcSink) -> bool:
+    """Whether the sink's token is in the ledger, which is made if it is not there."""
+    if not dialect.has_table(database, _LEDGER):
+        database.run(
+            f"CREATE TABLE {_LEDGER}"
+            " (target varchar(200) NOT NULL, token varchar(200) NOT NULL, PRIMARY KEY (target, token))"
+        )
+    statement = f"SELECT 1 FROM {_LEDGER} WHERE target = ? AND token = ?"
+    return bool(database.rows(statement, sink.table, str(sink.token)))

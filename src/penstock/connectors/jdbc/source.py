@@ -1,0 +1,197 @@
+"""Tables of databases as sources: asked for their splits by the database's own statistics."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
+from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate
+from penstock.connectors.jdbc.mysql import MySqlDialect
+from penstock.connectors.jdbc.postgres import PostgresDialect
+from penstock.connectors.jdbc.splits import count_splits
+from penstock.connectors.jdbc.sqlite import SqliteDialect
+from penstock.errors import SourceError
+from penstock.spark.jvm import root_cause
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.jdbc import JdbcConnection, JdbcRelation, JdbcRequest
+
+log = logging.getLogger("penstock.sources")
+
+DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
+_SHARE = 2
+"""A job takes one of so many free connections where the user gave no number."""
+_SECRET = re.compile(r"(?i)((?:password|pwd|secret|token)=)[^&;]*|(//[^:/@]*:)[^@/]*@")
+
+
+def dialect_of(url: str) -> JdbcDialect | None:
+    """Return what is known of a database by its URL."""
+    return next((one for one in DIALECTS if url.startswith(one.prefixes)), None)
+
+
+def masked(url: str) -> str:
+    """Return a URL without its secrets."""
+    return _SECRET.sub(lambda found: f"{found[1]}***" if found[1] else f"{found[2]}***@", url)
+
+
+@dataclass(frozen=True)
+class JdbcSource(Source):
+    """A table of a database, or a query.
+
+    Parameters
+    ----------
+    url
+        The database, such as ``jdbc:postgresql://host/db``.
+    table
+        A table's name, or a query in parentheses with an alias.
+    properties
+        Options of Spark's reader: ``user``, ``password``, ``driver`` ...
+    parallelism
+        The number of tasks, instead of what the statistics suggest.
+    max_connections
+        The most connections at a time; if None, half of those the database has free.
+    """
+
+    url: str
+    table: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    parallelism: int | None = None
+    max_connections: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.url.startswith("jdbc:mariadb:"):
+            raise SourceError(
+                f"{masked(self.url)} would be read wrongly",
+                cause="Spark has no dialect for this URL, and quotes columns so that MariaDB takes them for texts",
+                hint="write jdbc:mysql:...?permitMysqlScheme with driver org.mariadb.jdbc.Driver",
+            )
+        for value in (self.parallelism, self.max_connections):
+            if value is not None:
+                checked_parallelism(value, f"table {self.table}")
+
+    @property
+    def name(self) -> str:
+        """The table."""
+        return self.table
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return the table's rows as a DataFrame; the database is asked for its schema."""
+        options = {**self.properties, "url": self.url, "dbtable": self.table}
+        if self.max_connections is not None:
+            options["scan.max-connections"] = str(self.max_connections)
+        try:
+            return spark.read.format("jdbc").options(**options).load()
+        except Exception as error:
+            raise SourceError(
+                f"table {self.table} of {masked(self.url)} cannot be read",
+                cause=masked(root_cause(error)),
+                hint="check the URL, user and password, the table's name, and that spark.jars holds the driver",
+            ) from error
+
+
+class JdbcScan:
+    """A relation of a plan while its job runs.
+
+    Parameters
+    ----------
+    relation
+        The relation in Spark's plan.
+    dialect
+        Its database.
+    request
+        Returns what the plan asks of it.
+    cores
+        How many tasks run at a time.
+    max_connections
+        The most connections at a time that the user wants, or None.
+    """
+
+    def __init__(
+        self,
+        relation: JdbcRelation,
+        dialect: JdbcDialect,
+        request: Callable[[], JdbcRequest],
+        cores: int,
+        max_connections: int | None,
+    ) -> None:
+        self._relation = relation
+        self._dialect = dialect
+        self._request = request
+        self._cores = cores
+        self._max_connections = max_connections
+        self._estimate: TableEstimate | None = None
+        self._conditions: list[str | None] | None = None
+        self._snapshot: JdbcConnection | None = None
+        self._begin: str | None = None
+        self.reason = ""
+        """What the number was inferred from, half a sentence."""
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of splits of the volume per task, by the database's statistics."""
+        with self._relation.connect() as database:
+            estimate = self._estimated(database)
+            bound = context.parallelism_inference_upper_bound
+            wanted = count_splits(estimate.rows, estimate.row_bytes, context.data_volume_per_task, bound)
+            limit = self._limit(database)
+            self._conditions = estimate.cut(database, min(wanted, limit))
+        rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
+        capped = f", no more than {limit} connections" if limit < wanted else ""
+        self.reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
+        return len(self._conditions)
+
+    @property
+    def size_in_bytes(self) -> int:
+        """About what is read, by the database's statistics; 0 if they cannot be had."""
+        try:
+            with self._relation.connect() as database:
+                estimate = self._estimated(database)
+        except Exception:
+            log.warning("%s could not be asked for statistics", self._relation.table, exc_info=True)
+            return 0
+        return round(estimate.rows * estimate.row_bytes)
+
+    def cut(self, parallelism: int) -> int:
+        """Cut the table into at most so many conditions; return how many there are."""
+        if self._conditions is None or len(self._conditions) != parallelism:
+            with self._relation.connect() as database:
+                self._conditions = self._estimated(database).cut(database, parallelism)
+        return len(self._conditions)
+
+    def leaf(self) -> Any:
+        """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
+        conditions = self._conditions or [None]
+        if len(conditions) > 1 and self._dialect.no_snapshot:
+            log.warning("%s, read in %d pieces: %s", self._relation.table, len(conditions), self._dialect.no_snapshot)
+        elif len(conditions) > 1 and self._snapshot is None:
+            self._snapshot = self._relation.connect()
+            self._begin = self._dialect.export_snapshot(self._snapshot)
+        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size)
+
+    def close(self) -> None:
+        """Let go of the snapshot; nothing can be read of it any more."""
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    def _estimated(self, database: JdbcConnection) -> TableEstimate:
+        if self._estimate is None:
+            wanted = self._request()
+            asked = Request(self._relation.table, wanted.columns, wanted.conditions, self._relation.quoted)
+            self._estimate = self._dialect.estimate(database, asked)
+        return self._estimate
+
+    def _limit(self, database: JdbcConnection) -> int:
+        """Return the most splits; where no more tasks run at a time than there are connections, any number will do."""
+        most = self._max_connections
+        if most is None:
+            free = self._dialect.free_connections(database)
+            most = max(1, free // _SHARE) if free is not None else self._cores
+        return most if most < self._cores else 1 << 30

@@ -1,0 +1,238 @@
+"""JDBC: connections of the driver, what a scan asks its database for, and scans cut as was decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.spark.jobs import cluster_cores
+from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, option, with_fields
+from penstock.spark.planning import spark_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from penstock.spark.jvm import Bridge
+
+_JDBC = EXECUTION + "datasources.jdbc."
+_DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
+_SOURCES = EXECUTION + "datasources.DataSourceStrategy"
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcRequest:
+    """What a scan asks its database for.
+
+    Parameters
+    ----------
+    columns
+        The columns it reads.
+    conditions
+        The filters that go with it, in the database's SQL.
+    """
+
+    columns: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+
+
+class JdbcRelation:
+    """The relation behind ``spark.read.jdbc``.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    leaf
+        The leaf of a plan; see `is_jdbc_relation`.
+    """
+
+    def __init__(self, bridge: Bridge, leaf: Any) -> None:
+        self._bridge = bridge
+        self._leaf = leaf
+        self._options = leaf.relation().jdbcOptions()
+        self._dialect = bridge.companion(_DIALECTS).get(self._options.url())
+
+    @property
+    def url(self) -> str:
+        """The database's URL; it may hold a password."""
+        return str(self._options.url())
+
+    @property
+    def table(self) -> str:
+        """A table's name, or a query in parentheses with an alias."""
+        return str(self._options.tableOrQuery())
+
+    @property
+    def parts(self) -> int:
+        """How many tasks read it as the user left it."""
+        return len(self._leaf.relation().parts())
+
+    def quoted(self, column: str) -> str:
+        """Return a column's name as its database wants it."""
+        return str(self._dialect.quoteIdentifier(column))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options the reader was given, by their names in small letters."""
+        return lowered(self._options.parameters())
+
+    def connect(self) -> JdbcConnection:
+        """Open a connection of the driver, as Spark's tasks do."""
+        return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))
+
+    def request(self, scan: Any) -> JdbcRequest:
+        """Return what a plan of the relation with filters above it asks the database for."""
+        todo = [spark_plan(self._bridge, self._bridge.session, scan.clone())]
+        while todo:
+            plan = todo.pop()
+            if class_name(plan) == "RowDataSourceScanExec":
+                columns = tuple(str(name) for name in plan.requiredSchema().fieldNames())
+                found = items(plan.handledFilters().toSeq())
+                compiled = [option(self._dialect.compileExpression(one.toV2())) for one in found]
+                return JdbcRequest(columns, tuple(str(one) for one in compiled if one is not None))
+            todo += children(plan)
+        return JdbcRequest(tuple(str(name) for name in self._leaf.schema().fieldNames()))
+
+    def cut(self, conditions: Sequence[str | None], begin: str | None, fetch_size: int) -> Any:
+        """Return the leaf as one that is read by a task for each condition.
+
+        Parameters
+        ----------
+        conditions
+            What is true of a task's rows, in the database's SQL; None for all rows.
+        begin
+            A statement to begin every task's transaction with, before the user's own ``sessionInitStatement``.
+        fetch_size
+            Rows to fetch at a time where the user gave no number.
+        """
+        gateway = self._bridge.spark.sparkContext._gateway
+        parts = gateway.new_array(self._bridge.jvm.org.apache.spark.Partition, len(conditions))  # type: ignore[union-attr]
+        for place, condition in enumerate(conditions):
+            parts[place] = self._bridge.find(_JDBC + "JDBCPartition")(condition, place)
+        given = self._options.parameters().originalMap()
+        own = self.options
+        if begin is not None:
+            statements = "; ".join(filter(None, (begin, own.get("sessioninitstatement"))))
+            given = _with(given, "sessionInitStatement", statements)
+        if own.get("fetchsize", "0") == "0":
+            given = _with(given, "fetchsize", str(fetch_size))
+        old, made = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(given)
+        relation = with_fields(old, old.sparkSession(), parts=parts, jdbcOptions=made)
+        return with_fields(self._leaf, relation=relation)
+
+
+class JdbcTarget:
+    """A table to write, by Spark's JDBC writer.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    options
+        Options of the writer, ``url`` and ``dbtable`` among them.
+    """
+
+    def __init__(self, bridge: Bridge, options: Mapping[str, str]) -> None:
+        self._bridge = bridge
+        self._given = dict(options)
+        scala_map = bridge.find("PythonUtils").toScalaMap(self._given)
+        self._options = bridge.find(_JDBC + "JDBCOptions")(scala_map)
+        self._dialect = bridge.companion(_DIALECTS).get(options["url"])
+
+    def quoted(self, column: str) -> str:
+        """Return a column's name as its database wants it."""
+        return str(self._dialect.quoteIdentifier(column))
+
+    def connect(self) -> JdbcConnection:
+        """Open a connection of the driver, as Spark's tasks do."""
+        return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))
+
+    def columns(self, rows: DataFrame) -> str:
+        """Return the columns of a DataFrame as a CREATE TABLE wants them (``JdbcUtils.schemaString``)."""
+        types = option(self._options.createTableColumnTypes())
+        wanted = self._bridge.none if types is None else self._bridge.some(types)
+        utils = self._bridge.companion(_JDBC + "JdbcUtils")
+        return str(utils.schemaString(self._dialect, rows._jdf.schema(), False, wanted))
+
+    def append(self, table: str, rows: DataFrame, task: str, connections: int | None) -> None:
+        """Write rows, each with the number of its task; each task writes in a transaction of its own.
+
+        Parameters
+        ----------
+        task
+            The name of the column for the task's number.
+        connections
+            The most tasks at a time, None for any number.
+        """
+        from pyspark.sql import functions as F
+
+        options = self._given | {"dbtable": table}
+        if connections is not None and connections < cluster_cores(self._bridge):
+            options["numPartitions"] = str(connections)
+        marked = rows.withColumn(task, F.spark_partition_id())
+        marked.write.format("jdbc").options(**options).mode("append").save()
+
+
+class JdbcConnection:
+    """A connection of the driver. Values come as text, which every database can give."""
+
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
+
+    def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
+        """Run a query and return its rows."""
+        prepared = self._handle.prepareStatement(statement)
+        try:
+            for place, value in enumerate(values, 1):
+                prepared.setString(place, value)
+            found = prepared.executeQuery()
+            width = found.getMetaData().getColumnCount()
+            rows = []
+            while found.next():
+                rows.append(tuple(found.getString(place) for place in range(1, width + 1)))
+            return rows
+        finally:
+            prepared.close()
+
+    def run(self, statement: str) -> int:
+        """Run a statement that gives no rows; return how many rows it touched."""
+        prepared = self._handle.createStatement()
+        try:
+            return int(prepared.executeUpdate(statement))
+        finally:
+            prepared.close()
+
+    def begin(self) -> None:
+        """Begin a transaction that lasts until the connection is committed or closed."""
+        self._handle.setAutoCommit(False)
+
+    def commit(self) -> None:
+        """Make what the transaction did visible."""
+        self._handle.commit()
+
+    def close(self) -> None:
+        """Close the connection; a transaction that is not committed is undone."""
+        if not self._handle.getAutoCommit():
+            self._handle.rollback()
+        self._handle.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_jdbc_relation(leaf: Any) -> bool:
+    """Whether a leaf reads a database through Spark's JDBC source."""
+    return class_name(leaf) == "LogicalRelation" and class_name(leaf.relation()) == "JDBCRelation"
+
+
+def _with(options: Any, key: str, value: str) -> Any:
+    """Return a Scala map of options with one of them set; their case does not matter."""
+    for known in items(options.keys().toSeq()):
+        if str(known).lower() == key.lower():
+            options = options.removed(known)
+    return options.updated(key, value)

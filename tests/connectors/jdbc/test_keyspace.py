@@ -1,0 +1,51 @@
+"""Finding where the rows of a key lie."""
+
+import bisect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.connectors.jdbc.keyspace import middle_number, middle_text, weigh
+from penstock.connectors.jdbc.splits import weighted_bounds
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [("0", "10", "5"), ("-3", "0", "-2"), ("4", "5", None), ("4", "4", None), ("0.50", "0.60", "0.55"), ("0.5", "0.6", None)],
+)
+def test_middle_of_numbers(low, high, expected):
+    assert middle_number(low, high) == expected
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
+def test_middle_of_whole_numbers(a, b):
+    low, high = sorted((a, b))
+    middle = middle_number(str(low), str(high))
+    assert (middle is None) == (high - low < 2) or low < int(middle) < high
+
+
+@given(st.text("0123456789abcxyz", max_size=8), st.text("0123456789abcxyz", max_size=8))
+def test_middle_of_texts(a, b):
+    low, high = sorted((a, b))
+    middle = middle_text(low, high)
+    if low != high and middle is not None and low < middle < high:
+        assert len(middle) <= 24
+    if a and b and ord(high[0]) - ord(low[0]) > 1 and low[0] in "abc" and high[0] in "xyz":
+        assert low < middle < high
+
+
+@given(st.lists(st.integers(0, 100_000), min_size=50, max_size=400, unique=True), st.integers(2, 8))
+def test_splits_of_a_skewed_key_are_balanced(keys, count):
+    keys = sorted({key**2 // 1000 for key in keys})
+
+    def rows_between(low, high):
+        return float(bisect.bisect_left(keys, int(high)) - bisect.bisect_left(keys, int(low)))
+
+    values = weigh(str(keys[0]), str(keys[-1] + 1), rows_between, middle_number, 64)
+    assert sum(weight for _, weight in values) == len(keys)
+    bounds = [int(value) for value in weighted_bounds(values, count)]
+    held = [0] * (len(bounds) + 1)
+    for key in keys:
+        held[bisect.bisect_right(bounds, key)] += 1
+    assert max(held) <= 2 * len(keys) / count + 2

@@ -1,0 +1,123 @@
+"""Writing into real databases: all or nothing, once, and by key."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import JdbcSink
+from penstock.errors import JobError, SinkError
+
+KINDS = ["postgres", "mariadb", "sqlite"]
+ROWS = 5000
+
+
+@pytest.fixture(params=KINDS)
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+def rows_of(server, table):
+    return server.sql(f"select count(*), count(distinct id), sum(v) from {table}").replace("\t", "|").replace(".0", "")
+
+
+def numbers(spark, start=0, partitions=6):
+    return spark.range(start, start + ROWS, 1, partitions).selectExpr("cast(id as int) as id", "id * 2 as v", "concat('x', id) as s")
+
+
+def write(env, df, server, table, **options):
+    env.write(df, JdbcSink(server.url, table, server.properties, **options))
+    return env.execute(table)
+
+
+def tables(server, like):
+    listing = {"postgresql": "select tablename from pg_tables where tablename like '{}'",
+               "mysql": "select table_name from information_schema.tables where table_name like '{}'",
+               "sqlite": "select name from sqlite_master where name like '{}'"}  # fmt: skip
+    return server.sql(listing[server.url.split(":")[1]].format(like)).split()
+
+
+def left_behind(server):
+    return [name for name in tables(server, "penstock%") if name != "penstock_commits"]
+
+
+def test_append_overwrite_and_upsert(env, spark, server):
+    server.sql("drop table if exists written")
+    write(env, numbers(spark), server, "written")
+    assert rows_of(server, "written") == f"{ROWS}|{ROWS}|{ROWS * (ROWS - 1)}"
+    write(env, numbers(spark, ROWS), server, "written")
+    assert rows_of(server, "written").startswith(f"{2 * ROWS}|{2 * ROWS}|")
+    write(env, numbers(spark), server, "written", mode="overwrite")
+    assert rows_of(server, "written").startswith(f"{ROWS}|{ROWS}|")
+    server.sql("create unique index by_id on written (id)")
+    changed = numbers(spark, ROWS // 2).withColumn("v", F.lit(1).cast("bigint"))
+    write(env, changed, server, "written", mode="upsert", key=["id"])
+    kept = sum(2 * i for i in range(ROWS // 2))
+    assert rows_of(server, "written") == f"{ROWS + ROWS // 2}|{ROWS + ROWS // 2}|{kept + ROWS}"
+    assert left_behind(server) == []
+
+
+def test_a_token_is_written_once(env, spark, server):
+    server.sql("drop table if exists once")
+    for _ in range(2):
+        write(env, numbers(spark), server, "once", token="monday")
+    assert rows_of(server, "once").startswith(f"{ROWS}|{ROWS}|")
+    write(env, numbers(spark, ROWS), server, "once", token="tuesday")
+    assert rows_of(server, "once").startswith(f"{2 * ROWS}|{2 * ROWS}|")
+
+
+def test_a_failed_job_leaves_nothing(env, spark, server):
+    server.sql("drop table if exists never")
+    broken = numbers(spark).withColumn("v", F.expr("if(id = 4321, raise_error('bad row'), v)"))
+    with pytest.raises(JobError, match="bad row"):
+        write(env, broken, server, "never")
+    assert left_behind(server) == []
+    assert tables(server, "never") == []
+
+
+def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
+    """Rows that another attempt of a task has committed are there when the job commits."""
+    from penstock.connectors.jdbc.postgres import PostgresDialect
+
+    postgres.sql("""
+        drop table if exists target; create table target (id int, v int);
+        drop table if exists staged; create table staged (id int, v int);
+    """)
+    dialect = PostgresDialect()
+    for statement in dialect.mark_attempts("staged", "penstock_task", "penstock_attempt"):
+        postgres.sql(statement)
+    for task in (0, 0, 1, 1, 1):  # each statement is a transaction of its own, as an attempt is
+        postgres.sql(f"insert into staged (id, v, penstock_task) select i, i, {task} from generate_series({task} * 10, {task} * 10 + 9) i")
+    postgres.sql(dialect.copy("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt")))
+    assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
+
+
+def test_connections_are_capped(make_env, spark, postgres):
+    env = make_env()
+    write(env, numbers(spark, partitions=6), postgres, "capped", max_connections=1, mode="overwrite")
+    assert rows_of(postgres, "capped").startswith(f"{ROWS}|{ROWS}|")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "merge"}, "mode 'merge' is not known"),
+        ({"mode": "upsert"}, "upsert needs a key"),
+        ({"key": ["id"]}, "upsert needs a key"),
+        ({"url": "jdbc:oracle:thin:@h:1/x"}, "PostgreSQL, MySQL"),
+    ],
+)
+def test_bad_arguments(options, words):
+    given = {"url": "jdbc:postgresql://h/d", "table": "t"} | options
+    with pytest.raises(SinkError, match=words):
+        JdbcSink(**given)
+
+
+def test_bad_targets(env, spark, postgres):
+    with pytest.raises(SinkError, match="password authentication failed") as raised:
+        env.write(numbers(spark), JdbcSink(postgres.url, "t", postgres.properties | {"password": "not-this"}))
+        env.execute()
+    assert "not-this" not in str(raised.value)
+    env._outputs.clear()
+    with pytest.raises(SinkError, match="upsert needs a table"):
+        env.write(numbers(spark), JdbcSink(postgres.url, "no_such", postgres.properties, mode="upsert", key=["id"]))
+        env.execute()
+    env._outputs.clear()

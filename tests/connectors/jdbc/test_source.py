@@ -1,0 +1,289 @@
+"""Tables of real databases: every split plan covers them exactly once, evenly, and the number decided is what ran."""
+
+import threading
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import JdbcSource
+from penstock.errors import ConfigError, JobError, PenstockError, SourceError
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+ROWS = 60_000
+PAD = "0123456789" * 4
+# The key of row i: as it comes, or nine of ten rows in a hundredth of the range.
+UNIFORM, SKEWED = "i", "case when i % 10 = 0 then i * 1000 else i end"
+
+
+def numbers(name: str) -> str:
+    return f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS - 1}) "
+
+
+@pytest.fixture(scope="module")
+def pg(postgres):
+    series = f"generate_series(0, {ROWS - 1}) i"
+    postgres.sql(f"""
+        create table uniform as select {UNIFORM} as id, i % 7 as g, '{PAD}'::text as pad from {series};
+        create table skewed (id int primary key, g int, pad text);
+        insert into skewed select {SKEWED}, i % 7, '{PAD}' from {series} on conflict do nothing;
+        create table empty (id int, g int, pad text);
+        create table parted (id int, g int, pad text) partition by range (id);
+        create table parted_a partition of parted for values from (0) to ({ROWS // 10});
+        create table parted_b partition of parted for values from ({ROWS // 10}) to ({ROWS});
+        create table parted_none partition of parted for values from ({ROWS}) to ({2 * ROWS});
+        insert into parted select {UNIFORM}, i % 7, '{PAD}' from {series};
+        create table nulls as select nullif(i % 3, 0) * i as id, i % 7 as g, '{PAD}'::text as pad from {series};
+        create table texts (id text primary key, g int, pad text);
+        insert into texts select md5(i::text), i % 7, '{PAD}' from {series};
+        create view looked_at as select * from uniform;
+        create table "Odd Name" as select i as "The Id", i % 7 as g, '{PAD}'::text as pad from {series};
+        create index on uniform (id);
+        analyze;
+    """)
+    return postgres
+
+
+@pytest.fixture(scope="module")
+def maria(mariadb):
+    mariadb.sql(f"""
+        set max_recursive_iterations = 1000000;
+        create table uniform (id int primary key, g int, pad varchar(60));
+        insert into uniform {numbers('u')} select {UNIFORM}, i % 7, '{PAD}' from n;
+        create table skewed (id int primary key, g int, pad varchar(60));
+        insert ignore into skewed {numbers('s')} select {SKEWED}, i % 7, '{PAD}' from n;
+        create table texts (id varchar(40) primary key, g int, pad varchar(60));
+        insert into texts {numbers('t')} select md5(i), i % 7, '{PAD}' from n;
+        create table empty (id int primary key, g int, pad varchar(60));
+        create table keyless (id int, g int, pad varchar(60));
+        insert into keyless select * from uniform;
+        analyze table uniform; analyze table skewed; analyze table texts; analyze table keyless;
+    """)
+    return mariadb
+
+
+@pytest.fixture(scope="module")
+def lite(sqlite):
+    sqlite.sql(f"""
+        create table uniform (id integer primary key, g int, pad text);
+        insert into uniform {numbers('u')} select {UNIFORM}, i % 7, '{PAD}' from n;
+        create table skewed (id integer primary key, g int, pad text);
+        insert or ignore into skewed {numbers('s')} select {SKEWED}, i % 7, '{PAD}' from n;
+        create table keyless (id text primary key, g int, pad text) without rowid;
+        insert into keyless {numbers('k')} select 'k' || i, i % 7, '{PAD}' from n;
+        create table empty (id integer primary key, g int, pad text)
+    """)
+    return sqlite
+
+
+def servers(request, kind):
+    return request.getfixturevalue({"postgres": "pg", "mariadb": "maria", "sqlite": "lite"}[kind])
+
+
+def plain(spark, server, table):
+    return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
+
+
+CASES = [
+    *[("postgres", table, 6, 1.5) for table in ("uniform", "skewed", "parted", "nulls", "texts", '"Odd Name"')],
+    ("mariadb", "uniform", 6, 1.5),
+    ("mariadb", "skewed", 6, 2.0),
+    ("mariadb", "texts", 6, 2.0),
+    ("sqlite", "uniform", 6, 1.5),
+    ("sqlite", "skewed", 6, 2.0),
+]
+
+
+@pytest.mark.parametrize(("kind", "table", "least", "balance"), CASES)
+def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, table, least, balance):
+    server = servers(request, kind)
+    df = plain(spark, server, table)
+    assert df.rdd.getNumPartitions() == 1
+    env = make_env(**VOLUME)
+    key = df.columns[0]
+    sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64(key, "pad").cast("decimal(38,0)")), F.count(key))
+    assert_same_rows(env.collect(sums), sums.collect())
+    first = env.last_job.vertices[0]
+    (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert ran.tasks == first.parallelism >= least
+    assert sum(ran.input_per_task) == df.count()
+    assert max(ran.input_per_task) <= balance * sum(ran.input_per_task) / ran.tasks
+    assert "statistics" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "why"),
+    [
+        ("postgres", "empty", ""),
+        ("postgres", "(select * from uniform where g = 1) q", "one piece, as it is a query"),
+        ("postgres", "looked_at", "one piece"),
+        ("mariadb", "empty", ""),
+        ("mariadb", "keyless", "no primary key"),
+        ("sqlite", "keyless", "no row ids"),
+        ("sqlite", "empty", ""),
+    ],
+)
+def test_what_cannot_be_cut_says_why(request, make_env, spark, kind, table, why):
+    server = servers(request, kind)
+    df = plain(spark, server, table).groupBy("g").count()
+    env = make_env(**VOLUME)
+    assert_same_rows(env.collect(df), df.collect())
+    first = env.last_job.vertices[0]
+    assert first.parallelism == 1
+    assert why in first.reason
+
+
+def test_a_filter_counts_and_an_index_is_used(pg, make_env, spark):
+    env = make_env(**VOLUME)
+    few = plain(spark, pg, "uniform").where("id < 100").groupBy("g").count()
+    assert_same_rows(env.collect(few), few.collect())
+    assert env.last_job.vertices[0].parallelism == 1
+    half = plain(spark, pg, "uniform").where("g < 3").groupBy("g").agg(F.count("pad"))
+    assert_same_rows(env.collect(half), half.collect())
+    assert 2 < env.last_job.vertices[0].parallelism < 12
+
+
+def test_columns_that_are_not_read_do_not_count(pg, make_env, spark):
+    env = make_env(**VOLUME)
+    df = plain(spark, pg, "uniform").groupBy("g").count()
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job.vertices[0].parallelism < 4
+
+
+def test_what_the_user_cut_stays(pg, make_env, spark):
+    env = make_env(**VOLUME)
+    options = dict(partitionColumn="id", lowerBound="0", upperBound=str(ROWS), numPartitions="3")
+    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load().groupBy("g").count()
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job.vertices[0].tasks == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "expected"),
+    [
+        ({"scan.parallelism": "3"}, {}, 3),
+        ({}, {"scan.parallelism": 4}, 4),
+        ({"scan.parallelism": "3"}, {"scan.parallelism": 4}, 3),
+        ({"scan.infer-parallelism.max": "2"}, {}, 2),
+        ({"scan.infer-parallelism.enabled": "false"}, {"parallelism.default": 5}, 5),
+        ({}, {"parallelism.default": 5}, 5),
+        ({"scan.infer-parallelism.max": "6"}, {"parallelism.default": 5}, 5),
+        ({"scan.max-connections": "1"}, {}, 1),
+    ],
+)
+def test_options(pg, make_env, spark, options, config, expected):
+    env = make_env(**VOLUME, **{key.replace("-", "__"): value for key, value in config.items()})
+    read = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
+    df = read.groupBy("g").agg(F.count("pad"), F.sum("id"))
+    assert_same_rows(env.collect(df), df.collect())
+    first = env.last_job.vertices[0]
+    assert first.parallelism == first.tasks == expected, first.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"scan.parallelism": "0"}, ["scan.parallelism", "'0'", "uniform"]),
+        ({"scan.parallelism": "-1"}, ["scan.parallelism", "'-1'", "uniform"]),
+        ({"scan.infer-parallelism.max": "many"}, ["many", "uniform"]),
+        ({"scan.paralelism": "3"}, ["scan.paralelism", "scan.parallelism"]),
+    ],
+)
+def test_bad_options_are_refused(pg, env, spark, options, words):
+    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
+    with pytest.raises(ConfigError) as raised:
+        env.count(df)
+    for word in words:
+        assert word in str(raised.value)
+
+
+def test_all_splits_see_one_snapshot(pg, make_env, spark):
+    """Rows move, come and go while the table is read; a sum that every transaction keeps tells whether all was one."""
+    pg.sql("create table accounts as select i as id, 100::bigint as amount, repeat('x', 500) as pad from generate_series(1, 20000) i")
+    pg.sql("create index on accounts (id); analyze accounts")
+    env = make_env(**VOLUME)
+    stop = threading.Event()
+    writes = []
+
+    def write():
+        while not stop.is_set():
+            pg.sql("""
+                begin;
+                update accounts set amount = amount - 7 where id % 97 = 3; update accounts set amount = amount + 7 where id % 97 = 3;
+                update accounts set id = -id where id % 53 = 5;
+                delete from accounts where id = (select max(id) from accounts);
+                insert into accounts select (select max(id) + 1 from accounts), 100, repeat('x', 500);
+                commit
+            """)
+            writes.append(1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(4):
+            df = plain(spark, pg, "accounts").agg(F.count("*"), F.sum("amount"), F.countDistinct(F.abs("id")), F.min(F.length("pad")))
+            (row,) = env.collect(df)
+            assert env.last_job.vertices[0].parallelism > 8
+            assert tuple(row) == (20_000, 2_000_000, 20_000, 500)
+    finally:
+        stop.set()
+        writer.join()
+    assert len(writes) > 3
+    assert pg.sql("select count(*) from pg_stat_activity where state like 'idle in transaction%'") == "0"
+
+
+def test_keys_of_a_finished_side_become_a_where(pg, make_env, spark, tmp_path):
+    env = make_env(**VOLUME)
+    spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(str(tmp_path / "wanted"))
+    wanted = spark.read.parquet(str(tmp_path / "wanted")).where("m = 0").select("k")
+    df = plain(spark, pg, "uniform").join(wanted, F.col("id") == F.col("k")).groupBy("g").agg(F.count("pad"), F.sum("id"))
+    assert_same_rows(env.collect(df), df.collect())
+    *_, ran = [stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records]  # the keys are fetched first
+    assert (ran.input_records, ran.tasks) == (12, 1)
+
+
+def test_a_source_of_ones_own(pg, make_env):
+    env = make_env(**VOLUME)
+    source = JdbcSource(pg.url, "uniform", pg.properties)
+    assert pg.password not in repr(source)
+    assert env.count(env.read(source)) == ROWS
+    assert env.count(env.read(source, parallelism=3)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"table": "no_such_table"}, ["no_such_table", "does not exist"]),
+        ({"password": "wrong-secret"}, ["password authentication failed"]),
+        ({"url": "jdbc:postgresql://127.0.0.1:1/postgres?password=hidden-one"}, ["127.0.0.1:1", "refused", "***"]),
+    ],
+)
+def test_bad_targets(pg, env, changes, words):
+    given = {"url": pg.url, "table": "uniform"} | {k: v for k, v in changes.items() if k != "password"}
+    properties = pg.properties | {k: v for k, v in changes.items() if k == "password"}
+    with pytest.raises(SourceError) as raised:
+        env.read(JdbcSource(properties=properties, **given))
+    for word in words:
+        assert word in str(raised.value)
+    for secret in ("wrong-secret", "hidden-one", pg.password):
+        assert secret not in str(raised.value)
+
+
+@pytest.mark.parametrize("bad", [{"parallelism": 0}, {"parallelism": -1}, {"max_connections": 0}])
+def test_bad_arguments(bad):
+    with pytest.raises(PenstockError, match="invalid parallelism"):
+        JdbcSource("jdbc:postgresql://h/d", "t", **bad)
+
+
+def test_a_url_that_spark_reads_wrongly_is_refused():
+    with pytest.raises(SourceError, match="permitMysqlScheme"):
+        JdbcSource("jdbc:mariadb://h/d", "t")
+
+
+def test_a_table_dropped_after_planning(pg, env, spark):
+    pg.sql("create table passing as select * from uniform")
+    df = plain(spark, pg, "passing").groupBy("g").count()
+    pg.sql("drop table passing")
+    with pytest.raises(JobError, match='relation "passing" does not exist'):
+        env.collect(df)

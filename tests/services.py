@@ -1,0 +1,169 @@
+"""Real databases that tests start in folders of their own, and stop again."""
+
+from __future__ import annotations
+
+import getpass
+import glob
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+JARS = Path("/usr/share/java")
+DRIVERS = {"postgresql": JARS / "postgresql.jar", "sqlite": JARS / "sqlite-jdbc.jar", "mariadb": JARS / "mariadb-java-client.jar"}
+JNI = "/usr/lib/x86_64-linux-gnu/jni"
+
+
+def session_settings() -> dict[str, str]:
+    """What the shared session needs to reach the databases."""
+    settings = {"spark.jars": ",".join(str(jar) for jar in DRIVERS.values() if jar.exists())}
+    if DRIVERS["sqlite"].exists():
+        settings["spark.driver.extraJavaOptions"] = (
+            f"-Djava.library.path={JNI} -Dorg.sqlite.lib.path={JNI} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
+        )
+    return settings
+
+
+def needed(component: str, *paths: str | Path | None) -> None:
+    """Leave the test out, naming the component, if it is not there; in continuous integration fail."""
+    if all(path and Path(path).exists() for path in paths):
+        return
+    message = f"{component} is not installed here (tools/services.sh installs it), so its tests are left out"
+    if os.environ.get("PENSTOCK_ALL_SERVICES") == "1":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def run(*command: str | Path, text: str | None = None) -> str:
+    done = subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, cwd="/", check=False)
+    assert done.returncode == 0, f"{command[0]}: {done.stderr}"
+    return done.stdout
+
+
+class Postgres:
+    """A PostgreSQL server of its own."""
+
+    def __init__(self) -> None:
+        found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
+        needed("PostgreSQL", found[-1] if found else None, DRIVERS["postgresql"])
+        self.bin = Path(found[-1])
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-pg-", dir="/var/tmp"))
+        self.port = free_port()
+        # The server refuses to run as root.
+        self._as = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if self._as:
+            shutil.chown(self.folder, "postgres", "postgres")
+        self.folder.chmod(0o700)
+        secret = Path(f"{self.folder}.secret")
+        secret.write_text(self.password)
+        user = "postgres" if self._as else getpass.getuser()
+        self.user = user
+        run(*self._as, self.bin / "initdb", "-D", self.folder, "-U", user, "-A", "scram-sha-256", f"--pwfile={secret}",
+            "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")  # fmt: skip
+        secret.unlink()
+        self.start()
+
+    password = "wicket"
+
+    def start(self) -> None:
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        subprocess.run([*self._as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"], capture_output=True, cwd="/")
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def url(self) -> str:
+        return f"jdbc:postgresql://127.0.0.1:{self.port}/postgres"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
+
+    def sql(self, statement: str) -> str:
+        """Run statements; return what they print, a line per row."""
+        command = ["env", f"PGPASSWORD={self.password}", str(self.bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user,
+                   "-v", "ON_ERROR_STOP=1", "-qAt", "postgres"]  # fmt: skip
+        return run(*command, text=statement).strip()
+
+
+class MariaDb:
+    """A MariaDB server of its own."""
+
+    def __init__(self) -> None:
+        server = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
+        needed("MariaDB", server, shutil.which("mariadb-install-db") or "/usr/bin/mariadb-install-db", DRIVERS["mariadb"])
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-maria-", dir="/var/tmp"))
+        self.port = free_port()
+        self.socket = self.folder / "socket"
+        user = [f"--user={getpass.getuser()}"]
+        run("mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--auth-root-authentication-method=normal",
+            "--skip-test-db", *user)  # fmt: skip
+        self._log = (self.folder / "log").open("w")
+        self._process = subprocess.Popen(
+            [server, "--no-defaults", *user, f"--datadir={self.folder}/data", f"--port={self.port}", "--bind-address=127.0.0.1",
+             f"--socket={self.socket}", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"],
+            stdout=self._log, stderr=self._log,
+        )  # fmt: skip
+        for _ in range(200):
+            if self.socket.exists():
+                break
+            time.sleep(0.1)
+        self.sql("CREATE DATABASE IF NOT EXISTS d; CREATE USER 'u'@'%' IDENTIFIED BY 'wicket'; GRANT ALL ON *.* TO 'u'@'%'")
+
+    @property
+    def url(self) -> str:
+        return f"jdbc:mysql://127.0.0.1:{self.port}/d?permitMysqlScheme"
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {"user": "u", "password": "wicket", "driver": "org.mariadb.jdbc.Driver"}
+
+    def sql(self, statement: str) -> str:
+        command = ["mariadb", "--no-defaults", f"--socket={self.socket}", "-u", "root", "-N", "-B"]
+        if "CREATE DATABASE" not in statement:
+            command.append("d")
+        return run(*command, text=statement).strip()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Sqlite:
+    """A SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        needed("SQLite's JDBC driver", DRIVERS["sqlite"])
+        self.file = folder / "test.db"
+
+    @property
+    def url(self) -> str:
+        return f"jdbc:sqlite:{self.file}"
+
+    properties = {"driver": "org.sqlite.JDBC"}
+
+    def sql(self, statement: str) -> str:
+        with sqlite3.connect(self.file) as connection:
+            found = []
+            for part in statement.split(";"):
+                found += connection.execute(part).fetchall()
+        return "\n".join("|".join(map(str, row)) for row in found)
