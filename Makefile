@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-skew bench-decide clean
+.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -23,10 +23,12 @@ demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and w
 	@$(BIN)/penstock demo
 
 test: $(STAMP)  ## Run the tests that are quick enough for every change (under 20 minutes).
+	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
 	@$(BIN)/python -m pytest -m "not slow"
 
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them.
+	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
 	@$(BIN)/python -m pytest
 
@@ -45,6 +47,10 @@ bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=
 
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
 	@$(BIN)/python bench/skew.py
+
+bench-connectors: $(STAMP)  ## Compare reads of databases, topics and Iceberg tables with Spark's.
+	@tools/services.sh
+	@$(BIN)/python bench/connectors.py
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import MariaDb, Postgres, Sqlite, session_settings
+from tests.services import KafkaBroker, MariaDb, Postgres, Sqlite, session_settings
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
@@ -78,6 +78,13 @@ def postgres():
 @pytest.fixture(scope="session")
 def mariadb():
     server = MariaDb()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def broker():
+    server = KafkaBroker()
     yield server
     server.close()
 

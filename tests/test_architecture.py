@@ -26,7 +26,8 @@ LEVELS = [
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
-        "optimizer", "connectors/splits", "connectors/scan_parallelism", "planner/distribution")  # fmt: skip
+        "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
+        "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
 
 

@@ -29,6 +29,7 @@ class DecisionKind(StrEnum):
     JOIN_ALGORITHM = "join algorithm"
     JOIN_ORDER = "join order"
     SKEW = "skew"
+    EXCHANGE = "exchange"
     STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import Configuration
 from penstock.config.options import WHOLE_QUERY_THRESHOLD
-from penstock.connectors.base import Sink, Source, checked_parallelism
+from penstock.connectors.base import Sink, Source, SourceProvider, checked_parallelism
 from penstock.errors import PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
@@ -84,22 +84,25 @@ class Environment:
 
     # -- in ------------------------------------------------------------------------------------------------------
 
-    def read(self, source: Source, parallelism: int | None = None) -> DataFrame:
+    def read(self, source: Source | SourceProvider, parallelism: int | None = None) -> DataFrame:
         """Return a source's rows as a DataFrame; the source is asked for its parallelism when a job reads it.
 
         Parameters
         ----------
         source
-            The source.
+            The source, or a provider of one.
         parallelism
             The number of tasks, instead of what the source would say.
         """
+        static = None
+        if isinstance(source, SourceProvider):
+            static, source = source.parallelism, source.source
         if not isinstance(source, Source):
             raise SourceError(f"{source!r} is not a source", hint="give a penstock.connectors.Source")
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, source.name)
         df = source.read(self.spark)
-        return mark(df, remember(Mark(parallelism, source=source, location=callers_line())))
+        return mark(df, remember(Mark(parallelism, static=static, source=source, location=callers_line())))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""

@@ -25,6 +25,8 @@ class Mark:
         Its name in plans and messages, or an empty text.
     source
         The source behind a leaf, or None.
+    static
+        The parallelism that a provider of the source has fixed, or None.
     location
         The user's line.
     """
@@ -32,6 +34,7 @@ class Mark:
     parallelism: int | None = None
     name: str = ""
     source: Source | None = None
+    static: int | None = None
     location: SourceLine | None = None
 
 

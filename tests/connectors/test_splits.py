@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.splits import count_splits, split_size_for
+from penstock.connectors.splits import count_splits, evenly, split_size_for
 
 MB = 1 << 20
 
@@ -33,3 +33,25 @@ def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes, wanted,
 
 def test_files_that_cannot_be_cut():
     assert count_splits([50, 50], [False] * 2, split_size_for([50, 50], [False] * 2, 9, 0), 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "expected"),
+    [
+        ([], 3, []),
+        ([5, 5], 3, [[0], [1]]),
+        ([9, 1, 1, 1, 8], 2, [[0, 2], [1, 3, 4]]),
+        ([3, 3, 3], 1, [[0, 1, 2]]),
+    ],
+)
+def test_dealing_splits_to_tasks(sizes, tasks, expected):
+    assert evenly(sizes, tasks) == expected
+
+
+@given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 10))
+def test_every_split_is_dealt_once_and_evenly(sizes, tasks):
+    dealt = evenly(sizes, tasks)
+    assert sorted(place for group in dealt for place in group) == list(range(len(sizes)))
+    assert len(dealt) <= tasks
+    held = [sum(sizes[place] for place in group) for group in dealt]
+    assert not held or max(held) <= sum(sizes) / tasks + max(sizes)

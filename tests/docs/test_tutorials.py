@@ -1,7 +1,11 @@
 """The code in the tutorials is run as it stands there."""
 
+import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs, urlparse
 
 from pyspark.sql import functions as F
 
@@ -28,3 +32,44 @@ def test_a_strategy_of_your_own(spark):
     df = df.groupBy("wide").agg(F.sum("v"))
     assert_same_rows(env.collect(df), df.collect())
     assert "the side with few rows" in [str(decision.chosen) for decision in env.last_job.decisions]
+
+
+class Items(BaseHTTPRequestHandler):
+    """A service that pages through 5000 items."""
+
+    asked = []
+
+    def do_GET(self):
+        place = urlparse(self.path)
+        self.asked.append(self.path)
+        if place.path == "/count":
+            answer = 5000
+        else:
+            query = {key: int(value[0]) for key, value in parse_qs(place.query).items()}
+            answer = [{"id": i, "title": f"t{i % 7}"} for i in range(query["offset"], query["offset"] + query["limit"])]
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_connector_of_your_own(spark):
+    found = {"__name__": "own_connector"}
+    exec(first_block("own-connector.md"), found)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Items)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        options = OFF | {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "250 kb"}
+        env = Environment(spark, config=options, progress=False)
+        df = env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"))
+        rows = env.collect(df.groupBy("title").agg(F.count("*"), F.sum("id")))
+        expected = [(f"t{k}", len(range(k, 5000, 7)), sum(range(k, 5000, 7))) for k in range(7)]
+        assert_same_rows(rows, expected)
+        assert env.last_job.vertices[0].tasks == env.last_job.vertices[0].parallelism == 10
+        env = Environment(spark, config=OFF, progress=False)
+        assert env.count(env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
+        assert len([path for path in Items.asked if "items" in path]) >= 13
+    finally:
+        server.shutdown()

@@ -11,6 +11,8 @@ from penstock.errors import SourceError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.connectors.predicates import Predicate
+
 
 class DynamicFilteringInfo(Protocol):
     """What finished vertices tell of the rows of a source that can still matter; sources know the kinds they use."""
@@ -44,11 +46,39 @@ class ParallelismInferenceContext:
         The bytes a task should read.
     dynamic_filtering_info
         What is known by now of the rows that matter, or None.
+    columns
+        The columns that are read; None for all.
+    predicates
+        What is true of every row that matters, dynamic filters among them.
     """
 
     parallelism_inference_upper_bound: int
     data_volume_per_task: int
     dynamic_filtering_info: DynamicFilteringInfo | None = None
+    columns: tuple[str, ...] | None = None
+    predicates: tuple[Predicate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanContext:
+    """What a source may know when its scan is built.
+
+    Parameters
+    ----------
+    parallelism
+        How many tasks it gets.
+    data_volume_per_task
+        The bytes a task should read.
+    columns
+        The columns that are read; None for all.
+    predicates
+        What is true of every row that matters; other rows may be left out, and need not be.
+    """
+
+    parallelism: int
+    data_volume_per_task: int
+    columns: tuple[str, ...] | None = None
+    predicates: tuple[Predicate, ...] = ()
 
 
 @runtime_checkable
@@ -87,6 +117,33 @@ class Source(ABC):
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the source's rows as an ordinary DataFrame, without reading them yet."""
+
+
+@dataclass(frozen=True)
+class SourceProvider:
+    """A source with a parallelism that is fixed when the plan is made.
+
+    Parameters
+    ----------
+    source
+        The source.
+    parallelism
+        The number of tasks, None to leave it to the planner.
+    """
+
+    source: Source
+    parallelism: int | None = None
+
+
+class DataFrameScanProvider(Source):
+    """A source whose scan is built while the job runs: its parallelism is known by then, and so are dynamic filters."""
+
+    @abstractmethod
+    def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
+        """Return the rows that matter, as a scan of files or of at most ``context.parallelism`` tasks.
+
+        Its columns are those of ``context.columns`` or more, by the names and types that `read` gives them.
+        """
 
 
 class SplitScan(DynamicParallelismInference, Protocol):

@@ -5,6 +5,7 @@ The packing is Spark's (``FilePartition.getFilePartitions``), so that the number
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,3 +64,29 @@ def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int
         else:
             low = middle + 1
     return high
+
+
+def evenly(sizes: Sequence[int], tasks: int) -> list[list[int]]:
+    """Return which splits each of at most so many tasks reads: the largest first, each to the task with the least.
+
+    Parameters
+    ----------
+    sizes
+        How large each split is.
+    tasks
+        The most tasks.
+
+    Returns
+    -------
+    list[list[int]]
+        The places of the splits, in their order within a task; no task without splits.
+    """
+    if len(sizes) <= tasks:
+        return [[place] for place in range(len(sizes))]
+    filled = [(0, task) for task in range(tasks)]
+    dealt: list[list[int]] = [[] for _ in range(tasks)]
+    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        size, task = heapq.heappop(filled)
+        dealt[task].append(place)
+        heapq.heappush(filled, (size + sizes[place], task))
+    return [sorted(places) for places in dealt if places]

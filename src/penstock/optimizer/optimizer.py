@@ -14,6 +14,7 @@ from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
+from penstock.optimizer.one_task import OneTask
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
@@ -36,6 +37,7 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     AdaptiveSkewedJoin,
     AdaptiveSkewedAggregation,
     JoinAlgorithm,
+    OneTask,
 )
 """In the order in which they are called; those of the user come after them."""
 

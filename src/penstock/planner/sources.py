@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import table_option
 from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS, SCAN_PARALLELISM
-from penstock.connectors.base import ParallelismProvider
+from penstock.connectors.base import DataFrameScanProvider, ParallelismProvider
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.files import FileSource
 from penstock.connectors.jdbc import JdbcScan, dialect_of
+from penstock.connectors.provided import ProvidedScan
 from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.config import Configuration, Option
+    from penstock.connectors.base import SplitScan
     from penstock.marks import Mark
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jdbc import JdbcRelation
@@ -74,9 +76,12 @@ class SourceMaker:
         given = mark.source if mark else None
         name = _NAMES.get(leaf.name, leaf.name)
         table_options: Mapping[str, str] = {}
-        listing, splits = None, None
+        listing = None
+        splits: SplitScan | None = None
         source: object = given
-        if files.is_file_relation(leaf.handle):
+        if isinstance(given, DataFrameScanProvider):
+            splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle)
+        elif files.is_file_relation(leaf.handle):
             name = files.relation_name(leaf.handle)
             table_options = files.relation_options(leaf.handle)
             listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
@@ -85,11 +90,12 @@ class SourceMaker:
         elif jdbc.is_jdbc_relation(leaf.handle):
             relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
             name, table_options = relation.table, relation.options
-            splits = self._jdbc_scan(relation, table_options, scan.handle)
-            source = splits
+            splits = source = self._jdbc_scan(relation, table_options, scan.handle)
         if given is not None:
             name = given.name
-        static = given.parallelism if isinstance(given, ParallelismProvider) else None
+        static = mark.static if mark else None
+        if static is None and isinstance(given, ParallelismProvider):
+            static = given.parallelism
         return SourcePlan(
             leaf=leaf,
             coordinator=SourceCoordinator(name, source),
@@ -122,6 +128,9 @@ class SourceMaker:
         scan
             The plan of its relation with all filters above it, in the JVM.
         """
+        if isinstance(source.splits, ProvidedScan):
+            splits: SplitScan | None = source.splits.narrowed(scan)
+            return replace(source, splits=splits, coordinator=SourceCoordinator(source.coordinator.name, splits))
         if source.splits is not None:
             relation = jdbc.JdbcRelation(self._bridge, source.leaf.handle)
             splits = self._jdbc_scan(relation, relation.options, scan)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.jvm import LOGICAL, Bridge, option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from pyspark.sql import DataFrame
 
 _MARK_BASE = 64 << 20
@@ -20,6 +23,23 @@ def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
     plan.setAnalyzed()
     dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, plan)
     return DataFrame(dataset, bridge.spark)
+
+
+@contextmanager
+def with_settings(df: DataFrame, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let settings hold for what is done with a DataFrame in the block."""
+    conf = df._jdf.sparkSession().conf()
+    before = {key: option(conf.getOption(key)) for key in settings}
+    for key, value in settings.items():
+        conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                conf.unset(key)
+            else:
+                conf.set(key, old)
 
 
 def mark(df: DataFrame, number: int) -> DataFrame:

@@ -47,6 +47,10 @@ class Folder:
         found = self._fs.listStatus(self._hadoop_path)
         return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
 
+    def size(self) -> int:
+        """Return the bytes of a file."""
+        return int(self._fs.getFileStatus(self._hadoop_path).getLen())
+
     def make(self) -> None:
         """Make the folder, with those above it."""
         self._fs.mkdirs(self._hadoop_path)

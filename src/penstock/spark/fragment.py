@@ -57,14 +57,17 @@ def rdd_leaf(
         Its attributes.
     hashed_by
         Keys that the leaf claims to be hash partitioned by. The claim must be true towards the operators of the
-        same fragment, and must not leave it: all leaves that claim so must be cut alike.
+        same fragment, and must not leave it: all leaves that claim so must be cut alike. A single partition needs no
+        claim: it is right for any operator.
     ordering
         The order of rows within a partition, as Spark's own plan tells it.
     statistics
         Measured ``Statistics``.
     """
     partitions = rdd.getNumPartitions()
-    if hashed_by:
+    if partitions == 1:
+        partitioning = bridge.companion(PHYSICAL + "SinglePartition")
+    elif hashed_by:
         partitioning = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(hashed_by), partitions)
     else:
         partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(partitions)

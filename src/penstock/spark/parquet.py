@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import SinkError
 from penstock.spark.jvm import EXECUTION, option
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]
         _rows[path, size] = int(reader.getRecordCount())
         reader.close()
     return _rows[path, size] * sum(size for _, size in files) // max(size, 1)
+
+
+def row_count(bridge: Bridge, path: str) -> int:
+    """Return how many rows a file has, by its footer."""
+    reader = _open(bridge, bridge.session, path)
+    if reader is None:
+        raise SinkError(f"the footer of {path} cannot be read")
+    try:
+        return int(reader.getRecordCount())
+    finally:
+        reader.close()
 
 
 def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditions: Sequence[Any]) -> float:

@@ -116,8 +116,9 @@ def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, ta
     ("kind", "table", "why"),
     [
         ("postgres", "empty", ""),
-        ("postgres", "(select * from uniform where g = 1) q", "one piece, as it is a query"),
+        ("postgres", "(select * from uniform where g = 1) q", "one piece, as it is not a table"),
         ("postgres", "looked_at", "one piece"),
+        ("postgres", "uniform as u", "one piece, as it is not a table"),
         ("mariadb", "empty", ""),
         ("mariadb", "keyless", "no primary key"),
         ("sqlite", "keyless", "no row ids"),

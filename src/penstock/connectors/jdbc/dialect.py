@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
@@ -21,6 +22,10 @@ class Database(Protocol):
 
     def begin(self) -> None:
         """Begin a transaction."""
+
+
+_PART = r"""("([^"]|"")+"|`([^`]|``)+`|[^\W\d][\w$]*)"""
+_NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,9 @@ class Request:
     quote: Callable[[str], str]
 
     @property
-    def is_query(self) -> bool:
-        """Whether it is a query rather than a table."""
-        return self.table.lstrip().startswith("(")
+    def is_table(self) -> bool:
+        """Whether it is a name, and not a query or anything else that may follow a FROM."""
+        return _NAME.fullmatch(self.table.strip()) is not None
 
     @property
     def statement(self) -> str:

@@ -41,7 +41,7 @@ class MySqlDialect(JdbcDialect):
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Ask the optimiser for rows, and the catalogue for their width and the key."""
         schema, _, table = request.table.replace("`", "").rpartition(".")
-        found = [] if request.is_query else database.rows(_TABLE, table, schema)
+        found = database.rows(_TABLE, table, schema) if request.is_table else []
         rows = _estimate(database, request.statement)
         if not found:
             return TableEstimate(rows, 100.0, in_one_piece, "one piece, as it is not a table")

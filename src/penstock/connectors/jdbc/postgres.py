@@ -66,9 +66,9 @@ class PostgresDialect(JdbcDialect):
         """Ask the planner for rows and widths, and the catalogue for the pages."""
         plan = _explained(database, request.statement)
         rows, width = float(plan["Plan Rows"]), float(plan["Plan Width"])
-        found = [] if request.is_query else database.rows(_TABLE, request.table)
+        found = database.rows(_TABLE, request.table) if request.is_table else []
         if not found:
-            return TableEstimate(rows, width, in_one_piece, "one piece, as it is a query")
+            return TableEstimate(rows, width, in_one_piece, "one piece, as it is not a table")
         oid, kind, version, block = (str(value) for value in found[0])
         parts = database.rows(_PARTS, oid, block) if kind in "rpm" else []
         has_pages = all(access == "heap" for part, _, access in parts if part in ("r", "m"))

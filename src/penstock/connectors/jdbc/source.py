@@ -150,13 +150,13 @@ class JdbcScan:
     @property
     def size_in_bytes(self) -> int:
         """About what is read, by the database's statistics; 0 if they cannot be had."""
-        try:
-            with self._relation.connect() as database:
-                estimate = self._estimated(database)
-        except Exception:
-            log.warning("%s could not be asked for statistics", self._relation.table, exc_info=True)
-            return 0
-        return round(estimate.rows * estimate.row_bytes)
+        if self._estimate is None:
+            try:
+                with self._relation.connect() as database:
+                    self._estimated(database)
+            except Exception:
+                log.warning("%s could not be asked for statistics", self._relation.table, exc_info=True)
+        return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else 0
 
     def cut(self, parallelism: int) -> int:
         """Cut the table into at most so many conditions; return how many there are."""

@@ -28,7 +28,7 @@ class SqliteDialect(JdbcDialect):
         ((width,),) = database.rows(f"SELECT avg({sizes}) FROM (SELECT * FROM {table} LIMIT {_LOOKED_AT})")
         row_bytes = float(width or 1)
         name = table.strip('"`').rpartition(".")[2]
-        known = [] if request.is_query else database.rows(_TABLE, name)
+        known = database.rows(_TABLE, name) if request.is_table else []
         if not known or "WITHOUT ROWID" in str(known[0][0]).upper():
             return TableEstimate(_LOOKED_AT, row_bytes, in_one_piece, "one piece, as it has no row ids")
         values = _weighed(database, table, 64)

@@ -1,0 +1,185 @@
+"""Sources against plain Spark: how the tasks that Penstock decides compare with the default and with hand-tuned reads.
+
+Every way runs once uncounted, then in each round once, taking turns at going first. Counts and checksums are compared on
+every run. Medians go to bench/results/connectors.md. PostgreSQL and the broker are started by the benchmark itself.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+from penstock.connectors import IcebergSource, KafkaSource
+from tests.services import KafkaBroker, Postgres, session_settings
+
+HERE = Path(__file__).parent
+
+
+def session(cores: int) -> SparkSession:
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for key, value in session_settings().items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    return builder.config("spark.driver.memory", "6g").config("spark.log.level", "ERROR").getOrCreate()
+
+
+def checked(df: DataFrame) -> DataFrame:
+    """One row that every row of a table goes into."""
+    return df.agg(F.count("*"), F.bit_xor(F.xxhash64(*df.columns)))
+
+
+class Bench:
+    def __init__(self, cores: int, rounds: int) -> None:
+        self.spark = session(cores)
+        self.env = Environment(self.spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
+        self.rounds = rounds
+        self.tasks: dict[str, int] = {}
+
+    def plain(self, df: DataFrame) -> tuple:
+        return tuple(checked(df).collect()[0])
+
+    def auto(self, df: DataFrame) -> tuple:
+        found = tuple(self.env.collect(checked(df))[0])
+        self.tasks["Penstock"] = self.env.last_job.vertices[0].tasks
+        return found
+
+    def compare(self, ways: dict) -> dict[str, float]:
+        """Return the median seconds of each way."""
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        expected = None
+        for round_number in range(-1, self.rounds):
+            names = list(ways)
+            turn = round_number % len(names)
+            for name in names[turn:] + names[:turn]:
+                start = time.perf_counter()
+                found = ways[name]()
+                seconds = time.perf_counter() - start
+                if expected is not None and found != expected:
+                    raise SystemExit(f"{name} gave {found}, not {expected}")
+                expected = found
+                if round_number >= 0:
+                    times[name].append(seconds)
+        medians = {name: statistics.median(values) for name, values in times.items()}
+        for name, seconds in medians.items():
+            print(f"  {name}: {seconds:.2f} s", flush=True)
+        return medians
+
+    def jdbc(self, scale: float) -> tuple[str, dict[str, float]]:
+        server = Postgres()
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                command = [str(Path(sys.executable).parent / "tpchgen-cli"), "csv", "-s", str(scale), "-T", "lineitem", "--output-dir", folder]
+                subprocess.run(command, check=True, capture_output=True)
+                file = next(Path(folder).rglob("lineitem*.csv"))
+                server.sql(
+                    "create table lineitem (l_orderkey bigint, l_partkey bigint, l_suppkey bigint, l_linenumber int, l_quantity numeric(15,2),"
+                    " l_extendedprice numeric(15,2), l_discount numeric(15,2), l_tax numeric(15,2), l_returnflag text, l_linestatus text,"
+                    " l_shipdate date, l_commitdate date, l_receiptdate date, l_shipinstruct text, l_shipmode text, l_comment text)"
+                )
+                server.sql(f"\\copy lineitem from '{file}' with (format csv, header)")
+            server.sql("create index on lineitem (l_orderkey); analyze lineitem")
+            rows, low, high = server.sql("select count(*), min(l_orderkey), max(l_orderkey) from lineitem").split("|")
+
+            def read(**options: str) -> DataFrame:
+                given = {"url": server.url, "dbtable": "lineitem", **server.properties, **options}
+                return self.spark.read.format("jdbc").options(**given).load()
+
+            ways = {"Spark, as it comes (1 task)": lambda: self.plain(read(fetchsize="10000"))}
+            for count in ("2", "4", "8", "16", "64"):
+                cut = {"partitionColumn": "l_orderkey", "lowerBound": low, "upperBound": high, "numPartitions": count}
+                ways[f"Spark, {count} ranges of l_orderkey by hand"] = lambda cut=cut: self.plain(read(fetchsize="10000", **cut))
+            ways["Penstock"] = lambda: self.auto(read())
+            return f"PostgreSQL, {int(rows):,} rows", self.compare(ways)
+        finally:
+            server.close()
+
+    def kafka(self, records: int) -> tuple[str, dict[str, float]]:
+        class OnePerPartition(KafkaSource):
+            def enumerate_splits(self, context):
+                return self.ranges()
+
+        broker = KafkaBroker()
+        try:
+            topic = broker.topic("hot", 6)
+            broker.fill(topic, {0: records * 9 // 10} | dict.fromkeys(range(1, 6), records // 50))
+            ways = {
+                "a task per partition": lambda: self.plain(OnePerPartition(broker.servers, topic).read(self.spark).select("value", "offset")),
+                "Penstock": lambda: self.auto(self.env.read(KafkaSource(broker.servers, topic)).select("value", "offset")),
+            }
+            return f"Kafka protocol, {records:,} records, 90 % in one of 6 partitions", self.compare(ways)
+        finally:
+            broker.close()
+
+    def iceberg(self, files: int) -> tuple[str, dict[str, float]]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyiceberg.catalog import load_catalog
+
+        with tempfile.TemporaryDirectory() as folder:
+            catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
+            loaded = load_catalog("default", **catalog)
+            loaded.create_namespace("n")
+            made = loaded.create_table("n.small", pa.schema([("id", pa.int64()), ("text", pa.string())]))
+            paths = []
+            for number in range(files):
+                ids = range(number * 100, number * 100 + 100)
+                paths.append(f"{folder}/f{number}.parquet")
+                pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "text": [f"text {i}" for i in ids]}), paths[-1])
+            made.add_files(paths)
+            single = self.spark.newSession()
+            single.conf.set("spark.sql.files.openCostInBytes", str(1 << 40))
+            ways = {
+                "a task per file": lambda: self.plain(single.read.parquet(*paths).select("id", "text")),
+                "Penstock": lambda: self.auto(self.env.read(IcebergSource("n.small", catalog)).select("id", "text")),
+            }
+            return f"Iceberg, {files:,} small files", self.compare(ways)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--scale", type=float, default=1, help="TPC-H scale of the table in PostgreSQL; 1 has 6 million rows")
+    parser.add_argument("--records", type=int, default=300_000)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--cases", default="jdbc,kafka,iceberg")
+    parser.add_argument("--output", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    bench = Bench(arguments.cores, arguments.rounds)
+    sizes = {"jdbc": arguments.scale, "kafka": arguments.records, "iceberg": arguments.files}
+    lines = [
+        f"Sources, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
+        f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "
+        f"{os.cpu_count()} cores. Penstock: all options at their defaults.",
+        "",
+        "| table | way | tasks of Penstock | seconds | Penstock is so many times as fast |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for case in arguments.cases.split(","):
+        print(case, flush=True)
+        about, medians = getattr(bench, case)(sizes[case])
+        for name, seconds in medians.items():
+            tasks = str(bench.tasks["Penstock"]) if name == "Penstock" else ""
+            lines.append(f"| {about} | {name} | {tasks} | {seconds:.2f} | {seconds / medians['Penstock']:.2f} |")
+    text = "\n".join(lines) + "\n"
+    (arguments.output / "connectors.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

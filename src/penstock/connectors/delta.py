@@ -1,0 +1,214 @@
+"""Delta tables, read and written by their transaction log (``deltalake``); the rows themselves go through Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
+
+from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
+from penstock.connectors.extras import needs
+from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
+from penstock.connectors.staged_files import StagedFiles
+from penstock.errors import SinkError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_REFUSED = {
+    "deletionVectors": "rows are deleted by deletion vectors",
+    "columnMapping": "columns have other names in the files",
+}
+_CERTAIN = 32
+"""Statistics of longer texts may be cut off."""
+MODES = ("append", "overwrite")
+
+
+@dataclass(frozen=True)
+class DeltaSource(DataFrameScanProvider):
+    """A Delta table, as one version of its log tells it: never what else lies in its folder.
+
+    Parameters
+    ----------
+    path
+        The table's folder.
+    version
+        The version; if None, the newest when the plan is made.
+    parallelism
+        The number of tasks, instead of what the files suggest.
+    storage_options
+        For ``deltalake``, to reach the log on an object store.
+    """
+
+    path: str
+    version: int | None = None
+    parallelism: int | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, f"table {self.path}")
+        if self.version is None:
+            object.__setattr__(self, "version", _open(self.path, None, self.storage_options).version())
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return all rows of the version."""
+        return self.produce_data_frame(spark, ScanContext(1, 1))
+
+    def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
+        """Return the files whose partition and statistics leave it open that rows matter."""
+        from pyspark.sql.types import StructType
+
+        table = _open(self.path, self.version, self.storage_options)
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+        files = self._files(table, context.predicates, schema)
+        if not files:
+            return spark.createDataFrame([], schema)
+        root = table.table_uri.rstrip("/")
+        return spark.read.schema(schema).option("basePath", root).parquet(*[f"{root}/{path}" for path in files])
+
+    def _files(self, table: DeltaTable, predicates: Sequence[Predicate], schema: StructType) -> list[str]:
+        import pyarrow as pa
+
+        kept = []
+        columns = {column for predicate in predicates for column in predicate.columns()}
+        for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+            for column in table.metadata().partition_columns:
+                if f"{column}=" not in action["path"]:
+                    raise SourceError(
+                        f"table {self.path} keeps {action['path']} outside of folders by {column}",
+                        cause="Spark takes partition values from the names of folders",
+                    )
+            statistics = {name: found for name in columns if (found := _statistics(action, name, schema)) is not None}
+            if all(might_match(predicate, statistics) for predicate in predicates):
+                kept.append(unquote(action["path"]))
+        return kept
+
+
+def _statistics(action: Mapping[str, Any], column: str, schema: StructType) -> ColumnStatistics | None:
+    """Return what the log tells of a column in one file; None where Spark's order may be another than the log's."""
+    if column not in schema.fieldNames():
+        return None
+    kind = schema[column].dataType.typeName()
+    if f"partition.{column}" in action:
+        value = action[f"partition.{column}"]
+        rows = action.get("num_records")
+        return ColumnStatistics(value, value, rows if value is None else 0, rows)
+    low, high = action.get(f"min.{column}"), action.get(f"max.{column}")
+    if kind in {"float", "double"} or isinstance(low, dt.datetime):
+        low = high = None
+    if isinstance(high, str) and len(high) >= _CERTAIN:
+        high = None
+    return ColumnStatistics(low, high, action.get(f"null_count.{column}"), action.get("num_records"))
+
+
+@dataclass(frozen=True)
+class DeltaSink(Sink):
+    """A Delta table; what a job writes appears in one commit.
+
+    Parameters
+    ----------
+    path
+        The table's folder; made with the first commit.
+    mode
+        ``append`` or ``overwrite``.
+    partition_by
+        Columns that become folders, of a new table.
+    parallelism
+        The number of writing tasks; if None, that of the upstream.
+    storage_options
+        For ``deltalake``, to reach the log on an object store.
+    """
+
+    path: str
+    mode: str = "append"
+    partition_by: Sequence[str] = ()
+    parallelism: int | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, f"sink {self.path}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rstrip("/").rpartition("/")[2]
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Look at the table, if there is one."""
+        needs("deltalake", "delta", SinkError)
+        from deltalake import DeltaTable
+
+        partition_by = tuple(self.partition_by)
+        if DeltaTable.is_deltatable(self.path, dict(self.storage_options) or None):
+            found = tuple(_open(self.path, None, self.storage_options).metadata().partition_columns)
+            if partition_by and partition_by != found:
+                raise SinkError(f"table {self.path} is partitioned by {found}, not by {partition_by}")
+            partition_by = found
+        return _DeltaSinkJob(self, StagedFiles(spark, self.path, partition_by))
+
+
+class _DeltaSinkJob(SinkJob):
+    def __init__(self, sink: DeltaSink, staged: StagedFiles) -> None:
+        self._sink = sink
+        self._staged = staged
+        self._schema = ""
+
+    def write(self, df: DataFrame) -> None:
+        self._schema = df.schema.json()
+        self._staged.write(df)
+
+    def commit(self) -> None:
+        from deltalake import DeltaTable, Schema
+        from deltalake.transaction import AddAction, RemoveAction
+
+        schema, options = Schema.from_json(self._schema), dict(self._sink.storage_options) or None
+        by = list(self._staged.partition_by)
+        table = DeltaTable.create(self._sink.path, schema, mode="ignore", partition_by=by, storage_options=options)
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                quote(one.path, safe="/="), one.size, one.partition, now, True, json.dumps({"numRecords": one.rows})
+            )
+            for one in self._staged.files()
+        ]
+        table.create_write_transaction(actions, self._sink.mode, schema, by)
+
+    def abort(self) -> None:
+        self._staged.delete()
+
+
+def _open(path: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:
+    needs("deltalake", "delta", SourceError)
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(path, version, dict(storage_options) or None)
+    except TableNotFoundError as error:
+        raise SourceError(
+            f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"
+        ) from error
+    used = {*(table.protocol().reader_features or ())}
+    for feature in sorted(used & _REFUSED.keys()):
+        raise SourceError(
+            f"table {path} uses {feature}, which is not supported",
+            cause=_REFUSED[feature],
+            hint="rewrite the table without it, or read it by another connector",
+        )
+    return table

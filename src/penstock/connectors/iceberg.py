@@ -1,0 +1,272 @@
+"""Iceberg tables, read and written by their metadata (``pyiceberg``); the rows themselves go through Spark.
+
+A scan whose files are plain parquet is Spark's own. One with deleted rows, or with files of an older schema, is read
+by pyiceberg in Spark's tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
+from penstock.connectors.extras import needs
+from penstock.connectors.split_source import SplitSource
+from penstock.connectors.splits import OPEN_COST, evenly
+from penstock.connectors.staged_files import StagedFiles
+from penstock.errors import SinkError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.table import FileScanTask, Table
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.connectors.predicates import Predicate
+
+log = logging.getLogger("penstock.sources")
+MODES = ("append", "overwrite")
+
+
+@dataclass(frozen=True)
+class IcebergSource(DataFrameScanProvider):
+    """An Iceberg table, as one of its snapshots.
+
+    Parameters
+    ----------
+    table
+        Its name, with its namespace.
+    catalog
+        The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
+    snapshot_id
+        The snapshot; if None, the current one when the plan is made.
+    parallelism
+        The number of tasks, instead of what the files suggest.
+    """
+
+    table: str
+    catalog: Mapping[str, str] = field(repr=False)
+    snapshot_id: int | None = None
+    parallelism: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, f"table {self.table}")
+        if self.snapshot_id is None:
+            snapshot = _load(self.table, self.catalog, SourceError).current_snapshot()
+            object.__setattr__(self, "snapshot_id", None if snapshot is None else snapshot.snapshot_id)
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Return all rows of the snapshot."""
+        return self.produce_data_frame(spark, ScanContext(spark.sparkContext.defaultParallelism, 1 << 30))
+
+    def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
+        """Return the files whose statistics leave it open that rows matter."""
+        table = _load(self.table, self.catalog, SourceError)
+        schema = _spark_schema(table, self.snapshot_id)
+        if self.snapshot_id is None:
+            return spark.createDataFrame([], schema)
+        scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
+        tasks = list(scan.plan_files())
+        if not tasks:
+            return spark.createDataFrame([], schema)
+        plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)
+        if plain and len(table.metadata.schemas) == 1 and "schema.name-mapping.default" not in table.properties:
+            return spark.read.schema(schema).parquet(*[task.file.file_path for task in tasks])
+        return _IcebergTasks(table, tasks, schema).produce_data_frame(spark, context)
+
+
+class _IcebergTasks(SplitSource):
+    """Files that pyiceberg reads, with their deleted rows left out."""
+
+    def __init__(self, table: Table, tasks: Sequence[FileScanTask], schema: StructType) -> None:
+        self._metadata = table.metadata
+        self._properties = dict(table.io.properties)
+        self._location = table.metadata_location
+        self._tasks = list(tasks)
+        self._schema = schema
+
+    @property
+    def schema(self) -> StructType:
+        return self._schema
+
+    def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
+        sizes = [task.file.file_size_in_bytes + OPEN_COST for task in self._tasks]
+        wanted = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
+        return [[self._tasks[place] for place in group] for group in evenly(sizes, wanted)]
+
+    def split_size(self, split: Any) -> int:
+        return sum(task.file.file_size_in_bytes for task in split)
+
+    def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io import load_file_io
+        from pyiceberg.io.pyarrow import ArrowScan
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        wanted = to_arrow_schema(StructType([self._schema[name] for name in columns]))
+        projected = self._metadata.schema().select(*columns)
+        io = load_file_io(self._properties, self._location)
+        scan = ArrowScan(self._metadata, io, projected, AlwaysTrue())
+        for batch in scan.to_record_batches(split):
+            table = pa.Table.from_batches([batch]).select(list(columns)).cast(wanted)
+            yield from table.to_batches()
+
+
+@dataclass(frozen=True)
+class IcebergSink(Sink):
+    """An Iceberg table; what a job writes appears in one commit.
+
+    Parameters
+    ----------
+    table
+        Its name, with its namespace; made with the first commit.
+    catalog
+        The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
+    mode
+        ``append`` or ``overwrite``.
+    parallelism
+        The number of writing tasks; if None, that of the upstream.
+    """
+
+    table: str
+    catalog: Mapping[str, str] = field(repr=False)
+    mode: str = "append"
+    parallelism: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+        if self.parallelism is not None:
+            checked_parallelism(self.parallelism, f"sink {self.table}")
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Reach the catalogue, and look at the table if there is one."""
+        catalog = _catalog(self.catalog, SinkError)
+        root = f"{self.catalog.get('warehouse', '').rstrip('/')}/{self.table.replace('.', '/')}"
+        if catalog.table_exists(self.table):
+            found = catalog.load_table(self.table)
+            if not all(str(one.transform) == "identity" for one in found.spec().fields):
+                raise SinkError(
+                    f"table {self.table} is partitioned by {found.spec()}, which is not supported",
+                    hint="only plain columns can be partition columns of a table written here",
+                )
+            root = found.location()
+            by = [found.schema().find_column_name(one.source_id) or "" for one in found.spec().fields]
+            # The columns stay in the files; copies of them make a folder, and so files, of one value each.
+            folders = [f"penstock_{place}" for place in range(len(by))]
+            return _IcebergSinkJob(self, catalog, StagedFiles(spark, f"{root}/data", folders), by)
+        return _IcebergSinkJob(self, catalog, StagedFiles(spark, f"{root}/data", ()), [])
+
+
+class _IcebergSinkJob(SinkJob):
+    def __init__(self, sink: IcebergSink, catalog: Catalog, staged: StagedFiles, partition_by: Sequence[str]) -> None:
+        self._sink = sink
+        self._catalog = catalog
+        self._staged = staged
+        self._partition_by = partition_by
+        self._schema: StructType | None = None
+
+    def write(self, df: DataFrame) -> None:
+        from pyspark.sql import functions as F
+
+        self._schema = df.schema
+        for folder, column in zip(self._staged.partition_by, self._partition_by, strict=True):
+            df = df.withColumn(folder, F.col(column))
+        self._staged.write(df)
+
+    def commit(self) -> None:
+        from pyiceberg.expressions import AlwaysTrue
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        assert self._schema is not None
+        self._catalog.create_namespace_if_not_exists(self._sink.table.rpartition(".")[0])
+        table = self._catalog.create_table_if_not_exists(self._sink.table, to_arrow_schema(self._schema))
+        paths = [f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows]
+        with table.transaction() as transaction:
+            if self._sink.mode == "overwrite" and table.current_snapshot() is not None:
+                transaction.delete(AlwaysTrue())
+            if paths:
+                transaction.add_files(paths)
+
+    def abort(self) -> None:
+        self._staged.delete()
+
+
+def _catalog(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
+    needs("pyiceberg", "iceberg", error)
+    from pyiceberg.catalog import load_catalog
+
+    try:
+        return load_catalog(properties.get("name", "default"), **properties)
+    except Exception as problem:
+        raise error(
+            "the Iceberg catalogue cannot be reached", cause=str(problem), hint="check its properties"
+        ) from problem
+
+
+def _load(table: str, properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Table:
+    from pyiceberg.exceptions import NoSuchTableError
+
+    catalog = _catalog(properties, error)
+    try:
+        return catalog.load_table(table)
+    except NoSuchTableError as problem:
+        raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem
+
+
+def _spark_schema(table: Table, snapshot_id: int | None) -> StructType:
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = table.schema()
+    snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    if snapshot is not None and snapshot.schema_id is not None:
+        found = table.schemas()[snapshot.schema_id]
+    plain = pa.schema([pa.field(one.name, one.type, one.nullable) for one in schema_to_pyarrow(found)])
+    schema: StructType = from_arrow_schema(plain)
+    return schema
+
+
+def _expression(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
+    """Return what pyiceberg may leave files out by; its order of NaN is not Spark's, so floats do not count."""
+    from pyiceberg import expressions
+
+    ex: Any = expressions  # its constructors have no types
+    compared = {
+        "=": ex.EqualTo, "<": ex.LessThan, "<=": ex.LessThanOrEqual, ">": ex.GreaterThan, ">=": ex.GreaterThanOrEqual,
+        "in": ex.In, "is null": ex.IsNull, "is not null": ex.NotNull,
+    }  # fmt: skip
+
+    def one(predicate: Predicate) -> Any:
+        if predicate.parts:
+            connective = ex.And if predicate.operator == "and" else ex.Or
+            return connective(*map(one, predicate.parts))
+        values = [predicate.values] if predicate.operator == "in" else predicate.values
+        return compared[predicate.operator](predicate.column, *values)
+
+    names = set(schema.fieldNames())
+    whole: BooleanExpression = ex.AlwaysTrue()
+    for predicate in predicates:
+        used = set(predicate.columns())
+        if used <= names and not any(schema[name].dataType.typeName() in {"float", "double"} for name in used):
+            whole = ex.And(whole, one(predicate))
+    return whole

@@ -1,0 +1,193 @@
+"""Talking to brokers (``confluent-kafka``): which offsets there are, reading a range, and writing with receipts."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import SinkError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from confluent_kafka import Consumer, KafkaError, Message
+
+    from penstock.connectors.kafka.offsets import OffsetRange
+
+_PATIENCE = 20.0
+"""Seconds to wait for a broker."""
+_GROUP = "penstock"
+_BATCH = 5000
+_LOOK = 0.5
+"""Seconds to look for records behind the end that a broker tells."""
+
+
+@contextmanager
+def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
+    """Connect for reading; nothing is committed to the group."""
+    from confluent_kafka import Consumer
+
+    made = Consumer(
+        {
+            "group.id": _GROUP,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            **properties,
+            "bootstrap.servers": servers,
+        }
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list[tuple[str, int]]:
+    """Return the partitions of topics.
+
+    Raises
+    ------
+    SourceError
+        If a topic does not exist, or no broker answers.
+    """
+    from confluent_kafka import KafkaException
+
+    found = []
+    for topic in topics:
+        try:
+            told = client.list_topics(topic, timeout=_PATIENCE).topics[topic]
+        except KafkaException as error:
+            raise SourceError(
+                f"no broker of {servers} answers", cause=str(error.args[0]), hint="check the servers and the network"
+            ) from error
+        if told.error is not None or not told.partitions:
+            raise SourceError(
+                f"there is no topic {topic!r} at {servers}", cause=str(told.error or "it has no partitions")
+            )
+        found += [(topic, number) for number in sorted(told.partitions)]
+    return found
+
+
+def ends_of(client: Consumer, topic: str, partition: int) -> tuple[int, int, bool]:
+    """Return the first offset, the offset behind the last, and whether the record before that was seen.
+
+    Brokers may tell an end that lies before the last records, so what comes behind it is looked for.
+    """
+    from confluent_kafka import TopicPartition
+
+    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
+    if high <= low:
+        return low, high, False
+    client.assign([TopicPartition(topic, partition, high)])
+    end = high
+    until = time.monotonic() + _LOOK
+    while time.monotonic() < until:
+        message = client.poll(_LOOK)
+        if message is None or message.error() is not None:
+            break
+        end = max(end, (message.offset() or 0) + 1)
+    return low, end, end > high
+
+
+def offsets_at(client: Consumer, places: Sequence[tuple[str, int]], milliseconds: int) -> dict[tuple[str, int], int]:
+    """Return the first offsets at or after a time; -1 where there is none."""
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(topic, partition, milliseconds) for topic, partition in places]
+    told = client.offsets_for_times(asked, timeout=_PATIENCE)
+    return {(one.topic, one.partition): one.offset if one.offset >= 0 else -1 for one in told}
+
+
+def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
+    """Iterate over the records of a range, in batches.
+
+    Reading stops by offset, as a range may have holes where records were compacted away.
+
+    Raises
+    ------
+    SourceError
+        If records are gone, the broker fails, or the end is not reached though there was a record.
+    """
+    from confluent_kafka import TopicPartition
+
+    place = f"{wanted.topic}-{wanted.partition}"
+    client.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start)])
+    position, quiet = wanted.start, time.monotonic()
+    while position < wanted.end:
+        batch: list[Message] = []
+        for message in client.consume(_BATCH, timeout=1.0):
+            problem = message.error()
+            if problem is None:
+                quiet = time.monotonic()
+                position = (message.offset() or 0) + 1
+                if position <= wanted.end:
+                    batch.append(message)
+            elif problem.name() == "_PARTITION_EOF":
+                position = position if wanted.seen else wanted.end  # what is left of the range is a hole
+            else:
+                _check(problem, place, position)
+        if batch:
+            yield batch
+        if time.monotonic() - quiet > _PATIENCE:
+            raise SourceError(
+                f"{place} is silent at offset {position} of {wanted.end}",
+                cause=f"no record came for {_PATIENCE:.0f} seconds",
+                hint="is the broker alive?",
+            )
+
+
+def _check(problem: KafkaError, place: str, position: int) -> None:
+    if problem.name() == "_AUTO_OFFSET_RESET":
+        raise SourceError(
+            f"records of {place} from offset {position} on are gone",
+            cause=str(problem),
+            hint="retention deleted them while the job was planned or ran; start later, or run it again",
+        )
+    if problem.fatal() or not problem.retriable():
+        raise SourceError(f"{place} cannot be read on at offset {position}", cause=str(problem))
+
+
+def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mapping[str, Any]]) -> int:
+    """Write records, and wait for the receipt of each; return how many there were.
+
+    Raises
+    ------
+    SinkError
+        If one of them was not taken.
+    """
+    from confluent_kafka import Producer
+
+    made = Producer({"enable.idempotence": True, "linger.ms": 20, **properties, "bootstrap.servers": servers})
+    refused: list[str] = []
+    taken = 0
+
+    def receipt(error: Any, _message: Any) -> None:
+        nonlocal taken
+        if error is None:
+            taken += 1
+        else:
+            refused.append(str(error))
+
+    sent = 0
+    for record in records:
+        while True:
+            try:
+                made.produce(**record, on_delivery=receipt)
+                break
+            except BufferError:  # the queue is full
+                made.poll(0.1)
+        sent += 1
+        if refused:
+            break
+        if not sent % _BATCH:
+            made.poll(0)
+    left = made.flush(_PATIENCE)
+    if refused or left or taken < sent:
+        raise SinkError(
+            f"{sent - taken} of {sent} records were not taken by {servers}",
+            cause=refused[0] if refused else f"no receipt within {_PATIENCE:.0f} seconds",
+            hint="records before them are in the topic: a rerun writes them again",
+        )
+    return taken

@@ -1,0 +1,72 @@
+"""Ranges of offsets, and cutting them into splits. Pure arithmetic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """Records of one partition.
+
+    Parameters
+    ----------
+    topic, partition
+        Where they are.
+    start
+        The first offset.
+    end
+        The offset behind the last.
+    seen
+        Whether a record right before `end` was seen, so that reading must come that far.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    seen: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"{self.topic}-{self.partition} from {self.start} to {self.end} is no range of offsets")
+
+    @property
+    def backlog(self) -> int:
+        """How many offsets there are; fewer records, where some were compacted away."""
+        return self.end - self.start
+
+
+def cut_by_backlog(ranges: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
+    """Return ranges cut so that none holds more than its share of the whole backlog.
+
+    Parameters
+    ----------
+    ranges
+        The ranges, one per partition; empty ones are left out.
+    count
+        How many tasks there will be. More ranges come back where partitions are smaller than a share.
+    """
+    total = sum(one.backlog for one in ranges)
+    share = max(1, math.ceil(total / max(count, 1)))
+    found = []
+    for one in ranges:
+        pieces = math.ceil(one.backlog / share)
+        edges = [one.start + one.backlog * i // pieces for i in range(pieces)] + [one.end] if pieces else []
+        found += [
+            OffsetRange(one.topic, one.partition, low, high, seen=one.seen and high == one.end)
+            for low, high in pairwise(edges)
+        ]
+    return found
+
+
+def tasks_for(ranges: Sequence[OffsetRange], record_bytes: int, volume: int, upper_bound: int) -> int:
+    """Return how many tasks a backlog makes: at least 1, at most the upper bound."""
+    total = sum(one.backlog for one in ranges)
+    return max(1, min(upper_bound, math.ceil(total * record_bytes / volume)))

@@ -1,0 +1,115 @@
+"""A source that builds its scan while the job runs, as the scheduler sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import (
+    DataFrameScanProvider,
+    DynamicParallelismInference,
+    ParallelismInferenceContext,
+    ScanContext,
+)
+from penstock.connectors.predicates import Predicate
+from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
+from penstock.spark import predicates
+from penstock.spark.files import split_settings
+from penstock.spark.provided import ProvidedPlan
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
+
+
+_VOLUME = 16 << 20
+"""Bytes per task of a source that was not asked, as its parallelism is given."""
+
+
+class ProvidedScan:
+    """A scan of a `DataFrameScanProvider`.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    provider
+        The source.
+    leaf
+        The leaf of Spark's plan that stands for it.
+    scan
+        The leaf with the filters right above it.
+    """
+
+    def __init__(self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any) -> None:
+        self._bridge = bridge
+        self._provider = provider
+        self._leaf = leaf
+        self._columns = predicates.columns_of(scan, leaf)
+        self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(bridge, scan))
+        self._volume = _VOLUME
+        self._built: tuple[int, ProvidedPlan] | None = None
+        self.reason = ""
+        """What the number was inferred from, half a sentence."""
+
+    @property
+    def size_in_bytes(self) -> int:
+        """About how many bytes it gives, 0 if that is not known yet."""
+        listing = self._built[1].listing if self._built else None
+        return int(sum(listing.sizes) * listing.fraction) if listing is not None else 0
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Ask the source, or count the splits of the files it would read."""
+        self._volume = context.data_volume_per_task
+        bound = context.parallelism_inference_upper_bound
+        if isinstance(self._provider, DynamicParallelismInference):
+            context = replace(context, columns=self._columns, predicates=self._predicates)
+            number = self._provider.infer_parallelism(context)
+            self.reason = str(getattr(self._provider, "reason", ""))
+            return min(number, bound)
+        plan = self._build(bound)
+        if plan.listing is None:
+            self.reason = "its own tasks"
+            return plan.partitions
+        sizes = [int(size * plan.listing.fraction) for size in plan.listing.sizes]
+        found = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"
+        self.reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
+        return max(1, min(count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST), bound))
+
+    def narrowed(self, scan: Any) -> ProvidedScan:
+        """Return the scan as it is once its rows are filtered further."""
+        return ProvidedScan(self._bridge, self._provider, self._leaf, scan)
+
+    def cut(self, parallelism: int) -> int:
+        """Build the scan for at most so many tasks; return how many it has."""
+        plan = self._build(parallelism)
+        listing = plan.listing
+        if listing is None:
+            return plan.partitions
+        if not sum(listing.sizes):
+            return max(plan.partitions, 1)
+        split = split_size_for(listing.sizes, listing.splittable, parallelism, OPEN_COST)
+        plan.recut(split_settings(split, OPEN_COST))
+        return count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
+
+    def leaf(self) -> Any:
+        """Return the scan as the plan's leaf."""
+        assert self._built is not None
+        return self._built[1].as_leaf(self._leaf.output())
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _build(self, parallelism: int) -> ProvidedPlan:
+        """Return the scan; files are the same for every parallelism, and are listed once."""
+        if self._built is None or (self._built[0] != parallelism and self._built[1].listing is None):
+            context = ScanContext(parallelism, self._volume, self._columns, self._predicates)
+            df = self._provider.produce_data_frame(self._bridge.spark, context)
+            self._built = parallelism, ProvidedPlan(self._bridge, df)
+        return self._built[1]
+
+
+def _predicate(plain: predicates.PlainCondition) -> Predicate:
+    if plain[0] in {"and", "or"}:
+        return Predicate(plain[0], parts=tuple(map(_predicate, plain[1])))
+    return Predicate(*plain)

@@ -1,0 +1,82 @@
+"""A `SplitSource` as a format of Spark (a Python Data Source)."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from penstock.connectors.base import ScanContext
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.connectors.split_source import SplitSource
+
+_FORMAT = "penstock_splits"
+_VOLUME = 16 << 20
+
+
+def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> DataFrame:
+    """Return the rows of splits.
+
+    Parameters
+    ----------
+    tasks
+        The splits of each task; None to ask the source for them when the query runs.
+    """
+    spark.dataSource.register(_SplitFormat)
+    job = base64.b64encode(cloudpickle.dumps((source, columns, tasks))).decode()  # type: ignore[no-untyped-call]
+    return spark.read.format(_FORMAT).option("job", job).load()
+
+
+class _Task(InputPartition):
+    """The splits of one task."""
+
+    def __init__(self, splits: list[Any]) -> None:
+        super().__init__(None)
+        self.splits = splits
+
+
+class _SplitFormat(DataSource):
+    """A `SplitSource` as Spark calls it, in a Python worker."""
+
+    @classmethod
+    def name(cls) -> str:
+        return _FORMAT
+
+    def _job(self) -> tuple[SplitSource, list[str], list[list[Any]] | None]:
+        found: tuple[SplitSource, list[str], list[list[Any]] | None]
+        found = cloudpickle.loads(base64.b64decode(self.options["job"]))
+        return found
+
+    def schema(self) -> StructType:
+        source, columns, _ = self._job()
+        schema = source.schema
+        return type(schema)([schema[name] for name in columns])
+
+    def reader(self, schema: StructType) -> _SplitReader:  # noqa: ARG002
+        return _SplitReader(*self._job())
+
+
+class _SplitReader(DataSourceReader):
+    def __init__(self, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> None:
+        self._source = source
+        self._columns = columns
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        tasks = self._tasks
+        if tasks is None:
+            tasks = [[split] for split in self._source.enumerate_splits(ScanContext(1 << 30, _VOLUME))]
+        return [_Task(splits) for splits in tasks or [[]]]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, _Task)
+        for split in partition.splits:
+            yield from self._source.read_split(split, self._columns)

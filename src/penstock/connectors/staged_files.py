@@ -1,0 +1,104 @@
+"""Parquet files written by Spark's tasks into a table's own folder, to be named by one commit later."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from penstock.spark.parquet import row_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Table formats know no other timestamps."""
+_SIDE_BY_SIDE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file that was written.
+
+    Parameters
+    ----------
+    path
+        Relative to the table's folder.
+    size
+        Its bytes.
+    rows
+        Its rows.
+    partition
+        The values of the partition columns, as texts; None for null.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: Mapping[str, str | None]
+
+
+class StagedFiles:
+    """The files of one job.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    root
+        The table's folder.
+    partition_by
+        Columns that become folders.
+    """
+
+    def __init__(self, spark: SparkSession, root: str, partition_by: Sequence[str]) -> None:
+        self._bridge = Bridge(spark)
+        self._root = Folder(self._bridge, root)
+        self._folder = self._root.child(f"penstock-{uuid.uuid4().hex[:12]}")
+        self.partition_by = tuple(partition_by)
+
+    def write(self, df: DataFrame) -> None:
+        """Write rows, by Spark's tasks; a file of a failed attempt is not among `files`."""
+        with with_settings(df, _SETTINGS):
+            writer = df.write.mode("error")
+            if self.partition_by:
+                writer = writer.partitionBy(*self.partition_by)
+            writer.parquet(str(self._folder))
+
+    @property
+    def root(self) -> str:
+        """The table's folder."""
+        return str(self._root)
+
+    def files(self) -> list[StagedFile]:
+        """Return what was written."""
+        found = list(self._walk(self._folder, self._folder.name, {}))
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
+            rows = list(threads.map(lambda one: row_count(self._bridge, str(one[0])), found))
+        return [
+            StagedFile(path, file.size(), count, values)
+            for (file, path, values), count in zip(found, rows, strict=True)
+        ]
+
+    def delete(self) -> None:
+        """Remove all files."""
+        self._folder.delete()
+
+    def _walk(
+        self, folder: Folder, path: str, values: Mapping[str, str | None]
+    ) -> Iterator[tuple[Folder, str, Mapping[str, str | None]]]:
+        for entry in folder.children():
+            below = f"{path}/{entry.name}"
+            if entry.is_folder():
+                key, _, value = unquote(entry.name).partition("=")
+                yield from self._walk(entry, below, {**values, key: None if value == _NO_VALUE else value})
+            elif not entry.name.startswith(("_", ".")):
+                yield entry, below, values

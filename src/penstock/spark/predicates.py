@@ -1,0 +1,91 @@
+"""Conditions of Spark's plans as plain values, by the translation that Spark uses for its own sources."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.jvm import EXECUTION, class_name, items, option
+
+if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
+
+PlainCondition = tuple[Any, ...]
+"""(operator, column, values) of a comparison, (operator, parts) of a connective."""
+
+_COMPARED = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+
+
+def conditions_of(bridge: Bridge, scan: Any) -> list[PlainCondition]:
+    """Return the conditions of the filters on top of a leaf, as far as sources understand them.
+
+    Parameters
+    ----------
+    scan
+        A run of projections and filters over a leaf.
+    """
+    strategy = bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
+    found = []
+    node = scan
+    while node.children().size() == 1:
+        if class_name(node) == "Filter":
+            for part in _conjuncts(node.condition()):
+                translated = option(strategy.translateFilter(part, False))
+                plain = None if translated is None else _plain(translated)
+                if plain is not None:
+                    found.append(plain)
+        node = node.children().apply(0)
+    return found
+
+
+def columns_of(scan: Any, leaf: Any) -> tuple[str, ...] | None:
+    """Return the names of a leaf's columns that a run of projections and filters over it uses; None for all."""
+    if scan.equals(leaf):
+        return None
+    used, node = scan.references(), scan
+    while not node.equals(leaf) and node.children().size() == 1:
+        used = used.__getattr__("$plus$plus")(node.references())
+        node = node.children().apply(0)
+    used = used.__getattr__("$plus$plus")(scan.outputSet())
+    return tuple(str(one.name()) for one in items(leaf.output()) if used.contains(one))
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    if class_name(condition) == "And":
+        return _conjuncts(condition.left()) + _conjuncts(condition.right())
+    return [condition]
+
+
+def _plain(condition: Any) -> PlainCondition | None:
+    name = class_name(condition)
+    if name in _COMPARED:
+        value = _value(condition.value())
+        return None if value is None else (_COMPARED[name], str(condition.attribute()), (value,))
+    match name:
+        case "In":
+            values = [_value(value) for value in condition.values()]
+            return None if None in values else ("in", str(condition.attribute()), tuple(values))
+        case "IsNull" | "IsNotNull":
+            return "is null" if name == "IsNull" else "is not null", str(condition.attribute()), ()
+        case "And" | "Or":
+            parts = (_plain(condition.left()), _plain(condition.right()))
+            return None if None in parts else (name.lower(), parts)
+    return None
+
+
+def _value(value: Any) -> Any:
+    """Return a value of the JVM as Python's, None for kinds that are not compared here."""
+    if isinstance(value, (bool, int, float, str, bytes, decimal.Decimal, dt.date)):
+        return value
+    if hasattr(value, "getClass"):
+        match class_name(value):
+            case "Date" | "LocalDate":
+                return dt.date.fromisoformat(str(value.toString()))
+    return None

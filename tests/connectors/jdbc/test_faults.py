@@ -1,0 +1,101 @@
+"""A database that dies in the middle, a driver that dies around the commit, a task that dies while it writes."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import JdbcSink
+from penstock.errors import JobError, PenstockError
+from tests.services import DRIVERS, Postgres
+
+JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+SLOW = F.expr("java_method('java.lang.Thread', 'sleep', 1L)")
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    server = Postgres()
+    server.sql("create table source as select i as id, i % 7 as g, repeat('x', 100) as pad from generate_series(1, 20000) i; analyze source")
+    yield server
+    server.close()
+
+
+def read(spark, server):
+    return spark.read.format("jdbc").options(url=server.url, dbtable="source", **server.properties).load()
+
+
+def test_the_database_dies_while_it_is_read(make_env, spark, mortal):
+    env = make_env(**VOLUME)
+    df = read(spark, mortal).withColumn("s", SLOW).groupBy("g").agg(F.count("s"))
+    killer = threading.Timer(3, mortal.stop)
+    killer.start()
+    with pytest.raises(JobError) as raised:
+        env.collect(df)
+    killer.join()
+    assert mortal.password not in str(raised.value)
+    assert "Source: source" in str(raised.value)
+    mortal.start()
+    assert sum(row[1] for row in env.collect(read(spark, mortal).groupBy("g").count())) == 20_000
+
+
+def test_the_database_dies_while_it_is_written(make_env, spark, mortal):
+    env = make_env()
+    slow = spark.range(0, 8000, 1, 4).selectExpr("id", "java_method('java.lang.Thread', 'sleep', 1L) as s")
+    killer = threading.Timer(3, mortal.stop)
+    killer.start()
+    with pytest.raises(PenstockError):
+        env.write(slow, JdbcSink(mortal.url, "target", mortal.properties))
+        env.execute()
+    killer.join()
+    mortal.start()
+    assert mortal.sql("select to_regclass('target') is null") == "t"
+    env.write(slow.limit(100), JdbcSink(mortal.url, "target", mortal.properties))
+    env.execute()
+    assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"
+
+
+@pytest.mark.parametrize(("dies", "there"), [("before", "0"), ("after", "2000")])
+def test_the_driver_dies_around_the_commit(postgres, dies, there):
+    table = f"copied_{dies}"
+    postgres.sql(f"create table {table} (id int, v bigint)")
+    given = postgres.properties
+    arguments = [postgres.url, given["user"], given["password"], given["driver"], str(DRIVERS["postgresql"]), table, f"{dies}-1"]
+
+    def run(where):
+        return subprocess.run([sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300)
+
+    assert run(dies).returncode == 9
+    assert postgres.sql(f"select count(*) from {table}") == there
+    again = run("no")
+    assert again.returncode == 0, again.stderr
+    assert postgres.sql(f"select count(*), count(distinct id), sum(v) from {table}") == f"2000|2000|{2000 * 1999}"
+    assert postgres.sql("select count(*) from pg_tables where tablename like 'penstock_copied%'") == "0"
+
+
+def test_a_failing_task_writes_nothing_twice(postgres, make_env, spark, tmp_path):
+    """A worker of Python that is killed fails its task; what the task had written by then is undone."""
+    marker = str(tmp_path / "died")
+
+    def die_once(frames):
+        import os
+
+        for number, frame in enumerate(frames):
+            if number == 1 and not os.path.exists(marker):
+                open(marker, "w").close()
+                os._exit(9)
+            yield frame
+
+    env = make_env()
+    df = spark.range(0, 50_000, 1, 2).selectExpr("id", "id as v").mapInPandas(die_once, "id bigint, v bigint")
+    for _ in range(2):  # local Spark does not repeat tasks: the first job fails, the second writes everything
+        env.write(df, JdbcSink(postgres.url, "killed", postgres.properties, token="killed"))
+        try:
+            env.execute()
+        except JobError:
+            assert postgres.sql("select to_regclass('killed') is null") == "t"
+    assert postgres.sql("select count(*), count(distinct id) from killed") == "50000|50000"

@@ -1,0 +1,178 @@
+"""Topics of a real broker: everything once, a hot partition in several tasks, ends that are verified."""
+
+import datetime as dt
+import threading
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+pytest.importorskip("confluent_kafka")
+
+from penstock.connectors import KafkaSink, KafkaSource, ScanContext
+from penstock.connectors.kafka.streaming import KafkaFormat
+from penstock.connectors.splits import evenly
+from penstock.errors import JobError, SinkError, SourceError
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+HOT = {0: 27_000, 1: 600, 2: 600, 3: 600, 4: 600, 5: 600}
+TOTAL = sum(HOT.values())
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "4 mb"}
+
+
+@pytest.fixture(scope="module")
+def hot(broker):
+    """Nine of ten records in one partition."""
+    topic = broker.topic("hot", 6)
+    broker.fill(topic, HOT)
+    return topic
+
+
+def numbers(df):
+    return df.select(F.col("value").cast("string").cast("int").alias("n"))
+
+
+def test_every_record_once_and_the_hot_partition_in_several_tasks(make_env, spark, broker, hot):
+    env = make_env(**VOLUME)
+    df = numbers(env.read(KafkaSource(broker.servers, hot)))
+    (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("n"), F.sum("n"), F.min("n"), F.max("n")))
+    assert tuple(row) == (TOTAL, TOTAL, TOTAL * (TOTAL - 1) // 2, 0, TOTAL - 1)
+    first = env.last_job.vertices[0]
+    assert first.parallelism >= 7, first.reason
+    (read,) = [stage for stage in stages(spark, env.last_job, hot) if stage.tasks == first.parallelism]
+    assert read.tasks == first.parallelism
+
+
+def test_splits_are_balanced(broker, hot):
+    source = KafkaSource(broker.servers, hot)
+    for tasks in (4, 8, 16):
+        splits = source.enumerate_splits(ScanContext(tasks, 1 << 20))
+        dealt = [sum(splits[i].backlog for i in group) for group in evenly([s.backlog for s in splits], tasks)]
+        assert sum(dealt) == TOTAL
+        assert max(dealt) <= 1.5 * TOTAL / len(dealt)
+
+
+def test_columns(env, broker, hot):
+    df = env.read(KafkaSource(broker.servers, hot)).where("partition = 3")
+    found = env.collect(df.select("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"))
+    assert len(found) == HOT[3]
+    assert {row.topic for row in found} == {hot}
+    assert sorted(row.offset for row in found) == list(range(HOT[3]))
+    assert {bytes(row.key).decode() for row in found} == {f"k{i}" for i in range(7)}
+    assert {(row.headers[0].key, bytes(row.headers[0].value)) for row in found} == {("h", b"x")}
+    assert all(abs((dt.datetime.now() - row.timestamp).total_seconds()) < 3600 for row in found)
+
+
+def test_offsets_and_times(env, broker):
+    topic = broker.topic("places", 2)
+    broker.fill(topic, {0: 100, 1: 50})
+    time.sleep(1.1)
+    between = dt.datetime.now()
+    time.sleep(1.1)
+    broker.fill(topic, {0: 10, 1: 5}, first=1000)
+
+    def count(**places):
+        return env.count(env.read(KafkaSource(broker.servers, topic, **places)))
+
+    assert count() == 165
+    assert count(start={(topic, 0): 90, (topic, 1): 55}) == 20
+    assert count(end={(topic, 0): 3, (topic, 1): 0}) == 3
+    assert count(start="latest") == 0
+    with pytest.raises(SourceError, match="offset 500 of places-0 does not exist"):
+        KafkaSource(broker.servers, topic, start={(topic, 0): 500}).ranges()
+
+
+def test_an_end_that_the_broker_tells_too_low_is_found(broker):
+    """This broker counts the last batch as one record; a plan that trusts it would lose the others."""
+    topic = broker.topic("tail", 1)
+    broker.fill(topic, {0: 500})
+    (found,) = KafkaSource(broker.servers, topic).ranges()
+    assert found.end == 500
+
+
+def test_an_empty_topic(env, broker):
+    topic = broker.topic("empty", 3)
+    assert env.count(env.read(KafkaSource(broker.servers, topic))) == 0
+
+
+def test_plain_spark_reads_it_too(spark, broker, hot):
+    spark.dataSource.register(KafkaFormat)
+    options = {"kafka.bootstrap.servers": broker.servers, "subscribe": hot, "startingOffsets": "earliest"}
+    df = spark.read.format("penstock_kafka").options(**options, **{"scan.parallelism": "4"}).load()
+    assert numbers(df).distinct().count() == TOTAL
+    assert KafkaSource(broker.servers, hot).read(spark).count() == TOTAL
+
+
+def test_a_stream(spark, broker, tmp_path):
+    spark.dataSource.register(KafkaFormat)
+    topic = broker.topic("flowing", 2)
+    broker.fill(topic, {0: 3000, 1: 100})
+    options = {"kafka.bootstrap.servers": broker.servers, "subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
+    stream = numbers(spark.readStream.format("penstock_kafka").options(**options).load())
+
+    def run():
+        query = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out"))
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return query.recentProgress
+
+    progress = run()
+    assert max(one.numInputRows for one in progress) <= 1100
+    broker.fill(topic, {0: 10, 1: 200}, first=10_000)
+    run()
+    out = spark.read.parquet(str(tmp_path / "out"))
+    assert (out.count(), out.distinct().count()) == (3310, 3310)
+
+
+def test_the_sink_writes_everything(env, spark, broker):
+    topic = broker.topic("written", 3)
+    df = spark.range(0, 5000, 1, 4).selectExpr(
+        "cast(id as string) as value", "concat('k', id % 3) as key",
+        "array(struct('h' as key, cast('v' as binary) as value)) as headers",
+    )  # fmt: skip
+    env.write(df, KafkaSink(broker.servers, topic))
+    env.execute()
+    back = env.read(KafkaSource(broker.servers, topic))
+    (row,) = env.collect(numbers(back).agg(F.count("*"), F.countDistinct("n")))
+    assert tuple(row) == (5000, 5000)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [(["id"], "columns id cannot be written"), (["cast(id as string) as value", "id"], "cannot be written")],
+)
+def test_rows_that_cannot_be_written(env, spark, broker, hot, columns, words):
+    env.write(spark.range(3).selectExpr(*columns), KafkaSink(broker.servers, hot))
+    with pytest.raises((JobError, SinkError), match=words):
+        env.execute()
+
+
+def test_bad_targets(env, spark, broker):
+    with pytest.raises(SourceError, match="no topic 'none'"):
+        KafkaSource(broker.servers, "none").ranges()
+    with pytest.raises(SourceError, match="no place in a topic"):
+        KafkaSource(broker.servers, "t", start="yesterday")
+    with pytest.raises(SourceError, match="invalid parallelism"):
+        KafkaSource(broker.servers, "t", parallelism=0)
+    with pytest.raises(SourceError, match="unknown option 'subscripe'"):
+        KafkaFormat({"kafka.bootstrap.servers": "x", "subscripe": "t"}).reader(None)
+
+
+def test_a_broker_that_dies_is_a_clear_error(env, spark):
+    from tests.services import KafkaBroker
+
+    mortal = KafkaBroker()
+    try:
+        topic = mortal.topic("mortal", 1)
+        mortal.fill(topic, {0: 20_000})
+        source = KafkaSource(mortal.servers, topic, properties={"fetch.message.max.bytes": "4096"})
+        slow = env.read(source).selectExpr("value", "java_method('java.lang.Thread', 'sleep', 1L) as s")
+        killer = threading.Timer(4, mortal.kill)
+        killer.start()
+        with pytest.raises(JobError, match="silent|cannot be read|Transport|Connection"):
+            env.collect(slow.groupBy("s").agg(F.count("value")))
+    finally:
+        mortal.close()

@@ -1,0 +1,51 @@
+"""Cutting backlogs: a table, and hypothesis for what must always hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, tasks_for
+
+
+def one(partition, start, end, **more):
+    return OffsetRange("t", partition, start, end, **more)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "count", "expected"),
+    [
+        ([], 3, []),
+        ([one(0, 5, 5)], 3, []),
+        ([one(0, 0, 9)], 3, [one(0, 0, 3), one(0, 3, 6), one(0, 6, 9)]),
+        ([one(0, 0, 90), one(1, 0, 5), one(2, 0, 5)], 2, [one(0, 0, 45), one(0, 45, 90), one(1, 0, 5), one(2, 0, 5)]),
+        ([one(0, 10, 12, seen=True)], 2, [one(0, 10, 11), one(0, 11, 12, seen=True)]),
+        ([one(0, 0, 2)], 8, [one(0, 0, 1), one(0, 1, 2)]),
+    ],
+)
+def test_cuts(ranges, count, expected):
+    assert cut_by_backlog(ranges, count) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 10_000)), max_size=8), st.integers(1, 20))
+def test_every_offset_once_and_no_share_exceeded(given_ranges, count):
+    ranges = [one(place, start, start + length) for place, (start, length) in enumerate(given_ranges)]
+    found = cut_by_backlog(ranges, count)
+    for whole in ranges:
+        parts = sorted(part for part in found if part.partition == whole.partition)
+        edges = [(part.start, part.end) for part in parts]
+        assert sum(part.backlog for part in parts) == whole.backlog
+        assert all(low[1] == high[0] for low, high in zip(edges, edges[1:]))
+        assert not parts or (parts[0].start, parts[-1].end) == (whole.start, whole.end)
+    total = sum(whole.backlog for whole in ranges)
+    assert all(0 < part.backlog <= -(-total // count) for part in found)
+
+
+@pytest.mark.parametrize(("backlog", "bytes_each", "volume", "bound", "expected"), [(0, 10, 100, 8, 1), (95, 10, 100, 8, 8), (25, 10, 100, 8, 3)])
+def test_number_of_tasks(backlog, bytes_each, volume, bound, expected):
+    assert tasks_for([one(0, 0, backlog)], bytes_each, volume, bound) == expected
+
+
+@pytest.mark.parametrize(("start", "end"), [(-1, 3), (4, 3)])
+def test_bad_ranges(start, end):
+    with pytest.raises(ValueError, match="no range of offsets"):
+        one(0, start, end)

@@ -1,0 +1,151 @@
+"""Delta tables: the log is the truth, files are left out by its statistics, and a job is one commit."""
+
+import datetime as dt
+
+import pytest
+from pyspark.sql import functions as F
+
+deltalake = pytest.importorskip("deltalake")
+pa = pytest.importorskip("pyarrow")
+
+from penstock.connectors import DeltaSink, DeltaSource
+from penstock.errors import JobError, SinkError, SourceError
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+ROWS = 20_000
+
+
+def rows(start, count):
+    return pa.table({
+        "id": pa.array(range(start, start + count), pa.int64()),
+        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i * 30 // ROWS) for i in range(start, start + count)],
+        "name": [None if i % 11 == 0 else f"n{i}" for i in range(start, start + count)],
+        "price": [float("nan") if i % 13 == 0 else i / 3 for i in range(start, start + count)],
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """Ten files in the log, and files in the folder that are not."""
+    path = str(tmp_path_factory.mktemp("delta") / "t")
+    deltalake.write_deltalake(path, rows(500_000, 5000))
+    deltalake.write_deltalake(path, rows(0, ROWS // 10), mode="overwrite")
+    for part in range(1, 10):
+        deltalake.write_deltalake(path, rows(part * ROWS // 10, ROWS // 10), mode="append")
+    return path
+
+
+@pytest.fixture(scope="module")
+def parted(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("delta") / "parted")
+    wide = rows(0, ROWS).append_column("kind", pa.array([[None, "a b", "c/d", "é=1"][i % 4] for i in range(ROWS)]))
+    deltalake.write_deltalake(path, wide, partition_by=["kind"])
+    return path
+
+
+@pytest.fixture
+def expected(spark):
+    return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, day date, name string, price double")
+
+
+def test_all_rows_of_the_log_and_no_others(make_env, table, expected):
+    env = make_env(**VOLUME)
+    df = env.read(DeltaSource(table))
+    assert_same_rows(env.collect(df), expected.collect())
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism
+    assert "10 files" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "files"),
+    [
+        ("id between 4100 and 4200", 1),
+        ("id in (5, 19999)", 2),
+        ("id < 2000 or id >= 18000", 2),
+        ("day = date'2026-01-07'", 1),
+        ("name is null", 10),
+        ("price > 1e9", 10),  # not a number is more than any
+        ("id < 0", 0),
+        ("id % 2 = 0 and id > 17999", 1),
+    ],
+)
+def test_files_that_cannot_match_are_left_out(make_env, spark, table, expected, condition, files):
+    env = make_env()
+    df = env.read(DeltaSource(table)).where(condition)
+    assert_same_rows(env.collect(df.select("id", "name")), expected.where(condition).select("id", "name").collect())
+    if files:
+        assert f"{files} file" in env.last_job.vertices[0].reason
+
+
+def test_keys_of_a_finished_side_leave_files_out(make_env, spark, table, expected, tmp_path):
+    env = make_env()
+    spark.range(0, 100).selectExpr("id * 3 as k", "id % 50 as m").write.parquet(str(tmp_path / "d"))
+    wanted = spark.read.parquet(str(tmp_path / "d")).where("m = 7").select("k")
+    df = env.read(DeltaSource(table)).join(F.broadcast(wanted), F.col("id") == F.col("k")).groupBy("day").count()
+    plain = expected.join(wanted, F.col("id") == F.col("k")).groupBy("day").count()
+    assert_same_rows(env.collect(df), plain.collect())
+    read = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert max(stage.input_records for stage in read) <= ROWS // 10
+
+
+def test_partition_values_come_back_as_they_were(env, spark, parted):
+    df = env.read(DeltaSource(parted)).groupBy("kind").agg(F.count("*"), F.sum("id"))
+    found = {row.kind: row[1] for row in env.collect(df)}
+    assert found == dict.fromkeys([None, "a b", "c/d", "é=1"], ROWS // 4)
+    one = env.read(DeltaSource(parted)).where("kind = 'a b'")
+    assert env.count(one) == ROWS // 4
+    assert "1 file" in env.last_job.vertices[0].reason
+
+
+def test_a_version_stays_as_it_was(env, tmp_path):
+    path = str(tmp_path / "t")
+    deltalake.write_deltalake(path, rows(0, 10))
+    source = DeltaSource(path)
+    deltalake.write_deltalake(path, rows(10, 10), mode="append")
+    assert env.count(env.read(source)) == 10
+    assert env.count(env.read(DeltaSource(path))) == 20
+    assert env.count(env.read(DeltaSource(path, version=0))) == 10
+
+
+def test_written_rows_appear_in_one_commit(make_env, spark, tmp_path, expected):
+    env = make_env()
+    path = str(tmp_path / "out")
+    wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'")).withColumn("kind", F.expr("if(id % 4 = 0, null, concat('a b', id % 4))"))
+    env.write(wide.repartition(3), DeltaSink(path, partition_by=["kind"]))
+    env.execute()
+    log = deltalake.DeltaTable(path)
+    before = log.version()
+    assert log.metadata().partition_columns == ["kind"]
+    assert_same_rows(env.collect(env.read(DeltaSource(path))), wide.collect())
+    assert log.to_pyarrow_table().num_rows == ROWS
+    env.write(wide, DeltaSink(path))
+    env.execute()
+    assert deltalake.DeltaTable(path).version() == before + 1
+    assert env.count(env.read(DeltaSource(path))) == 2 * ROWS
+    env.write(wide.limit(10), DeltaSink(path, mode="overwrite"))
+    env.execute()
+    assert env.count(env.read(DeltaSource(path))) == 10
+
+
+def test_a_failed_job_leaves_no_commit(env, spark, tmp_path):
+    path = tmp_path / "never"
+    env.write(spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), DeltaSink(str(path)))
+    with pytest.raises(JobError, match="bad row"):
+        env.execute()
+    assert not list(path.rglob("*.parquet"))
+    assert not deltalake.DeltaTable.is_deltatable(str(path))
+
+
+def test_bad_targets(env, spark, parted, tmp_path):
+    with pytest.raises(SourceError, match="not a Delta table"):
+        DeltaSource(str(tmp_path))
+    with pytest.raises(SinkError, match="mode 'merge'"):
+        DeltaSink("x", mode="merge")
+    with pytest.raises(SinkError, match="partitioned by"):
+        env.write(spark.range(3), DeltaSink(parted, partition_by=["id"]))
+        env.execute()
+    with pytest.raises(SourceError, match="invalid parallelism"):
+        DeltaSource(parted, parallelism=0)

@@ -1,0 +1,147 @@
+"""Iceberg tables: files by their metadata, deleted rows and older schemas read right, a job is one commit."""
+
+import pytest
+from pyspark.sql import functions as F
+
+pytest.importorskip("pyiceberg")
+pa = pytest.importorskip("pyarrow")
+
+from penstock.connectors import IcebergSink, IcebergSource
+from penstock.errors import JobError, SinkError, SourceError
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+ROWS = 10_000
+
+
+def rows(start, count):
+    ids = range(start, start + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i}" for i in ids], "price": [i / 3 for i in ids]})
+
+
+@pytest.fixture(scope="module")
+def properties(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("iceberg")
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+
+
+@pytest.fixture(scope="module")
+def catalog(properties):
+    from pyiceberg.catalog import load_catalog
+
+    found = load_catalog("default", **properties)
+    found.create_namespace("n")
+    return found
+
+
+@pytest.fixture(scope="module")
+def table(catalog):
+    made = catalog.create_table("n.plain", rows(0, 1).schema)
+    for part in range(10):
+        made.append(rows(part * ROWS // 10, ROWS // 10))
+    return "n.plain"
+
+
+@pytest.fixture
+def expected(spark):
+    return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
+
+
+def test_all_rows(make_env, table, properties, expected):
+    env = make_env(**VOLUME)
+    assert_same_rows(env.collect(env.read(IcebergSource(table, properties))), expected.collect())
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism
+    assert "10 files" in first.reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "files"), [("id between 4100 and 4200", 1), ("id in (5, 9999)", 2), ("name is null", 0), ("price > 1e9", 10), ("id < 0", 0)]
+)
+def test_files_that_cannot_match_are_left_out(make_env, table, properties, expected, condition, files):
+    env = make_env()
+    df = env.read(IcebergSource(table, properties)).where(condition).select("id", "name")
+    assert_same_rows(env.collect(df), expected.where(condition).select("id", "name").collect())
+    if files:
+        assert f"{files} file" in env.last_job.vertices[0].reason
+
+
+def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, properties):
+    from pyiceberg.types import StringType
+
+    made = catalog.create_table("n.older", rows(0, 1).schema)
+    made.append(rows(0, 1000))
+    with made.update_schema() as change:
+        change.rename_column("name", "title")
+        change.add_column("note", StringType())
+    made.append(rows(1000, 1000).rename_columns(["id", "title", "price"]).append_column("note", pa.array(["x"] * 1000)))
+    env = make_env(**VOLUME)
+    df = env.read(IcebergSource("n.older", properties))
+    found = df.groupBy("note").agg(F.count("*"), F.min("title"), F.sum("id"))
+    assert_same_rows(env.collect(found), [(None, 1000, "n0", sum(range(1000))), ("x", 1000, "n1000", sum(range(1000, 2000)))])
+    assert env.count(df.where("id = 1500")) == 1
+    first = env.last_job.vertices[0]
+    assert first.tasks == first.parallelism == 1
+
+
+def test_deleted_rows_stay_deleted(env, catalog, properties):
+    made = catalog.create_table("n.thinned", rows(0, 1).schema)
+    made.append(rows(0, 1000))
+    made.delete("id < 400")
+    assert env.count(env.read(IcebergSource("n.thinned", properties))) == 600
+
+
+def test_a_snapshot_stays_as_it_was(env, catalog, properties):
+    made = catalog.create_table("n.growing", rows(0, 1).schema)
+    made.append(rows(0, 10))
+    source = IcebergSource("n.growing", properties)
+    made.append(rows(10, 10))
+    assert env.count(env.read(source)) == 10
+    assert env.count(env.read(IcebergSource("n.growing", properties))) == 20
+
+
+def test_an_empty_table(env, catalog, properties):
+    catalog.create_table("n.empty", rows(0, 1).schema)
+    assert env.collect(env.read(IcebergSource("n.empty", properties))) == []
+
+
+def test_written_rows_appear_in_one_commit(env, spark, catalog, properties, expected):
+    wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'"))
+    for count in (1, 2):
+        env.write(wide.repartition(3), IcebergSink("n.written", properties))
+        env.execute()
+        made = catalog.load_table("n.written")
+        assert len(made.snapshots()) == count
+        assert env.count(env.read(IcebergSource("n.written", properties))) == count * ROWS
+    assert_same_rows(env.collect(env.read(IcebergSource("n.written", properties)).distinct()), wide.collect())
+    env.write(wide.limit(7), IcebergSink("n.written", properties, mode="overwrite"))
+    env.execute()
+    assert made.refresh().scan().to_arrow().num_rows == 7
+
+
+def test_partitioned_tables_get_files_of_one_value(env, spark, catalog, properties, expected):
+    from pyiceberg.transforms import IdentityTransform
+
+    made = catalog.create_table("n.parted", pa.schema([("id", pa.int64()), ("kind", pa.string())]))
+    with made.update_spec() as change:
+        change.add_field("kind", IdentityTransform())
+    df = expected.selectExpr("id", "concat('k', id % 3) as kind")
+    env.write(df, IcebergSink("n.parted", properties))
+    env.execute()
+    assert made.refresh().scan(row_filter="kind = 'k1'").to_arrow().num_rows == ROWS // 3
+    assert_same_rows(env.collect(env.read(IcebergSource("n.parted", properties))), df.collect())
+
+
+def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
+    env.write(spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), IcebergSink("n.never", properties))
+    with pytest.raises(JobError, match="bad row"):
+        env.execute()
+    assert not catalog.table_exists("n.never")
+
+
+def test_bad_targets(properties):
+    with pytest.raises(SourceError, match="no Iceberg table n.none"):
+        IcebergSource("n.none", properties)
+    with pytest.raises(SinkError, match="mode 'merge'"):
+        IcebergSink("n.t", properties, mode="merge")

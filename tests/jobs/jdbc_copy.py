@@ -1,0 +1,40 @@
+"""Copies numbers into a table of a database, and dies where it is told to; run by tests of faults.
+
+Arguments: the JDBC URL, user, password, driver, jars, the table, a token, and one of: no, before, after (the commit).
+"""
+
+import os
+import sys
+
+url, user, password, driver, jars, table, token, dies = sys.argv[1:]
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+
+from penstock import Environment
+from penstock.connectors import JdbcSink
+
+
+class Mortal(JdbcSink):
+    """A sink whose driver dies around its commit."""
+
+    def open(self, spark):
+        job = super().open(spark)
+        commit = job.commit
+
+        def last_words():
+            if dies == "before":
+                os._exit(9)
+            commit()
+            if dies == "after":
+                os._exit(9)
+
+        job.commit = last_words
+        return job
+
+
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.jars", jars)
+env = Environment(builder.config("spark.log.level", "ERROR").getOrCreate(), progress=False)
+numbers = env.spark.range(0, 2000, 1, 4).selectExpr("cast(id as int) as id", "id * 2 as v")
+env.write(numbers, Mortal(url, table, {"user": user, "password": password, "driver": driver}, token=token))
+env.execute("copy")
