@@ -138,6 +138,9 @@ class SourceProvider:
 class DataFrameScanProvider(Source):
     """A source whose scan is built while the job runs: its parallelism is known by then, and so are dynamic filters."""
 
+    uses_predicates: ClassVar[bool] = True
+    """Whether it leaves out data that ``context.predicates`` rule out."""
+
     @abstractmethod
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the rows that matter, as a scan of files or of at most ``context.parallelism`` tasks.
@@ -152,6 +155,10 @@ class SplitScan(DynamicParallelismInference, Protocol):
     @property
     def reason(self) -> str:
         """What its answer was inferred from, half a sentence; empty before it was asked."""
+
+    @property
+    def uses_predicates(self) -> bool:
+        """Whether it leaves out data that conditions on its columns rule out."""
 
     @property
     def size_in_bytes(self) -> int:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import needs
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
+from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.staged_files import StagedFiles
 from penstock.errors import SinkError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -26,6 +29,8 @@ _REFUSED = {
     "deletionVectors": "rows are deleted by deletion vectors",
     "columnMapping": "columns have other names in the files",
 }
+_ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _CERTAIN = 32
 """Statistics of longer texts may be cut off."""
 MODES = ("append", "overwrite")
@@ -73,28 +78,93 @@ class DeltaSource(DataFrameScanProvider):
 
         table = _open(self.path, self.version, self.storage_options)
         schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        files = self._files(table, context.predicates, schema)
+        files = _files(table, context.predicates, schema)
         if not files:
             return spark.createDataFrame([], schema)
         root = table.table_uri.rstrip("/")
-        return spark.read.schema(schema).option("basePath", root).parquet(*[f"{root}/{path}" for path in files])
+        if all(_spark_finds(file) for file in files):
+            paths = [f"{root}/{file.path}" for file in files]
+            return spark.read.schema(schema).option("basePath", root).parquet(*paths)
+        return _DeltaFiles(root, tuple(files), schema).produce_data_frame(spark, context)
 
-    def _files(self, table: DeltaTable, predicates: Sequence[Predicate], schema: StructType) -> list[str]:
+
+@dataclass(frozen=True, slots=True)
+class DeltaFile:
+    """A file of a version.
+
+    Parameters
+    ----------
+    path
+        Relative to the table's folder.
+    size
+        Its bytes.
+    partition
+        The values of the partition columns.
+    """
+
+    path: str
+    size: int
+    partition: Mapping[str, Any]
+
+
+class _DeltaFiles(SplitSource):
+    """Files whose folders do not tell their partition as Spark would read it."""
+
+    def __init__(self, root: str, files: Sequence[DeltaFile], schema: StructType) -> None:
+        self._root = root
+        self._files = files
+        self._schema = schema
+
+    @property
+    def schema(self) -> StructType:
+        return self._schema
+
+    def enumerate_splits(self, context: ScanContext) -> Sequence[DeltaFile]:  # noqa: ARG002
+        return self._files
+
+    def split_size(self, split: DeltaFile) -> int:
+        return split.size
+
+    def read_split(self, split: DeltaFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
+        from pyarrow import fs, parquet
 
-        kept = []
-        columns = {column for predicate in predicates for column in predicate.columns()}
-        for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-            for column in table.metadata().partition_columns:
-                if f"{column}=" not in action["path"]:
-                    raise SourceError(
-                        f"table {self.path} keeps {action['path']} outside of folders by {column}",
-                        cause="Spark takes partition values from the names of folders",
-                    )
-            statistics = {name: found for name in columns if (found := _statistics(action, name, schema)) is not None}
-            if all(might_match(predicate, statistics) for predicate in predicates):
-                kept.append(unquote(action["path"]))
-        return kept
+        wanted = arrow_schema(self._schema, columns)
+        system, path = fs.FileSystem.from_uri(self._root)
+        with parquet.ParquetFile(f"{path.rstrip('/')}/{split.path}", filesystem=system) as file:
+            for batch in file.iter_batches(columns=[name for name in columns if name not in split.partition]):
+                arrays = [
+                    pa.array([split.partition[one.name]] * batch.num_rows, one.type)
+                    if one.name in split.partition
+                    else batch.column(one.name).cast(one.type)
+                    for one in wanted
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _files(table: DeltaTable, predicates: Sequence[Predicate], schema: StructType) -> list[DeltaFile]:
+    """Return the files of a version that may hold rows that matter."""
+    import pyarrow as pa
+
+    kept = []
+    by = table.metadata().partition_columns
+    columns = {column for predicate in predicates for column in predicate.columns()}
+    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        statistics = {name: found for name in columns if (found := _statistics(action, name, schema)) is not None}
+        if all(might_match(predicate, statistics) for predicate in predicates):
+            partition = {column: action[f"partition.{column}"] for column in by}
+            kept.append(DeltaFile(unquote(action["path"]), action["size_bytes"], partition))
+    return kept
+
+
+def _spark_finds(file: DeltaFile) -> bool:
+    """Whether Spark reads the partition of a file off the names of its folders: it unescapes them byte by byte."""
+    named = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
+    for column, value in file.partition.items():
+        told = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), named.get(column, ""))
+        if column not in named or (isinstance(value, str) and told != value) or (value is None) != (told == _NO_VALUE):
+            return False
+    return True
 
 
 def _statistics(action: Mapping[str, Any], column: str, schema: StructType) -> ColumnStatistics | None:
@@ -182,10 +252,8 @@ class _DeltaSinkJob(SinkJob):
         table = DeltaTable.create(self._sink.path, schema, mode="ignore", partition_by=by, storage_options=options)
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
-            AddAction(
-                quote(one.path, safe="/="), one.size, one.partition, now, True, json.dumps({"numRecords": one.rows})
-            )
-            for one in self._staged.files()
+            AddAction(one.path, one.size, one.partition, now, True, json.dumps({"numRecords": one.rows}))
+            for one in self._staged.place()
         ]
         table.create_write_transaction(actions, self._sink.mode, schema, by)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import needs
-from penstock.connectors.split_source import SplitSource
+from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
 from penstock.errors import SinkError, SourceError
@@ -113,10 +113,8 @@ class _IcebergTasks(SplitSource):
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io import load_file_io
         from pyiceberg.io.pyarrow import ArrowScan
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import StructType
 
-        wanted = to_arrow_schema(StructType([self._schema[name] for name in columns]))
+        wanted = arrow_schema(self._schema, columns)
         projected = self._metadata.schema().select(*columns)
         io = load_file_io(self._properties, self._location)
         scan = ArrowScan(self._metadata, io, projected, AlwaysTrue())
@@ -194,11 +192,10 @@ class _IcebergSinkJob(SinkJob):
 
     def commit(self) -> None:
         from pyiceberg.expressions import AlwaysTrue
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         assert self._schema is not None
         self._catalog.create_namespace_if_not_exists(self._sink.table.rpartition(".")[0])
-        table = self._catalog.create_table_if_not_exists(self._sink.table, to_arrow_schema(self._schema))
+        table = self._catalog.create_table_if_not_exists(self._sink.table, arrow_schema(self._schema))
         paths = [f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows]
         with table.transaction() as transaction:
             if self._sink.mode == "overwrite" and table.current_snapshot() is not None:

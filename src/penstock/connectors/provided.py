@@ -53,6 +53,11 @@ class ProvidedScan:
         """What the number was inferred from, half a sentence."""
 
     @property
+    def uses_predicates(self) -> bool:
+        """Whether the source leaves out data that conditions rule out."""
+        return self._provider.uses_predicates
+
+    @property
     def size_in_bytes(self) -> int:
         """About how many bytes it gives, 0 if that is not known yet."""
         listing = self._built[1].listing if self._built else None

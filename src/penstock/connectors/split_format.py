@@ -31,7 +31,9 @@ def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: li
         The splits of each task; None to ask the source for them when the query runs.
     """
     spark.dataSource.register(_SplitFormat)
-    job = base64.b64encode(cloudpickle.dumps((source, columns, tasks))).decode()  # type: ignore[no-untyped-call]
+    whole = source.schema  # told here: there is no session to parse one with in tasks
+    schema = type(whole)([whole[name] for name in columns])
+    job = base64.b64encode(cloudpickle.dumps((source, schema, tasks))).decode()  # type: ignore[no-untyped-call]
     return spark.read.format(_FORMAT).option("job", job).load()
 
 
@@ -50,18 +52,17 @@ class _SplitFormat(DataSource):
     def name(cls) -> str:
         return _FORMAT
 
-    def _job(self) -> tuple[SplitSource, list[str], list[list[Any]] | None]:
-        found: tuple[SplitSource, list[str], list[list[Any]] | None]
+    def _job(self) -> tuple[SplitSource, StructType, list[list[Any]] | None]:
+        found: tuple[SplitSource, StructType, list[list[Any]] | None]
         found = cloudpickle.loads(base64.b64decode(self.options["job"]))
         return found
 
     def schema(self) -> StructType:
-        source, columns, _ = self._job()
-        schema = source.schema
-        return type(schema)([schema[name] for name in columns])
+        return self._job()[1]
 
     def reader(self, schema: StructType) -> _SplitReader:  # noqa: ARG002
-        return _SplitReader(*self._job())
+        source, columns, tasks = self._job()
+        return _SplitReader(source, columns.fieldNames(), tasks)
 
 
 class _SplitReader(DataSourceReader):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.connectors.base import DataFrameScanProvider, ParallelismInferenceContext, ScanContext
 from penstock.connectors.splits import evenly
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 class SplitSource(DataFrameScanProvider):
     """A source that tells its splits on the driver, and reads each of them in a task.
 
-    Write `schema`, `enumerate_splits` and `read_split`; splits and the source itself are pickled.
+    Write `schema`, `enumerate_splits` and `read_split`; splits and the source itself are pickled. If it uses the
+    predicates of its context, say so by `uses_predicates`.
     """
+
+    uses_predicates: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -64,3 +68,14 @@ class SplitSource(DataFrameScanProvider):
         from penstock.connectors.split_format import scan
 
         return scan(spark, self, list(columns), tasks)
+
+
+def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa.Schema:
+    """Return a schema, or some columns of it, as the record batches of `SplitSource.read_split` have it."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    wanted = schema if columns is None else StructType([schema[name] for name in columns])
+    parameters = inspect.signature(to_arrow_schema).parameters
+    since_4_3: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
+    return to_arrow_schema(wanted, **since_4_3)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -63,6 +64,7 @@ class StagedFiles:
         self._bridge = Bridge(spark)
         self._root = Folder(self._bridge, root)
         self._folder = self._root.child(f"penstock-{uuid.uuid4().hex[:12]}")
+        self._placed: list[Folder] = []
         self.partition_by = tuple(partition_by)
 
     def write(self, df: DataFrame) -> None:
@@ -88,8 +90,24 @@ class StagedFiles:
             for (file, path, values), count in zip(found, rows, strict=True)
         ]
 
+    def place(self) -> list[StagedFile]:
+        """Move what was written to where the table's other files of the same partition lie; return it."""
+        placed = []
+        for one in self.files():
+            path = one.path.partition("/")[2]
+            target = self._root.child(path)
+            target.parent.make()
+            if not self._root.child(one.path).move_to(target):
+                raise SinkError(f"cannot move {one.path} to {target}", cause="the file system refused")
+            self._placed.append(target)
+            placed.append(replace(one, path=path))
+        self._folder.delete()
+        return placed
+
     def delete(self) -> None:
         """Remove all files."""
+        for file in self._placed:
+            file.delete()
         self._folder.delete()
 
     def _walk(

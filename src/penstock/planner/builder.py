@@ -193,6 +193,11 @@ class GraphBuilder:
         node = self.nodes[node_id]
         self.nodes[node_id] = replace(node, properties={**node.properties, **properties})
 
+    def leaves_out(self, node_id: int) -> bool:
+        """Whether a node is a source that leaves out data by exact keys of its columns."""
+        source = self.sources.get(node_id)
+        return source is not None and source.splits is not None and source.splits.uses_predicates
+
     def find_filters(self, finder: FilterFinder) -> None:
         """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
         readers: dict[int, int] = {}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from penstock.optimizer.dynamic_filtering import FilterPath
 from penstock.optimizer.joins import SIDES, may_be_filtered, other
 from penstock.spark import catalyst
-from penstock.spark.jdbc import is_jdbc_relation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,6 +85,8 @@ class FilterFinder:
         The facts of the equi-joins of the graph.
     is_chained
         Whether a side of a join of the graph is not exchanged before it.
+    leaves_out
+        Whether a node is a source that leaves out data by exact keys: rows of a database, files of a table.
     """
 
     def __init__(
@@ -94,11 +95,13 @@ class FilterFinder:
         node_of: Mapping[LogicalNode, int],
         facts_of: Mapping[LogicalNode, JoinFacts],
         is_chained: Callable[[int, str], bool],
+        leaves_out: Callable[[int], bool],
     ) -> None:
         self._columns = columns
         self._node_of = node_of
         self._facts_of = facts_of
         self._is_chained = is_chained
+        self._leaves_out = leaves_out
         self._ids: dict[tuple[LogicalNode, str], Ids] = {}
         self._plain: dict[tuple[LogicalNode, str], bool] = {}
         self._deterministic: dict[LogicalNode, bool] = {}
@@ -125,7 +128,7 @@ class FilterFinder:
                     steps = tuple(place.node_id for place in places)
                     columns = self._columns.expressions(places[0].place, places[0].ids)
                     leaf = places[0].place.handle
-                    asked = is_jdbc_relation(leaf) and any(map(catalyst.is_attribute, columns))
+                    asked = self._leaves_out(places[0].node_id) and any(map(catalyst.is_attribute, columns))
                     prunes = self._is_plain(join, side) and (asked or catalyst.is_partitioned_by(leaf, columns))
                     path = FilterPath(side, steps, giver[0], keys_from, prunes, exact=asked)
                     found.append((path, Way(places, giver[1], keys[side], ids[side])))

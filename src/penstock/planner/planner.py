@@ -86,7 +86,9 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output, plan in zip(outputs, plans, strict=True):
         _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default)
     known = Columns()
-    finder = FilterFinder(known, translator.node_of, dict(builder.joins.values()), builder.is_chained)
+    finder = FilterFinder(
+        known, translator.node_of, dict(builder.joins.values()), builder.is_chained, builder.leaves_out
+    )
     builder.find_filters(finder)
     builder.find_chains(known)
     return builder.finish(name, known)

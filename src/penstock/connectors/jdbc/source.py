@@ -133,6 +133,7 @@ class JdbcScan:
         self._begin: str | None = None
         self.reason = ""
         """What the number was inferred from, half a sentence."""
+        self.uses_predicates = True
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the database's statistics."""

@@ -19,8 +19,10 @@ _PATIENCE = 20.0
 """Seconds to wait for a broker."""
 _GROUP = "penstock"
 _BATCH = 5000
-_LOOK = 0.5
-"""Seconds to look for records behind the end that a broker tells."""
+_LOOK = 0.6
+"""Seconds to look for records behind the ends that a broker tells; half a second may pass before it answers."""
+_LOOK_AT_MOST = 5.0
+"""Seconds after which what is still coming is taken to be new."""
 
 
 @contextmanager
@@ -70,25 +72,28 @@ def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list
     return found
 
 
-def ends_of(client: Consumer, topic: str, partition: int) -> tuple[int, int, bool]:
-    """Return the first offset, the offset behind the last, and whether the record before that was seen.
+def ends_of(client: Consumer, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int, bool]]:
+    """Return of each partition the first offset, the one behind the last, and whether the record before that was seen.
 
     Brokers may tell an end that lies before the last records, so what comes behind it is looked for.
     """
     from confluent_kafka import TopicPartition
 
-    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_PATIENCE)
-    if high <= low:
-        return low, high, False
-    client.assign([TopicPartition(topic, partition, high)])
-    end = high
-    until = time.monotonic() + _LOOK
-    while time.monotonic() < until:
-        message = client.poll(_LOOK)
-        if message is None or message.error() is not None:
-            break
-        end = max(end, (message.offset() or 0) + 1)
-    return low, end, end > high
+    told = {place: client.get_watermark_offsets(TopicPartition(*place), timeout=_PATIENCE) for place in places}
+    found = {place: (low, high, False) for place, (low, high) in told.items()}
+    filled = [TopicPartition(*place, high) for place, (low, high) in told.items() if high > low]
+    if not filled:
+        return found
+    client.assign(filled)
+    latest, quiet = time.monotonic() + _LOOK_AT_MOST, time.monotonic() + _LOOK
+    while time.monotonic() < min(quiet, latest):
+        for message in client.consume(_BATCH, timeout=0.1):
+            if message.error() is None:
+                place = str(message.topic()), int(message.partition() or 0)
+                low, end, _ = found[place]
+                found[place] = low, max(end, (message.offset() or 0) + 1), True
+                quiet = time.monotonic() + _LOOK
+    return found
 
 
 def offsets_at(client: Consumer, places: Sequence[tuple[str, int]], milliseconds: int) -> dict[tuple[str, int], int]:

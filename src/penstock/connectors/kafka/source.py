@@ -11,7 +11,7 @@ from penstock.connectors.base import ParallelismInferenceContext, ScanContext, c
 from penstock.connectors.extras import needs
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, tasks_for
-from penstock.connectors.split_source import SplitSource
+from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.errors import SourceError
 from penstock.units import show_bytes
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 Place = str | dt.datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, a time, or an offset for every partition, by (topic, partition)."""
-SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
-    "headers array<struct<key: string, value: binary>>"
-)
 _RECORD_BYTES = 1024
 
 
@@ -89,7 +85,7 @@ class KafkaSource(SplitSource):
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
         with client.consumer(self.servers, self.properties) as asked:
             places = client.partitions_of(asked, topics, self.servers)
-            ends = {place: client.ends_of(asked, *place) for place in places}
+            ends = client.ends_of(asked, places)
             first = self._offsets(asked, self.start, ends)
             last = self._offsets(asked, self.end, ends)
         found = []
@@ -144,21 +140,29 @@ class KafkaSource(SplitSource):
 
 
 def _schema() -> StructType:
-    from pyspark.sql.types import StructType
+    """Return the columns of Spark's own Kafka source; written out, as tasks have no session to parse them with."""
+    from pyspark.sql import types as T
 
-    schema = StructType.fromDDL(SCHEMA)
-    assert isinstance(schema, StructType)
-    return schema
+    header = T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
+    return T.StructType(
+        [
+            T.StructField("key", T.BinaryType()),
+            T.StructField("value", T.BinaryType()),
+            T.StructField("topic", T.StringType()),
+            T.StructField("partition", T.IntegerType()),
+            T.StructField("offset", T.LongType()),
+            T.StructField("timestamp", T.TimestampType()),
+            T.StructField("timestampType", T.IntegerType()),
+            T.StructField("headers", T.ArrayType(header)),
+        ]
+    )
 
 
 def record_batch(batch: Sequence[Message], columns: Sequence[str]) -> pa.RecordBatch:
-    """Return records as Arrow, with some columns of `SCHEMA`."""
+    """Return records as Arrow, with some columns of the source."""
     import pyarrow as pa
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
 
-    schema = _schema()
-    wanted = to_arrow_schema(StructType([schema[name] for name in columns]))
+    wanted = arrow_schema(_schema(), columns)
     arrays = [pa.array([_VALUES[field.name](one) for one in batch], field.type) for field in wanted]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog
-from penstock.connectors.kafka.source import SCHEMA, KafkaSource
+from penstock.connectors.kafka.source import KafkaSource
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ class KafkaFormat(DataSource):
         """Return the format's name."""
         return FORMAT
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         """Return the columns of Spark's own Kafka source."""
-        return SCHEMA
+        return _source(self.options).schema
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """Return what reads a topic as it is now."""
