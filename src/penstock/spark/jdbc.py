@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -213,10 +214,11 @@ class JdbcConnection:
         self._handle.commit()
 
     def close(self) -> None:
-        """Close the connection; a transaction that is not committed is undone."""
-        if not self._handle.getAutoCommit():
-            self._handle.rollback()
-        self._handle.close()
+        """Close the connection; a transaction that is not committed is undone, by the database if it is gone."""
+        with suppress(Exception):
+            if not self._handle.getAutoCommit():
+                self._handle.rollback()
+            self._handle.close()
 
     def __enter__(self) -> Self:
         return self

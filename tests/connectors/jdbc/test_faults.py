@@ -14,7 +14,8 @@ from tests.services import DRIVERS, Postgres
 
 JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
-SLOW = F.expr("java_method('java.lang.Thread', 'sleep', 1L)")
+SLOW = "sha2(repeat(pad, 5000), 512)"
+"""A millisecond of work or so for each row."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def read(spark, server):
 
 def test_the_database_dies_while_it_is_read(make_env, spark, mortal):
     env = make_env(**VOLUME)
-    df = read(spark, mortal).withColumn("s", SLOW).groupBy("g").agg(F.count("s"))
+    df = read(spark, mortal).withColumn("s", F.expr(SLOW)).groupBy("g").agg(F.count("s"))
     killer = threading.Timer(3, mortal.stop)
     killer.start()
     with pytest.raises(JobError) as raised:
@@ -45,7 +46,7 @@ def test_the_database_dies_while_it_is_read(make_env, spark, mortal):
 
 def test_the_database_dies_while_it_is_written(make_env, spark, mortal):
     env = make_env()
-    slow = spark.range(0, 8000, 1, 4).selectExpr("id", "java_method('java.lang.Thread', 'sleep', 1L) as s")
+    slow = spark.range(0, 8000, 1, 4).selectExpr("id", "repeat('x', 100) as pad").selectExpr("id", f"{SLOW} as s")
     killer = threading.Timer(3, mortal.stop)
     killer.start()
     with pytest.raises(PenstockError):
