@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.splits import count_splits, evenly, split_size_for
+from penstock.connectors.splits import count_splits, evenly, split_size_for, worth_opening
 
 MB = 1 << 20
 
@@ -33,6 +33,14 @@ def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes, wanted,
 
 def test_files_that_cannot_be_cut():
     assert count_splits([50, 50], [False] * 2, split_size_for([50, 50], [False] * 2, 9, 0), 0) == 2
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "cores", "expected"),
+    [(30, 8, 2, 8), (30, 8, 4, 16), (30, 8, 100, 30), (3, 1, 2, 3), (300, 75, 2, 75), (30, 8, None, 30)],
+)
+def test_small_splits_only_while_they_keep_cores_busy(fine, coarse, cores, expected):
+    assert worth_opening(fine, coarse, cores) == expected
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import ParallelismInferenceContext, Sink, SinkJob, Source, checked_parallelism
-from penstock.connectors.splits import OPEN_COST, count_splits
+from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -51,6 +51,8 @@ class FileSource(Source):
         The number of tasks, instead of what the files suggest.
     listing
         Lists the files; filled in by the planner, which knows the partitions that are left.
+    cores
+        How many tasks run at a time; filled in by the planner.
     """
 
     path: str | Sequence[str]
@@ -59,6 +61,7 @@ class FileSource(Source):
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
     listing: Callable[[], FileListing] | None = field(default=None, repr=False, compare=False)
+    cores: int | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SourceError))
@@ -86,8 +89,10 @@ class FileSource(Source):
             raise SourceError(f"{self.name} is not part of a plan yet", hint="read it through Environment.read")
         files = self.listing()
         read = [max(math.ceil(size * files.fraction), min(size, 1)) for size in files.sizes]
-        splits = count_splits(read, files.splittable, context.data_volume_per_task, OPEN_COST)
-        return min(splits, context.parallelism_inference_upper_bound)
+        volume = context.data_volume_per_task
+        fine = count_splits(read, files.splittable, volume, OPEN_COST)
+        coarse = count_splits(read, files.splittable, COARSE * volume, OPEN_COST)
+        return min(worth_opening(fine, coarse, self.cores), context.parallelism_inference_upper_bound)
 
 
 @dataclass(frozen=True)

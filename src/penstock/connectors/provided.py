@@ -12,7 +12,7 @@ from penstock.connectors.base import (
     ScanContext,
 )
 from penstock.connectors.predicates import Predicate
-from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
+from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, split_size_for, worth_opening
 from penstock.spark import predicates
 from penstock.spark.files import split_settings
 from penstock.spark.provided import ProvidedPlan
@@ -39,12 +39,15 @@ class ProvidedScan:
         The leaf of Spark's plan that stands for it.
     scan
         The leaf with the filters right above it.
+    cores
+        How many tasks run at a time.
     """
 
-    def __init__(self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any) -> None:
+    def __init__(self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any, cores: int) -> None:
         self._bridge = bridge
         self._provider = provider
         self._leaf = leaf
+        self._cores = cores
         self._columns = predicates.columns_of(scan, leaf)
         self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(bridge, scan))
         self._volume = _VOLUME
@@ -79,11 +82,13 @@ class ProvidedScan:
         sizes = [int(size * plan.listing.fraction) for size in plan.listing.sizes]
         found = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"
         self.reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
-        return max(1, min(count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST), bound))
+        fine = count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST)
+        coarse = count_splits(sizes, plan.listing.splittable, COARSE * self._volume, OPEN_COST)
+        return max(1, min(worth_opening(fine, coarse, self._cores), bound))
 
     def narrowed(self, scan: Any) -> ProvidedScan:
         """Return the scan as it is once its rows are filtered further."""
-        return ProvidedScan(self._bridge, self._provider, self._leaf, scan)
+        return ProvidedScan(self._bridge, self._provider, self._leaf, scan, self._cores)
 
     def cut(self, parallelism: int) -> int:
         """Build the scan for at most so many tasks; return how many it has."""

@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+COARSE = 4
+"""How many times the volume per task a split may hold where more splits would only be opened one after the other."""
+_WAVES = 4
+"""Splits for each core, so that one slow split does not hold the others up."""
 OPEN_COST = 4 << 20
 """Bytes that could be read while a file is opened, so that small files are not packed without end."""
 
@@ -45,6 +49,24 @@ def count_splits(sizes: Sequence[int], splittable: Sequence[bool], split_bytes: 
         filled += piece + open_cost
         begun = True
     return count + begun
+
+
+def worth_opening(fine: int, coarse: int, cores: int | None) -> int:
+    """Return how many splits to make: small ones as long as they keep all cores busy, else large ones.
+
+    Every split costs something to open (a connection, the footer of a file, a task), so more splits than a few for each
+    core are made only where they would hold `COARSE` times the volume per task otherwise.
+
+    Parameters
+    ----------
+    fine
+        How many splits of the volume per task there are.
+    coarse
+        How many of `COARSE` times that.
+    cores
+        How many tasks run at a time, None if that does not matter.
+    """
+    return fine if cores is None else max(coarse, min(fine, _WAVES * cores))
 
 
 def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int, open_cost: int = OPEN_COST) -> int:

@@ -55,6 +55,7 @@ class SourceMaker:
     def __init__(self, bridge: Bridge, config: Configuration) -> None:
         self._bridge = bridge
         self._config = config
+        self._cores = jobs.cluster_cores(bridge)
 
     def make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None) -> SourcePlan:
         """Return the source of a leaf.
@@ -80,13 +81,13 @@ class SourceMaker:
         splits: SplitScan | None = None
         source: object = given
         if isinstance(given, DataFrameScanProvider):
-            splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle)
+            splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle, self._cores)
         elif files.is_file_relation(leaf.handle):
             name = files.relation_name(leaf.handle)
             table_options = files.relation_options(leaf.handle)
             listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
             if given is None or isinstance(given, FileSource):
-                source = FileSource(name, listing=listing)
+                source = FileSource(name, listing=listing, cores=self._cores)
         elif jdbc.is_jdbc_relation(leaf.handle):
             relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
             name, table_options = relation.table, relation.options
@@ -114,9 +115,8 @@ class SourceMaker:
             return None
         own = table_option(SCAN_MAX_CONNECTIONS, options, relation.table)
         most = self._config.get(SCAN_MAX_CONNECTIONS) if own is None else own
-        cores = jobs.cluster_cores(self._bridge)
         request = cache(lambda: relation.request(scan))
-        return JdbcScan(relation, dialect, request, cores, most if isinstance(most, int) else None)
+        return JdbcScan(relation, dialect, request, self._cores, most if isinstance(most, int) else None)
 
     def narrowed(self, source: SourcePlan, scan: Any) -> SourcePlan:
         """Return a source as it is once its rows are filtered further.
@@ -139,7 +139,11 @@ class SourceMaker:
             return source
         listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, source.leaf, scan))
         name = source.coordinator.name
-        return replace(source, listing=listing, coordinator=SourceCoordinator(name, FileSource(name, listing=listing)))
+        return replace(
+            source,
+            listing=listing,
+            coordinator=SourceCoordinator(name, FileSource(name, listing=listing, cores=self._cores)),
+        )
 
     def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
         unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]

@@ -13,6 +13,7 @@ from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
+from penstock.connectors.splits import COARSE, worth_opening
 from penstock.errors import SourceError
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
@@ -140,7 +141,10 @@ class JdbcScan:
         with self._relation.connect() as database:
             estimate = self._estimated(database)
             bound = context.parallelism_inference_upper_bound
-            wanted = count_splits(estimate.rows, estimate.row_bytes, context.data_volume_per_task, bound)
+            volume = context.data_volume_per_task
+            fine = count_splits(estimate.rows, estimate.row_bytes, volume, bound)
+            coarse = count_splits(estimate.rows, estimate.row_bytes, COARSE * volume, bound)
+            wanted = worth_opening(fine, coarse, self._cores)
             limit = self._limit(database)
             self._conditions = estimate.cut(database, min(wanted, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
