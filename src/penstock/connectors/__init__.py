@@ -17,6 +17,7 @@ from penstock.connectors.files import FileSink, FileSource
 from penstock.connectors.iceberg import IcebergSink, IcebergSource
 from penstock.connectors.jdbc import JdbcSink, JdbcSource
 from penstock.connectors.kafka import KafkaSink, KafkaSource
+from penstock.connectors.object_store import ObjectStoreSource
 from penstock.connectors.predicates import Predicate
 from penstock.connectors.split_source import SplitSource
 
@@ -34,6 +35,7 @@ __all__ = [
     "JdbcSource",
     "KafkaSink",
     "KafkaSource",
+    "ObjectStoreSource",
     "ParallelismInferenceContext",
     "ParallelismProvider",
     "Predicate",

@@ -1,0 +1,92 @@
+"""Parquet files of a real S3 server, without a file system of Spark's."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import ObjectStoreSource, Predicate, ScanContext
+from penstock.connectors.object_store import FilePart, _packed, _partition
+from penstock.errors import SourceError
+from tests.equality import assert_same_rows
+from tests.stages import stages
+
+VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "128 kb"}
+ROWS = 40_000
+
+
+def rows(start, count):
+    ids = range(start, start + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i * 7919 % 100_003}" for i in ids]})
+
+
+@pytest.fixture(scope="module")
+def place(s3):
+    """Forty small files in four partitions, and one large file of many row groups."""
+    system = s3.filesystem()
+    system.create_dir("bucket")
+    for number in range(40):
+        kind = [None, "a", "b c", "d"][number % 4]
+        folder = f"bucket/small/kind={'__HIVE_DEFAULT_PARTITION__' if kind is None else kind}"
+        pq.write_table(rows(number * ROWS // 40, ROWS // 40), f"{folder}/f{number}.parquet", filesystem=system)
+    pq.write_table(rows(0, ROWS), "bucket/large/one.parquet", filesystem=system, row_group_size=2000)
+    return s3
+
+
+@pytest.mark.parametrize(("folder", "least"), [("small", 4), ("large", 3)])
+def test_everything_once_in_even_tasks(make_env, spark, place, folder, least):
+    env = make_env(**VOLUME)
+    df = env.read(ObjectStoreSource(f"s3://bucket/{folder}", place.options))
+    (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("id"), F.sum("id")))
+    assert tuple(row) == (ROWS, ROWS, ROWS * (ROWS - 1) // 2)
+    first = env.last_job.vertices[0]
+    assert first.parallelism >= least
+    splits = ObjectStoreSource(f"s3://bucket/{folder}", place.options).enumerate_splits(ScanContext(100, 128 << 10))
+    sizes = [sum(part.size for part in split) for split in splits]
+    assert first.parallelism == len(splits)
+    assert max(sizes) <= 1.5 * sum(sizes) / len(sizes)
+    assert any(stage.tasks == first.parallelism for stage in stages(spark, env.last_job, folder))
+
+
+def test_partitions_are_columns_and_are_left_out(make_env, place):
+    env = make_env(**VOLUME)
+    df = env.read(ObjectStoreSource("s3://bucket/small", place.options))
+    found = env.collect(df.groupBy("kind").count())
+    assert_same_rows(found, [(kind, ROWS // 4) for kind in (None, "a", "b c", "d")])
+    assert env.count(df.where("kind = 'b c'")) == ROWS // 4
+    assert env.last_job.vertices[0].parallelism <= 2
+    source = ObjectStoreSource("s3://bucket/small", place.options)
+    kept = source.enumerate_splits(ScanContext(100, 1 << 20, predicates=(Predicate("=", "kind", ("d",)),)))
+    assert {part.path.split("/")[-2] for split in kept for part in split} == {"kind=d"}
+
+
+def test_local_files_too(env, tmp_path):
+    pq.write_table(rows(0, 100), tmp_path / "a.parquet")
+    assert env.count(env.read(ObjectStoreSource(f"file://{tmp_path}"))) == 100
+
+
+def test_bad_places(place, tmp_path):
+    with pytest.raises(SourceError, match="no files below"):
+        ObjectStoreSource(f"file://{tmp_path}").schema
+    with pytest.raises(SourceError, match="cannot be listed") as raised:
+        ObjectStoreSource("s3://bucket/small", place.options | {"secret_key": "not-this-one"}).schema
+    assert "not-this-one" not in str(raised.value)
+    with pytest.raises(SourceError, match="cannot be listed"):
+        ObjectStoreSource("s3://no-bucket/x", place.options).schema
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([], []), ([60, 60, 60], [[60, 60], [60]]), ([500], [[500]]), ([10] * 5, [[10, 10, 10], [10, 10]])],
+)
+def test_packing(sizes, expected):
+    packed = _packed([FilePart(str(i), size) for i, size in enumerate(sizes)], 350)
+    assert [[part.size for part in split] for split in packed] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [("r/a.parquet", {}), ("r/k=1/b%20c=x%2Fy/a", {"k": "1", "b c": "x/y"}), ("r/k=__HIVE_DEFAULT_PARTITION__/a", {"k": None}), ("r/d/k=2/a", {"k": "2"})],
+)
+def test_partition_values(path, values):
+    assert _partition(path, "r") == values
