@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _JDBC = EXECUTION + "datasources.jdbc."
 _DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
-_SOURCES = EXECUTION + "datasources.DataSourceStrategy"
 
 
 @dataclass(frozen=True, slots=True)

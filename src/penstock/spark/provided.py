@@ -32,6 +32,7 @@ class ProvidedPlan:
         self._bridge = bridge
         self._df = df
         self._plan = catalyst.read_plan(catalyst.optimized_plan(df))
+        self._handle = self._plan.handle
         leaves = [node for node in self._plan.walk() if not node.children]
         self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_file_relation(leaves[0].handle) else None
 
@@ -54,13 +55,12 @@ class ProvidedPlan:
         for key, value in settings.items():
             session.conf().set(key, value)
         new = files.recut(self._bridge, self._file_leaf.handle, session)
-        rebuilt = fragment.rebuild(self._bridge, self._plan, {self._file_leaf: new})
-        self._plan = catalyst.LogicalNode(self._plan.name, rebuilt, self._plan.children)
+        self._handle = fragment.rebuild(self._bridge, self._plan, {self._file_leaf: new})
 
     def as_leaf(self, output: Any) -> Any:
         """Return the plan with the attributes of a leaf; columns that it does not have are null."""
         bridge = self._bridge
-        have = {str(one.name()): one for one in items(self._plan.handle.output())}
+        have = {str(one.name()): one for one in items(self._handle.output())}
         literal = bridge.companion(_EXPRESSIONS + "Literal")
         columns = []
         for wanted in items(output):
@@ -72,4 +72,4 @@ class ProvidedPlan:
                     value, wanted.name(), wanted.exprId(), wanted.qualifier(), bridge.none, empty
                 )
             )
-        return bridge.find(LOGICAL + "Project")(bridge.seq(columns), self._plan.handle)
+        return bridge.find(LOGICAL + "Project")(bridge.seq(columns), self._handle)

@@ -5,7 +5,7 @@ import threading
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.connectors import JdbcSource
+from penstock.connectors import JdbcSource, SourceProvider
 from penstock.errors import ConfigError, JobError, PenstockError, SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
@@ -110,6 +110,29 @@ def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, ta
     assert sum(ran.input_per_task) == df.count()
     assert max(ran.input_per_task) <= balance * sum(ran.input_per_task) / ran.tasks
     assert "statistics" in first.reason
+
+
+@pytest.mark.parametrize("table", ["uniform", "skewed", "nulls", "texts"])
+def test_histograms_where_pages_cannot_be_had(pg, make_env, spark, monkeypatch, table):
+    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
+    df = plain(spark, pg, table)
+    sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64("id", "pad").cast("decimal(38,0)")), F.count("id"))
+    env = make_env(**VOLUME)
+    assert_same_rows(env.collect(sums), sums.collect())
+    first = env.last_job.vertices[0]
+    assert "histogram" in first.reason
+    (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
+    assert ran.tasks == first.parallelism >= 3
+    assert max(ran.input_per_task) <= 2 * sum(ran.input_per_task) / ran.tasks
+
+
+def test_a_database_without_statistics_is_read_as_spark_would(pg, make_env, spark, monkeypatch):
+    monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE", "SELECT no_such_function(?)")
+    df = plain(spark, pg, "uniform").groupBy("g").count()
+    env = make_env(**VOLUME)
+    assert_same_rows(env.collect(df), df.collect())
+    assert "no statistics" in env.last_job.vertices[0].reason
+    assert env.last_job.vertices[0].tasks == 1
 
 
 @pytest.mark.parametrize(
@@ -288,3 +311,26 @@ def test_a_table_dropped_after_planning(pg, env, spark):
     pg.sql("drop table passing")
     with pytest.raises(JobError, match='relation "passing" does not exist'):
         env.collect(df)
+
+
+def test_options_of_a_table_in_the_catalogue(pg, make_env, spark):
+    properties = ", ".join(f"{key} '{value}'" for key, value in pg.properties.items())
+    spark.sql(f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')")
+    try:
+        env = make_env(**VOLUME)
+        df = env.sql("select g, count(pad), sum(id) from ddl_uniform group by g")
+        assert_same_rows(env.collect(df), df.collect())
+        assert env.last_job.vertices[0].tasks == 3
+        assert pg.password not in env.last_job.vertices[0].vertex.name
+    finally:
+        spark.sql("drop table ddl_uniform")
+
+
+def test_a_provider_fixes_the_parallelism(pg, make_env):
+    env = make_env(**VOLUME)
+    source = JdbcSource(pg.url, "uniform", pg.properties)
+    df = env.read(SourceProvider(source, 4)).groupBy("g").agg(F.count("pad"))
+    assert sum(row[1] for row in env.collect(df)) == ROWS
+    first = env.last_job.vertices[0]
+    assert (first.parallelism, first.tasks) == (4, 4)
+    assert "fixed by the connector at 4" in first.reason

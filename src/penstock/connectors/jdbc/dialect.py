@@ -24,6 +24,7 @@ class Database(Protocol):
         """Begin a transaction."""
 
 
+_SHARE = 2
 _PART = r"""("([^"]|"")+"|`([^`]|``)+`|[^\W\d][\w$]*)"""
 _NAME = re.compile(rf"{_PART}(\.{_PART})*")
 
@@ -150,6 +151,11 @@ class JdbcDialect(ABC):
     def free_connections(self, database: Database) -> int | None:  # noqa: ARG002
         """Return how many more connections the database takes, None if there is no limit."""
         return None
+
+
+def share_of(free: int | None) -> int | None:
+    """Return how many of a database's free connections a job takes where the user gave no number."""
+    return None if free is None else max(1, free // _SHARE)
 
 
 def literal(text: str) -> str:

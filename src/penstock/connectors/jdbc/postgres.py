@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TABLE = """
-SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_setting('block_size')::int
+SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_setting('block_size')::int,
+  pg_is_in_recovery()
 FROM pg_class c WHERE c.oid = to_regclass(?)
 """
 _PARTS = """
@@ -69,7 +70,9 @@ class PostgresDialect(JdbcDialect):
         found = database.rows(_TABLE, request.table) if request.is_table else []
         if not found:
             return TableEstimate(rows, width, in_one_piece, "one piece, as it is not a table")
-        oid, kind, version, block = (str(value) for value in found[0])
+        oid, kind, version, block, standby = (str(value) for value in found[0])
+        if standby == "t":
+            return TableEstimate(rows, width, in_one_piece, "one piece, as a standby cannot share a snapshot")
         parts = database.rows(_PARTS, oid, block) if kind in "rpm" else []
         has_pages = all(access == "heap" for part, _, access in parts if part in ("r", "m"))
         if parts and has_pages and int(version) >= _TID_RANGE_SCANS and "f" not in {part for part, _, _ in parts}:

@@ -7,10 +7,10 @@ import re
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, checked_parallelism
-from penstock.connectors.jdbc.dialect import JdbcDialect, literal
+from penstock.connectors.jdbc.dialect import JdbcDialect, literal, share_of
 from penstock.connectors.jdbc.source import dialect_of, masked
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcConnection, JdbcTarget
@@ -62,8 +62,6 @@ class JdbcSink(Sink):
     parallelism: int | None = None
     max_connections: int | None = None
 
-    materialised: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
@@ -103,7 +101,7 @@ class JdbcSink(Sink):
             if self.mode == "upsert" and not exists:
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
             done = self.token is not None and _is_committed(dialect, connection, self)
-            most = self.max_connections or dialect.free_writers(connection)
+            most = self.max_connections or share_of(dialect.free_writers(connection))
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
         return _JdbcSinkJob(self, dialect, target, done=done, most=most)
@@ -121,7 +119,8 @@ class _JdbcSinkJob(SinkJob):
         self._done = done
         self._most = most
         # A rerun of the same token finds, and removes, what an earlier run left behind.
-        mark = uuid.uuid5(uuid.NAMESPACE_OID, sink.token).hex if sink.token else uuid.uuid4().hex
+        named = uuid.uuid5(uuid.NAMESPACE_OID, f"{sink.table} {sink.token}")
+        mark = (named if sink.token else uuid.uuid4()).hex
         schema, dot, table = sink.table.rpartition(".")
         self._staging = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_{mark[:12]}"
         self._columns: list[str] = []

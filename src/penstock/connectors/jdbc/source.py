@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
-from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate
+from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, in_one_piece, share_of
 from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sources")
 
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
-_SHARE = 2
-"""A job takes one of so many free connections where the user gave no number."""
 _SECRET = re.compile(r"(?i)((?:password|pwd|secret|token)=)[^&;]*|(//[^:/@]*:)[^@/]*@")
 
 
@@ -150,6 +148,8 @@ class JdbcScan:
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
         capped = f", no more than {limit} connections" if limit < wanted else ""
         self.reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
+        if len(self._conditions) > 1 and self._dialect.no_snapshot:
+            self.reason += f"; {self._dialect.no_snapshot}"
         return len(self._conditions)
 
     @property
@@ -160,7 +160,7 @@ class JdbcScan:
                 with self._relation.connect() as database:
                     self._estimated(database)
             except Exception:
-                log.warning("%s could not be asked for statistics", self._relation.table, exc_info=True)
+                log.warning("%s could not be reached", self._relation.table, exc_info=True)
         return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else 0
 
     def cut(self, parallelism: int) -> int:
@@ -190,13 +190,15 @@ class JdbcScan:
         if self._estimate is None:
             wanted = self._request()
             asked = Request(self._relation.table, wanted.columns, wanted.conditions, self._relation.quoted)
-            self._estimate = self._dialect.estimate(database, asked)
+            try:
+                self._estimate = self._dialect.estimate(database, asked)
+            except Exception as error:
+                log.warning("%s could not be asked for statistics", asked.table, exc_info=True)
+                why = next(iter(masked(root_cause(error)).splitlines()), "")
+                self._estimate = TableEstimate(0, 0, in_one_piece, f"one piece, as it has no statistics: {why}")
         return self._estimate
 
     def _limit(self, database: JdbcConnection) -> int:
         """Return the most splits; where no more tasks run at a time than there are connections, any number will do."""
-        most = self._max_connections
-        if most is None:
-            free = self._dialect.free_connections(database)
-            most = max(1, free // _SHARE) if free is not None else self._cores
-        return most if most < self._cores else 1 << 30
+        most = self._max_connections or share_of(self._dialect.free_connections(database))
+        return most if most is not None and most < self._cores else 1 << 30
