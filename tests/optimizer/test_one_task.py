@@ -24,6 +24,10 @@ def case(text, facts, **config):
         # a join may give more rows than it gets, and so may a narrow operator that is more than columns and filters
         ("1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4", {2: AGGREGATE, 3: {"join_type": "Inner"}, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"}),
         ("1 #> 2\n2 -> 3\n3 #> 4", {2: AGGREGATE, 3: {}, 4: SORT}, 1, {"1 #> 2", "2 -> 3", "3 #> 4"}),
+        # a join chained to what the exchange leaves meets its other side by it
+        ("1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4", {2: AGGREGATE, 3: AGGREGATE, 4: {"join_type": "Inner"}}, 1,
+         {"1 #> 2", "2 #> 3", "3 ~> 4", "9 #> 4"}),
+        ("1 #> 2\n2 #> 3\n3 ~> 4", {2: AGGREGATE, 3: AGGREGATE, 4: WINDOW}, 1, {"1 #> 2", "2 -> 3", "3 ~> 4"}),
         # what several read, what the user gave a number, and what he asked to be dealt out
         ("1 #> 2\n2 #> 3\n2 #> 4", {2: AGGREGATE, 3: SORT, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "2 #> 4"}),
         ("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: {**SORT, "parallelism": 3}}, 1, {"1 #> 2", "2 #> 3"}),

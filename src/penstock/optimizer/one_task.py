@@ -20,6 +20,7 @@ from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
 from penstock.decisions import DecisionKind
 from penstock.graph import UNDECIDED, OperatorKind, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
+from penstock.optimizer.graphs import relying_edges
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -29,7 +30,7 @@ from penstock.optimizer.strategy import (
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamNode
+    from penstock.graph import StreamGraph, StreamNode
 
 _PASSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 _DROPPED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
@@ -63,9 +64,7 @@ class OneTask(StreamGraphOptimizationStrategy):
             (edge,) = outgoing
             target = graph.node(edge.target_id)
             if not edge.is_forward:
-                if not isinstance(edge.partitioner, _DROPPED) or not self._may_pass(
-                    target, len(graph.in_edges(target.id))
-                ):
+                if not isinstance(edge.partitioner, _DROPPED) or not self._may_lose(target, graph):
                     break
                 if not context.modify_stream_edge([StreamEdgeUpdateRequest(edge.id, FORWARD)]):
                     break
@@ -75,6 +74,11 @@ class OneTask(StreamGraphOptimizationStrategy):
                 context.decide(DecisionKind.EXCHANGE, subject, f"no {edge.partitioner}", reason, bytes=result.total)
             current = target.id
         return changed
+
+    def _may_lose(self, node: StreamNode, graph: StreamGraph) -> bool:
+        """Whether a node does without the exchange before it: no join behind it meets rows that lie as this left them."""
+        meets = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
+        return self._may_pass(node, len(graph.in_edges(node.id))) and not meets
 
     def _may_pass(self, node: StreamNode, inputs: int) -> bool:
         narrow = node.kind is OperatorKind.CALC and bool(node.properties.get("cheap"))
