@@ -76,7 +76,7 @@ class OneTask(StreamGraphOptimizationStrategy):
         return changed
 
     def _may_lose(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node does without the exchange before it: no join behind it meets rows that lie as this left them."""
+        """Whether a node does without the exchange before it: no join behind it meets rows as that left them."""
         meets = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
         return self._may_pass(node, len(graph.in_edges(node.id))) and not meets
 
