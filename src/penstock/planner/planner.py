@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.options import BROADCAST_JOIN_STRATEGY, BROADCAST_THRESHOLD, SINK_PARALLELISM
+from penstock.config.options import (
+    BROADCAST_JOIN_STRATEGY,
+    BROADCAST_THRESHOLD,
+    SINK_PARALLELISM,
+    SINK_TARGET_FILE_SIZE,
+)
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
-from penstock.graph.partitioner import FORWARD, REBALANCE
+from penstock.graph.partitioner import FORWARD, REBALANCE, HashPartitioner
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.filters import FilterFinder
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
@@ -84,7 +89,8 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
             standing[key] = (out, columns)
     default = config.maybe_integer(SINK_PARALLELISM)
     for output, plan in zip(outputs, plans, strict=True):
-        _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default)
+        size = output.sink.file_size(config.integer(SINK_TARGET_FILE_SIZE))
+        _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default, size)
     known = Columns()
     finder = FilterFinder(
         known, translator.node_of, dict(builder.joins.values()), builder.is_chained, builder.leaves_out
@@ -123,6 +129,8 @@ def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> Who
     if any(catalyst.observes_metrics(plan) for plan in plans):
         return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
     if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
+        return None
+    if outputs[0].sink.file_size(1) is not None:
         return None
     known = sum(catalyst.leaf_bytes(plan) for plan in plans)
     if known >= threshold:
@@ -200,17 +208,29 @@ def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
 
 
 def _add_sink(
-    builder: GraphBuilder, translator: Translator, plan: LogicalNode, output: Output, parallelism: int | None
+    builder: GraphBuilder,
+    translator: Translator,
+    plan: LogicalNode,
+    output: Output,
+    parallelism: int | None,
+    file_size: int | None,
 ) -> None:
     inner = translator.translate(plan)
-    location = output.location
-    name = f"Sink: {output.sink.name}"
-    node_id = builder.node(OperatorKind.SINK, name, NodePlan(None), location=location)
-    builder.sinks[node_id] = output.sink
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
     ordered = any(node.kind is OperatorKind.SORT for node in chain)
+    sized: dict[str, Any] = (
+        {"file_size": file_size} if file_size is not None and parallelism is None and not ordered else {}
+    )
+    name = f"Sink: {output.sink.name}"
+    node_id = builder.node(OperatorKind.SINK, name, NodePlan(None), location=output.location, **sized)
+    builder.sinks[node_id] = output.sink
+    by = _attributes(plan, output.sink.folders_by) if sized else []
+    if by:
+        keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
+        builder.edge(inner.node_id, node_id, keys, translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by)))
+        return
     if parallelism is None:
-        forward = ordered or not output.sink.materialised
+        forward = ordered or not (output.sink.materialised or sized)
     else:
         builder.give(node_id, parallelism=parallelism)
         same = {node.parallelism for node in chain} - {UNDECIDED} == {parallelism}
@@ -219,3 +239,10 @@ def _add_sink(
         builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
     else:
         builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
+
+
+def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:
+    """Return the columns of a plan with some names, whose case does not matter; none if one is missing."""
+    known = {str(one.name()).lower(): one for one in items(plan.handle.output())}
+    found = [known[name.lower()] for name in names if name.lower() in known]
+    return found if len(found) == len(names) else []

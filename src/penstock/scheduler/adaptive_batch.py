@@ -105,7 +105,13 @@ class AdaptiveBatchScheduler:
 
         self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks)
         self._decider = VertexDecider(
-            plan, config, jobs.cluster_cores(bridge), graph_now, self._runner.result_of, decisions
+            plan,
+            config,
+            jobs.cluster_cores(bridge),
+            graph_now,
+            self._runner.result_of,
+            decisions,
+            self._runner.file_ratio,
         )
         self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.result_info)
         self._handler.register_job_graph_update_listener(self)

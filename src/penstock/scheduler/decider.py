@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import (
@@ -24,6 +24,7 @@ from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
+from penstock.scheduler.file_sizes import cut_for_files
 from penstock.scheduler.parallelism import (
     Bounds,
     InputInfo,
@@ -72,6 +73,21 @@ class DecidedVertex:
     bytes_in: int
 
 
+_FOR_FILES = 64
+"""Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _GroupCut:
+    """What was decided for inputs that are cut alike; see `VertexSetup` and `DecidedVertex`."""
+
+    parallelism: int
+    reason: str
+    bytes_in: int
+    ranges: list[Range] | None = None
+    slices: dict[str, list[Slice]] = field(default_factory=dict)
+
+
 class VertexDecider:
     """Decides vertices of one job.
 
@@ -89,6 +105,8 @@ class VertexDecider:
         Returns what a finished node's vertex has written, or None.
     log
         Takes the decisions.
+    file_ratio
+        Returns how many bytes a sink makes on disk of each that is exchanged before it.
     """
 
     def __init__(
@@ -99,12 +117,14 @@ class VertexDecider:
         graph: Callable[[], StreamGraph],
         result_of: Callable[[int], Result | None],
         log: DecisionLog,
+        file_ratio: Callable[[StreamEdge], float] = lambda _: 1.0,
     ) -> None:
         self._plan = plan
         self._config = config
         self._graph = graph
         self._result_of = result_of
         self._log = log
+        self._file_ratio = file_ratio
         self._default = config.maybe_integer(PARALLELISM_DEFAULT)
         maximum = global_maximum(config.maybe_integer(MAX_PARALLELISM), self._default, cores)
         minimum = config.integer(MIN_PARALLELISM)
@@ -150,24 +170,14 @@ class VertexDecider:
             bytes_in += source.bytes_read
             source.coordinator.initialize(number)
         for group, edges in groups.items():
-            infos = self._input_infos(edges)
-            if infos is not None and not all(edge.intra_input_correlated for edge in edges):
-                slices |= (cut := self._cut(edges, infos, vertex))
-                numbers.append(len(cut[edges[0].id]))
-                reasons.append("skewed subpartitions are split along the tasks that wrote them")
-                bytes_in += sum(info.total for info in infos)
-                continue
-            bytes_in += sum(self._bytes_of(edge.source_id) for edge in edges)
-            if infos is None:
-                ranges[group] = None
-                numbers.append(UNDECIDED)
-                reasons.append("Spark needed no exchange there, so its own plan decides")
-                continue
             wanted = given if given != UNDECIDED else self._fixed()
-            decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
-            ranges[group] = [self._span(rectangles) for rectangles in decision.reads[0]]
-            numbers.append(decision.parallelism)
-            reasons.append(decision.reason)
+            cut = self._cut_group(edges, vertex, wanted)
+            numbers.append(cut.parallelism)
+            reasons.append(cut.reason)
+            bytes_in += cut.bytes_in
+            slices |= cut.slices
+            if not cut.slices:
+                ranges[group] = cut.ranges
         parallelism = sum(numbers) if numbers and min(numbers) > 0 else UNDECIDED
         reason = "; ".join(dict.fromkeys(reasons)) or "nothing to read"
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not groups else DecisionKind.VERTEX_PARALLELISM
@@ -227,6 +237,25 @@ class VertexDecider:
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
+    def _cut_group(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int) -> _GroupCut:
+        """Decide what tasks read of inputs that are cut alike."""
+        infos = self._input_infos(edges)
+        if infos is None:
+            known = sum(self._bytes_of(edge.source_id) for edge in edges)
+            return _GroupCut(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
+        known = sum(info.total for info in infos)
+        target = self._graph().node(edges[0].target_id).properties.get("file_size")
+        if target is not None:
+            tasks, why = self._cut_for_files(edges[0], target)
+            return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
+        if not all(edge.intra_input_correlated for edge in edges):
+            cut = self._cut(edges, infos, vertex)
+            why = "skewed subpartitions are split along the tasks that wrote them"
+            return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
+        decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
+        ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
+        return _GroupCut(decision.parallelism, decision.reason, known, ranges)
+
     def _fixed(self) -> int:
         if self._config.flag(AUTO_PARALLELISM_ENABLED):
             return UNDECIDED
@@ -281,6 +310,22 @@ class VertexDecider:
         tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds)
         return {edge.id: [task[place] for task in tasks] for place, edge in enumerate(edges)}
 
+    def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[Slice], str]:
+        """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
+        result = self._result_of(edge.source_id)
+        assert isinstance(result, StagedResult)
+        assert result.mapper_bytes is not None
+        read_mappers = result.mapper_bytes
+        ratio = self._file_ratio(edge)
+        sizes = [size * ratio for size in result.sizes[0].tolist()]
+
+        def by_mapper(index: int) -> list[float]:
+            found: list[float] = (read_mappers([index])[:, 0] * ratio).tolist()
+            return found
+
+        why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
+        return cut_for_files(sizes, by_mapper, target), f"{why}, in files of {show_bytes(target)}"
+
     def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
         return rectangles[0][1] if rectangles else (0, 0)
 
@@ -297,7 +342,10 @@ class VertexDecider:
         if group not in self._widths:
             edges = [edge for edge in graph.edges if self._plan.groups.get(edge.id) == group]
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
-            self._widths[group] = number = subpartition_count(known, self.bounds.volume_per_task, upper)
+            number = subpartition_count(known, self.bounds.volume_per_task, upper)
+            if any("file_size" in graph.node(edge.target_id).properties for edge in edges):
+                number = max(number, min(_FOR_FILES, upper))
+            self._widths[group] = number
             volume = show_bytes(self.bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
             self._log.record(

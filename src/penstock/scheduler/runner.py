@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
+_SAMPLE = 4 << 20
+"""Bytes of an exchange that are written to learn what they take on disk."""
 Result = StagedResult | BroadcastResult
 _READERS = 2
 """Tasks that read a result in order to broadcast it."""
@@ -203,6 +205,25 @@ class VertexRunner:
             for used in (session, *scans.values()):  # else the plan still refers to their settings
                 self._sessions.give_back(used)
         return run
+
+    def file_ratio(self, edge: StreamEdge) -> float:
+        """Return how many bytes a sink makes on disk of each that was exchanged before it, by writing a sample."""
+        result = self._results[edge.source_id]
+        assert isinstance(result, StagedResult)
+        assert result.mapper_bytes is not None
+        index = int(result.sizes[0].argmax())
+        written = np.cumsum(result.mapper_bytes([index])[:, 0])
+        tasks = min(int(np.searchsorted(written, _SAMPLE)) + 1, len(written))
+        if not written[tasks - 1]:
+            return 1.0
+        plan = self._plan.edges[edge.id]
+        output = plan.output if plan.output is not None else plan.child.handle.output()
+        group = f"penstock-{self._job_id}-sample-{edge.id}"
+        with self._sessions.use() as session, jobs.vertex_thread(self._bridge, session, group, "sample of a sink"):
+            rdd = exchange.read_slices(self._bridge, result, [((index, index + 1), (0, tasks))])
+            leaf = fragment.rdd_leaf(self._bridge, session, output, rdd)
+            size = self._sinks[edge.target_id].sample_size(dataframe(self._bridge, session, leaf))
+        return size / int(written[tasks - 1]) if size else 1.0
 
     def _to_sink(self, vertex: JobVertex, session: Any, logical: Any) -> int:
         """Give the rows of a vertex to its sink; return the number of tasks that make them."""

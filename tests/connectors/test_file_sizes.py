@@ -1,0 +1,84 @@
+"""Files of the wanted size on real Spark, also where one partition holds most of the rows."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import FileSink
+from penstock.errors import ConfigError
+from tests.equality import assert_same_rows
+
+ROWS = 200_000
+MB = 1 << 20
+
+
+def files(folder, ending=".parquet"):
+    return sorted(file.stat().st_size for file in folder.rglob(f"*{ending}") if not file.name.startswith((".", "_")))
+
+
+def near(sizes, target):
+    return sum(0.75 * target <= size <= 1.25 * target for size in sizes) / len(sizes)
+
+
+@pytest.fixture(scope="module")
+def skewed(spark):
+    """Four of five rows in one partition, and the others in four, each of about the size of two files."""
+    kind = F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind")
+    return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid()").alias("text"), kind)
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("parquet", ".parquet"), ("json", ".json"), ("orc", ".orc")])
+def test_a_skewed_partition_goes_to_several_even_files(make_env, spark, skewed, tmp_path, kind, ending):
+    env = make_env()
+    target = MB // 4 if kind != "json" else MB // 2
+    env.write(skewed, FileSink(str(tmp_path / "out"), format=kind, partition_by=["kind"], target_file_size=target))
+    job = env.execute()
+    hot = files(tmp_path / "out" / "kind=hot", ending)
+    assert len(hot) > 8
+    assert near(hot, target) >= 0.9, hot
+    assert near(files(tmp_path / "out", ending), target) >= 0.8
+    assert "in files of" in job.vertices[-1].reason
+    back = spark.read.format(kind).load(str(tmp_path / "out"))
+    assert_same_rows(back.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(), skewed.groupBy("kind").agg(F.count("*"), F.sum("id")).collect())
+
+
+def test_without_partitions_too(make_env, skewed, tmp_path):
+    env = make_env()
+    env.write(skewed.drop("kind"), FileSink(str(tmp_path / "out"), target_file_size="512 kb"))
+    env.execute()
+    sizes = files(tmp_path / "out")
+    assert len(sizes) > 8
+    assert near(sizes, MB // 2) >= 0.9, sizes
+
+
+def test_many_small_partitions_share_tasks(make_env, spark, tmp_path):
+    env = make_env()
+    df = spark.range(0, 10_000, 1, 20).withColumn("kind", F.col("id") % 50)
+    env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"]))
+    job = env.execute()
+    assert len(files(tmp_path / "out")) == 50  # and not 20 for each
+    assert job.vertices[-1].parallelism == 1
+
+
+def test_what_was_asked_for_wins(make_env, spark, tmp_path):
+    env = make_env()
+    df = spark.range(0, 1000, 1, 4).withColumn("kind", F.col("id") % 2)
+    env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"], parallelism=3))
+    job = env.execute()
+    assert job.vertices[-1].parallelism == 3
+
+
+def test_small_data_too(spark, tmp_path):
+    """Below the threshold for whole queries files have their size all the same."""
+    from penstock import Environment
+
+    df = spark.range(0, 5000, 1, 16).withColumn("kind", F.col("id") % 3)
+    env = Environment(spark, progress=False)
+    env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"]))
+    env.execute()
+    assert len(files(tmp_path / "out")) == 3
+
+
+@pytest.mark.parametrize("bad", ["0", "-1", "many"])
+def test_bad_sizes(bad):
+    with pytest.raises(ConfigError, match="sink.target-file-size"):
+        FileSink("x", target_file_size=bad)

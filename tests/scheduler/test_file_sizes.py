@@ -1,0 +1,67 @@
+"""Cutting exchanges for files of a size: a table, and hypothesis for what must always hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.scheduler.file_sizes import cut_for_files, even_runs
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "expected"),
+    [
+        ([1, 1, 1, 1], 2, [(0, 2), (2, 4)]),
+        ([1, 1, 1, 1], 1, [(0, 4)]),
+        ([1, 1], 5, [(0, 1), (1, 2)]),
+        ([9, 1, 1, 1], 2, [(0, 1), (1, 4)]),
+        ([1, 1, 1, 9], 2, [(0, 3), (3, 4)]),
+        ([0, 0, 0], 2, [(0, 1), (1, 3)]),
+        ([5], 3, [(0, 1)]),
+    ],
+)
+def test_even_runs(weights, count, expected):
+    assert even_runs(weights, count) == expected
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=50), st.integers(1, 60))
+def test_runs_cover_everything_once(weights, count):
+    runs = even_runs(weights, count)
+    assert runs[0][0] == 0
+    assert runs[-1][1] == len(weights)
+    assert all(low < high for low, high in runs)
+    assert all(one[1] == other[0] for one, other in zip(runs, runs[1:]))
+    assert len(runs) == min(count, len(weights))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "expected"),
+    [
+        ([], 10, 1),
+        ([0, 0], 10, 1),
+        ([5, 5, 5, 5], 10, 2),
+        ([1] * 8, 100, 1),
+        ([2, 100, 2], 10, 1 + 10 + 1),
+        ([12, 12], 10, 2),
+        ([13], 10, 1),
+    ],
+)
+def test_number_of_tasks(sizes, target, expected):
+    assert len(cut_for_files(sizes, lambda index: [sizes[index] / 20] * 20, target)) == expected
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=30), st.integers(10, 100))
+def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes, target):
+    writers = 100
+    tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target)
+    read = [0.0] * len(sizes)
+    for task in tasks:
+        low, high = task.subpartitions
+        part = 1.0 if task.mappers is None else (task.mappers[1] - task.mappers[0]) / writers
+        assert task.mappers is None or high == low + 1
+        for index in range(low, high):
+            read[index] += part
+        disk = sum(sizes[low:high]) * part
+        assert disk <= 2.6 * target  # neighbours of just under the limit cannot be parted better
+        if task.mappers is not None:
+            assert 0.6 * target <= disk <= 1.5 * target
+    assert all(abs(part - 1) < 1e-9 for part in read)
