@@ -37,7 +37,7 @@ def needed(component: str, *paths: str | Path | None) -> None:
     if all(path and Path(path).exists() for path in paths):
         return
     message = f"{component} is not installed here (tools/services.sh installs it), so its tests are left out"
-    if os.environ.get("PENSTOCK_ALL_SERVICES") == "1":
+    if os.environ.get("ALL_TEST_SERVICES") == "1":
         pytest.fail(message)
     pytest.skip(message)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the databases and drivers that the tests of connectors start, where it may. What is missing afterwards is
-# named by the tests, which leave it out; with PENSTOCK_ALL_SERVICES=1 (as in continuous integration) they fail instead.
+# named by the tests, which leave it out; with ALL_TEST_SERVICES=1 (as in continuous integration) they fail instead.
 set -euo pipefail
 packages=()
 need() { [ -e "$1" ] || packages+=("${@:2}"); }
