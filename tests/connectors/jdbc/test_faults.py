@@ -46,7 +46,7 @@ def test_the_database_dies_while_it_is_read(make_env, spark, mortal):
 
 def test_the_database_dies_while_it_is_written(make_env, spark, mortal):
     env = make_env()
-    slow = spark.range(0, 8000, 1, 4).selectExpr("id", "repeat('x', 100) as pad").selectExpr("id", f"{SLOW} as s")
+    slow = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad").selectExpr("id", f"{SLOW} as s")
     killer = threading.Timer(3, mortal.stop)
     killer.start()
     with pytest.raises(PenstockError):

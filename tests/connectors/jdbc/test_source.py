@@ -123,7 +123,8 @@ def test_histograms_where_pages_cannot_be_had(pg, make_env, spark, monkeypatch, 
     assert "histogram" in first.reason
     (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
     assert ran.tasks == first.parallelism >= 3
-    assert max(ran.input_per_task) <= 2 * sum(ran.input_per_task) / ran.tasks
+    if table != "nulls":  # a third of its keys are null, which no bound parts
+        assert max(ran.input_per_task) <= 2 * sum(ran.input_per_task) / ran.tasks
 
 
 def test_a_database_without_statistics_is_read_as_spark_would(pg, make_env, spark, monkeypatch):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, literal
 from penstock.connectors.jdbc.splits import key_conditions, page_bounds, page_conditions, weighted_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 _TABLE = """
@@ -37,7 +38,7 @@ ORDER BY s.inherited DESC, i.indrelid IS NULL,
   CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * 1e9 ELSE s.n_distinct END DESC
 """
 _VALUES = """
-SELECT v::text, sum(f) FROM (
+SELECT w.v::text AS shown, sum(w.f) FROM (
   SELECT unnest(s.histogram_bounds::text::{type}[]) AS v,
     (1 - s.null_frac - coalesce((SELECT sum(x) FROM unnest(s.most_common_freqs) x), 0))
     / (array_length(s.histogram_bounds::text::{type}[], 1) - 1) AS f
@@ -45,7 +46,7 @@ SELECT v::text, sum(f) FROM (
   UNION ALL
   SELECT unnest(s.most_common_vals::text::{type}[]), unnest(s.most_common_freqs)
   FROM pg_stats s, pg_class c, pg_namespace n WHERE {which}
-) w GROUP BY v ORDER BY v {collate}
+) w GROUP BY w.v ORDER BY w.v {collate}
 """
 _WHICH = """
 c.oid = ?::oid AND n.oid = c.relnamespace AND s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = ?
@@ -98,8 +99,10 @@ class PostgresDialect(JdbcDialect):
                 values = [(str(value), float(share or 0)) for value, share in found]
                 column, nulls = request.quote(str(name)), nullable == "t"
 
-                def cut(_: Database, count: int) -> list[str | None]:
+                def cut(database: Database, count: int) -> list[str | None]:
                     bounds = [f"{literal(value)}::{type_name}" for value in weighted_bounds(values, count)]  # noqa: B023
+                    if not _ascending(database, bounds, collate):  # noqa: B023
+                        return [None]
                     return key_conditions(column, bounds, nullable=nulls)  # noqa: B023
 
                 return TableEstimate(rows, width, cut, f"ranges of {name} by its histogram")
@@ -127,6 +130,12 @@ class PostgresDialect(JdbcDialect):
             " - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
         )
         return int(free or 1)
+
+
+def _ascending(database: Database, bounds: Sequence[str], collate: str) -> bool:
+    """Whether the database itself finds each bound less than the next: else splits would overlap."""
+    pairs = [f"{low} {collate} < {high} {collate}" for low, high in pairwise(bounds)]
+    return not pairs or database.rows("SELECT " + " AND ".join(pairs)) == [("t",)]
 
 
 def _explained(database: Database, statement: str) -> Mapping[str, Any]:
