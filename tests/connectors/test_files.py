@@ -84,7 +84,7 @@ def test_tiny_files_are_packed(make_env, spark, folder):
     df = spark.read.parquet(str(folder / "tiny"))
     assert env.count(df) == 60_000
     first = env.last_job.vertices[0]
-    assert first.tasks == first.parallelism == 50  # four MiB for opening a file, 16 MiB per task
+    assert first.tasks == first.parallelism == 13  # four MiB for opening a file, 64 MiB per task on so few cores
 
 
 def test_what_cannot_be_cut_is_said(make_env, spark, folder):
