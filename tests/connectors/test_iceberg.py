@@ -3,8 +3,11 @@
 import pytest
 from pyspark.sql import functions as F
 
-pytest.importorskip("pyiceberg")
-pa = pytest.importorskip("pyarrow")
+from tests.services import needed_module
+
+needed_module("pyiceberg", "iceberg")
+
+import pyarrow as pa
 
 from penstock.connectors import IcebergSink, IcebergSource
 from penstock.errors import JobError, SinkError, SourceError

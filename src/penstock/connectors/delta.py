@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import needs
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
-from penstock.connectors.split_source import SplitSource, arrow_schema
+from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
 from penstock.errors import SinkError, SourceError
 
@@ -126,20 +126,13 @@ class _DeltaFiles(SplitSource):
         return split.size
 
     def read_split(self, split: DeltaFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
         from pyarrow import fs, parquet
 
         wanted = arrow_schema(self._schema, columns)
         system, path = fs.FileSystem.from_uri(self._root)
         with parquet.ParquetFile(f"{path.rstrip('/')}/{split.path}", filesystem=system) as file:
             for batch in file.iter_batches(columns=[name for name in columns if name not in split.partition]):
-                arrays = [
-                    pa.array([split.partition[one.name]] * batch.num_rows, one.type)
-                    if one.name in split.partition
-                    else batch.column(one.name).cast(one.type)
-                    for one in wanted
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+                yield with_partition(batch, wanted, split.partition)
 
 
 def _files(table: DeltaTable, predicates: Sequence[Predicate], schema: StructType) -> list[DeltaFile]:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from penstock.connectors.base import ScanContext, checked_parallelism
 from penstock.connectors.predicates import ColumnStatistics, might_match
-from penstock.connectors.split_source import SplitSource, arrow_schema
+from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.splits import OPEN_COST
 from penstock.errors import SourceError
 
@@ -114,7 +114,6 @@ class ObjectStoreSource(SplitSource):
 
     def read_split(self, split: list[FilePart], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read files, or row groups of them."""
-        import pyarrow as pa
         from pyarrow import parquet
 
         system, root = self._place()
@@ -125,13 +124,7 @@ class ObjectStoreSource(SplitSource):
                 groups = range(file.num_row_groups) if part.row_groups is None else part.row_groups
                 inside = [name for name in columns if name not in values]
                 for batch in file.iter_batches(row_groups=list(groups), columns=inside):
-                    arrays = [
-                        pa.array([values[one.name]] * batch.num_rows, one.type)
-                        if one.name in values
-                        else batch.column(one.name).cast(one.type)
-                        for one in wanted
-                    ]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+                    yield with_partition(batch, wanted, values)
 
     def _place(self) -> tuple[FileSystem, str]:
         from pyarrow import fs

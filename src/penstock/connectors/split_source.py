@@ -10,7 +10,7 @@ from penstock.connectors.base import DataFrameScanProvider, ParallelismInference
 from penstock.connectors.splits import evenly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -79,3 +79,16 @@ def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa
     parameters = inspect.signature(to_arrow_schema).parameters
     since_4_3: dict[str, Any] = {"timezone": "UTC"} if "timezone" in parameters else {}
     return to_arrow_schema(wanted, **since_4_3)
+
+
+def with_partition(batch: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return a batch of a file with a schema's columns; those of its partition have one value in all rows."""
+    import pyarrow as pa
+
+    arrays = [
+        pa.array([values[one.name]] * batch.num_rows, one.type)
+        if one.name in values
+        else batch.column(one.name).cast(one.type)
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

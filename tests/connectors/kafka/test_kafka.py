@@ -7,7 +7,9 @@ import time
 import pytest
 from pyspark.sql import functions as F
 
-pytest.importorskip("confluent_kafka")
+from tests.services import needed_module
+
+needed_module("confluent_kafka", "kafka")
 
 from penstock.connectors import KafkaSink, KafkaSource, ScanContext
 from penstock.connectors.kafka.streaming import KafkaFormat
