@@ -79,7 +79,9 @@ def test_errors_are_words(orders, arguments, message):
 
 def test_options():
     result = CliRunner().invoke(main, ["options", "--output-format", "json", "sink"])
-    assert [row["key"] for row in json.loads(result.output)["results"][0]["rows"]] == ["sink.parallelism"]
+    keys = [row["key"] for row in json.loads(result.output)["results"][0]["rows"]]
+    assert "sink.parallelism" in keys
+    assert all("sink" in key for key in keys)
     result = CliRunner().invoke(main, ["options", "no.such.key"])
     assert result.exit_code == 1
 

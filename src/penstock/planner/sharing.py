@@ -14,7 +14,7 @@ from penstock.spark import catalyst
 from penstock.spark.fragment import placeholder, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -66,9 +66,17 @@ class EqualParts:
         return number if number is not None and self._count[number] > 1 else None
 
 
-def is_heavy(node: LogicalNode) -> bool:
-    """Whether running a subtree once and reading its result often is likely to pay."""
-    return any(part.name in HEAVY for part in node.walk())
+def is_heavy(node: LogicalNode, is_lookup: Callable[[LogicalNode], bool] = lambda _: False) -> bool:
+    """Whether running a subtree once and reading its result often is likely to pay.
+
+    Parameters
+    ----------
+    node
+        The subtree.
+    is_lookup
+        Whether a join only looks rows up in a small table: that costs less than writing what it gives.
+    """
+    return any(part.name in HEAVY and not (part.name == "Join" and is_lookup(part)) for part in node.walk())
 
 
 def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any], list[tuple[LogicalNode, list[Any]]]]:

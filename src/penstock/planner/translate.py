@@ -93,6 +93,7 @@ class Translator:
         self._placeholders = placeholders
         self.node_of: dict[LogicalNode, int] = {}
         self._shared: dict[int, Out] = {}
+        self._heavy: dict[LogicalNode, bool] = {}
         self._source_marks: dict[LogicalNode, Mark] = {}
         self._written: dict[tuple[int, str], int] = {}
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
@@ -110,7 +111,7 @@ class Translator:
     def translate(self, node: LogicalNode) -> Out:
         """Return the graph node that gives a plan's rows; a heavy part that occurs again is the same node."""
         number = self._parts.class_of(node)
-        if number is None or not is_heavy(node):
+        if number is None or not self._pays(node):
             return self._noted(node, self._translate(node))
         if number not in self._shared:
             # Its readers will not share its vertex, so nothing is known of how they find the rows.
@@ -175,7 +176,17 @@ class Translator:
         return Out(node_id, distribution)
 
     def _is_shared(self, node: LogicalNode) -> bool:
-        return self._parts.class_of(node) is not None and is_heavy(node)
+        return self._parts.class_of(node) is not None and self._pays(node)
+
+    def _pays(self, node: LogicalNode) -> bool:
+        """Whether a part that occurs again is better written once than run again."""
+        if node not in self._heavy:
+            self._heavy[node] = is_heavy(node, self._is_lookup)
+        return self._heavy[node]
+
+    def _is_lookup(self, node: LogicalNode) -> bool:
+        facts = catalyst.join_facts(self._bridge, node)
+        return facts is not None and bool(self._static_build_side(node, facts))
 
     def _opaque(self, node: LogicalNode) -> Out:
         return self._one_piece(node, OperatorKind.OPAQUE, node.children)
@@ -338,14 +349,7 @@ class Translator:
         if facts is None:
             return self._one_piece(node, OperatorKind.JOIN, node.children)
         left, right = node.children
-        build = static_build_side(
-            facts.join_type,
-            catalyst.size_in_bytes(left.handle),
-            catalyst.size_in_bytes(right.handle),
-            facts.left_hint,
-            facts.right_hint,
-            self._threshold,
-        )
+        build = self._static_build_side(node, facts)
         node_id = self._builder.node(
             OperatorKind.JOIN,
             "Join",
@@ -358,6 +362,10 @@ class Translator:
         )
         self._builder.joins[node_id] = node, facts
         return self._broadcast(node, node_id, facts, build) if build else self._shuffled(node, node_id, facts)
+
+    def _static_build_side(self, node: LogicalNode, facts: JoinFacts) -> str:
+        left, right = (catalyst.size_in_bytes(child.handle) for child in node.children)
+        return static_build_side(facts.join_type, left, right, facts.left_hint, facts.right_hint, self._threshold)
 
     def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: str) -> Out:
         sides = {"left": (1, node.children[0]), "right": (2, node.children[1])}
@@ -435,7 +443,7 @@ class Translator:
     def _producer(self, child: LogicalNode, signature: str) -> int:
         """Return the node that writes a join input; equal light inputs that are written alike are one node."""
         number = self._parts.class_of(child)
-        if number is None or not signature or is_heavy(child):
+        if number is None or not signature or self._pays(child):
             return self.translate(child).node_id
         key = (number, signature)
         if key not in self._written:
