@@ -17,7 +17,7 @@ from penstock.graph.partitioner import FORWARD, REBALANCE, HashPartitioner
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.filters import FilterFinder
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
-from penstock.planner.sharing import EqualParts, cut_common
+from penstock.planner.sharing import cut_common, with_equal_aggregates
 from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
 from penstock.spark import catalyst
@@ -69,7 +69,9 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         _check(bridge, output)
     builder = GraphBuilder()
     plans, commons = _optimized(bridge, outputs)
-    parts = EqualParts([*plans, *(plan for plan, _ in commons)])
+    changed, parts = with_equal_aggregates(bridge, [*plans, *(plan for plan, _ in commons)])
+    plans = changed[: len(plans)]
+    commons = [(plan, places) for plan, (_, places) in zip(changed[len(plans) :], commons, strict=True)]
     standing: dict[tuple[str, ...], tuple[Out, list[int]]] = {}
 
     def placeholder(node: LogicalNode) -> tuple[Out, Any] | None:

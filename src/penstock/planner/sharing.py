@@ -11,10 +11,11 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst
+from penstock.spark.aggregates import functions_of, grouping, split
 from penstock.spark.fragment import placeholder, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -27,6 +28,9 @@ HEAVY = frozenset(
     }
 )  # fmt: skip
 """Operators worth more than writing and reading their result once."""
+
+_LEVELS = 3
+"""How many levels of aggregates over aggregates are made equal."""
 
 
 class EqualParts:
@@ -77,6 +81,65 @@ def is_heavy(node: LogicalNode, is_lookup: Callable[[LogicalNode], bool] = lambd
         Whether a join only looks rows up in a small table: that costs less than writing what it gives.
     """
     return any(part.name in HEAVY and not (part.name == "Join" and is_lookup(part)) for part in node.walk())
+
+
+def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:
+    """Make aggregates equal that compute the same of the same rows and differ in what they make of it.
+
+    Each becomes a projection of an aggregate that gives its groups and functions only: a quotient of two sums here and
+    the sums there are one aggregate then.
+
+    Returns
+    -------
+    plans, parts
+        The plans, changed or not, and their equal parts.
+
+    Example
+    -------
+    >>> # before: Aggregate(k, sum(a) / sum(b)) and Aggregate(k, sum(a), sum(b)) of the same rows
+    >>> # after:  both are a Project of one Aggregate(k, sum(a), sum(b)), which runs once
+    """
+    current = list(plans)
+    parts = EqualParts(current)
+    for _ in range(_LEVELS):
+        replacements = _splits(bridge, current, parts)
+        if not replacements:
+            break
+        lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
+        current = [catalyst.read_plan(rebuild(bridge, plan, lowest)) for plan in current]
+        parts = EqualParts(current)
+    return current, parts
+
+
+def _splits(bridge: Bridge, plans: Sequence[LogicalNode], parts: EqualParts) -> dict[LogicalNode, Any]:
+    """Return what replaces the aggregates that differ from others of their rows and groups in their results only."""
+    aggregates = [node for plan in plans for node in plan.walk() if node.name == "Aggregate"]
+    found: dict[LogicalNode, Any] = {}
+    for members in _grouped((node, _rows_and_groups(parts, node)) for node in aggregates):
+        if len({parts.class_of(node) or node for node in members}) == 1:
+            continue
+        functions = {node: known for node in members if (known := functions_of(node))}
+        for same in _grouped((node, tuple(known)) for node, known in functions.items()):
+            found |= {node: split(bridge, node, functions[node]) for node in same}
+    return found
+
+
+def _rows_and_groups(parts: EqualParts, node: LogicalNode) -> Any:
+    rows = parts.class_of(node.children[0])
+    groups = grouping(node) if rows is not None else None
+    return None if groups is None else (rows, groups)
+
+
+def _grouped(keyed: Iterable[tuple[LogicalNode, Any]]) -> list[list[LogicalNode]]:
+    """Return groups of at least two nodes with the same key, which is not None."""
+    found: dict[Any, list[LogicalNode]] = defaultdict(list)
+    for node, key in keyed:
+        found[key].append(node)
+    return [group for key, group in found.items() if key is not None and len(group) > 1]
+
+
+def _below(node: LogicalNode) -> Iterator[LogicalNode]:
+    return (part for child in node.children for part in child.walk())
 
 
 def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any], list[tuple[LogicalNode, list[Any]]]]:

@@ -10,7 +10,7 @@ from penstock.location import SourceLine
 from penstock.spark.jvm import children, class_name, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -225,7 +225,14 @@ class Columns:
     ) -> tuple[Any, ...]:
         """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
         columns = dict(zip(ids, self.expressions(node, there), strict=True))
-        return tuple(_rebound(key, columns) for key in keys)
+
+        def column(expression: Any) -> Any | None:
+            if not is_attribute(expression):
+                return None
+            (found,) = attribute_ids(expression.references().toSeq())
+            return columns[found]
+
+        return tuple(replaced(key, column) for key in keys)
 
     def expressions(self, node: LogicalNode, ids: Sequence[str]) -> tuple[Any, ...]:
         """Return columns of a plan's output by their ids."""
@@ -233,16 +240,17 @@ class Columns:
         return tuple(output.apply(places.index(one)) for one in ids)
 
 
-def _rebound(expression: Any, columns: Mapping[str, Any]) -> Any:
-    if is_attribute(expression):
-        (found,) = attribute_ids(expression.references().toSeq())
-        return columns[found]
+def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
+    """Return an expression with some of its parts replaced; `replacement` returns None for what stays."""
+    new = replacement(expression)
+    if new is not None:
+        return new
     old = children(expression)
-    new = [_rebound(child, columns) for child in old]
-    if all(a is b for a, b in zip(old, new, strict=True)):
+    inner = [replaced(child, replacement) for child in old]
+    if all(a is b for a, b in zip(old, inner, strict=True)):
         return expression
     changed = expression.children().empty()
-    for child in new:
+    for child in inner:
         changed = changed.appended(child)
     return expression.withNewChildren(changed)
 
@@ -292,8 +300,8 @@ def filters_groups(node: LogicalNode) -> bool:
 
 
 def is_deterministic(node: LogicalNode) -> bool:
-    """Whether a subtree gives the same rows each time it runs."""
-    return all(bool(part.handle.deterministic()) for part in node.walk())
+    """Whether a subtree gives the same rows each time it runs (``QueryPlan.deterministic`` asks the inputs too)."""
+    return bool(node.handle.deterministic())
 
 
 def gives_the_same_again(node: LogicalNode) -> bool:

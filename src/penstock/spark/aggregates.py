@@ -1,0 +1,74 @@
+"""Splitting an aggregate into what it computes of its groups and what it makes of that."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.catalyst import attribute_ids, expression_key, replaced
+from penstock.spark.fragment import projected
+from penstock.spark.jvm import children, class_name, items, with_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+_COLUMN = re.compile(r"none#(\d+)L?")
+
+
+def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
+    """Return the places of an aggregate's groups among the columns of its input, None where one is computed."""
+    there = attribute_ids(aggregate.children[0].handle.output())
+    groups = attribute_ids(aggregate.handle.groupingExpressions())
+    return tuple(map(there.index, groups)) if set(groups) <= set(there) - {""} else None
+
+
+def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
+    """Return the functions (``AggregateExpression``) of an aggregate, each once; None if one of them is in Python.
+
+    They are sorted by texts that name columns by their places in the input: equal for the same functions of equal
+    inputs.
+    """
+    found = []
+    todo = items(aggregate.handle.aggregateExpressions())
+    while todo:
+        expression = todo.pop()
+        match class_name(expression):
+            case "AggregateExpression":
+                found.append(expression)
+            case "AttributeReference":
+                pass
+            case "PythonUDAF":
+                return None
+            case _:
+                todo += children(expression)
+    places = {one: f"column {i}" for i, one in enumerate(attribute_ids(aggregate.children[0].handle.output()))}
+
+    def text(function: Any) -> str:
+        return _COLUMN.sub(lambda column: places.get(column[1], column[0]), expression_key(function))
+
+    by_text = {text(function): function for function in found}
+    return {one: by_text[one] for one in sorted(by_text)}
+
+
+def split(bridge: Bridge, aggregate: LogicalNode, functions: Mapping[str, Any]) -> Any:
+    """Return a ``Project`` over an ``Aggregate`` that gives only its groups and functions; the output is the same."""
+    named = bridge.find("org.apache.spark.sql.catalyst.expressions.NamedExpression")
+    alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
+    empty = bridge.seq([])
+    computed = {
+        expression_key(function): alias(function, f"f{i}", named.newExprId(), empty, bridge.none, empty)
+        for i, function in enumerate(functions.values())
+    }
+
+    def attribute(expression: Any) -> Any | None:
+        if class_name(expression) != "AggregateExpression":
+            return None
+        return computed[expression_key(expression)].toAttribute()
+
+    given = items(aggregate.handle.groupingExpressions()) + list(computed.values())
+    inner = with_fields(aggregate.handle, aggregateExpressions=bridge.seq(given))
+    results = [replaced(one, attribute) for one in items(aggregate.handle.aggregateExpressions())]
+    return projected(bridge, inner, bridge.seq(results))

@@ -1,0 +1,69 @@
+"""What of a query is planned once though it occurs twice; each query also gives Spark's rows."""
+
+import pytest
+
+from penstock.planner.planner import Output, plan_job
+from penstock.results import ResultSink
+from penstock.spark import catalyst
+from tests.equality import assert_same_rows
+
+SUMS = "select k, sum(v) as s, sum(w) as t from {} group by k"
+# name: query, what is read more than once (of the outermost such parts)
+CASES = {
+    "the same aggregate": (f"with x as ({SUMS.format('t')}) select * from x union all select * from x where s > 3", ["Aggregate"]),
+    "other results of the same functions": (
+        f"with x as ({SUMS.format('t')}) select k, s / t as r from x union all select k, s + t from x union all select 0, sum(s + t) from x",
+        ["Aggregate"],
+    ),
+    "other functions": (
+        "select k, sum(v) as s from t group by k union all select k, max(w) from t group by k",
+        [],
+    ),
+    "other groups": ("select k, sum(v) as s from t group by k union all select v, sum(v) from t group by v", []),
+    "other rows": ("select k, sum(v) s, sum(w) from t where v > 1 group by k union all select k, sum(v) / 2, sum(w) from t where v > 2 group by k", []),
+    "columns swapped": ("select k, sum(v) as s, sum(w) as u from t group by k union all select k, sum(w) / 2, sum(v) from t group by k", ["Aggregate"]),
+    "aggregates of aggregates": (
+        "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
+        " select k, m - n as d from y union all select k, m from y union all select k, n from y",
+        ["Aggregate"],
+    ),
+    "distinct and filtered": (
+        "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
+        " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k",
+        [],
+    ),
+    "a lookup": ("select t.k, d.w from t join d on t.k = d.k where d.v < 3 union all select t.k, d.w from t join d on t.k = d.k where d.v < 5", []),
+    "not deterministic": ("select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
+                          " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k", []),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    for name, rows in (("t", 2000), ("d", 20)):
+        df = spark.range(rows).selectExpr("id % 20 as k", "id % 7 as v", "cast(id % 11 as decimal(9, 2)) as w")
+        df.write.parquet(str(folder / name))
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    yield
+    for name in "td":
+        spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_shared(make_env, spark, tables, name):
+    query, expected = CASES[name]
+    env = make_env()
+    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    several = [n for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1]
+    heavy = [n.name for n in several if n.kind.name != "SOURCE" and n.name != "Calc"]
+    assert heavy == expected
+    if "rand()" not in query:
+        assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
+
+
+def test_inputs_decide_whether_a_part_is_deterministic(spark, tables):
+    plan = catalyst.read_plan(
+        catalyst.optimized_plan(spark.sql("select k, sum(r) from (select k, rand() r from t) group by k"))
+    )
+    assert not catalyst.is_deterministic(plan)
