@@ -21,6 +21,7 @@ class DecisionKind(StrEnum):
     SOURCE_PARALLELISM = "source parallelism"
     VERTEX_PARALLELISM = "vertex parallelism"
     SINK_PARALLELISM = "sink parallelism"
+    SINK_STAGE = "sink stage"
     SUBPARTITIONS = "subpartitions"
     SHARING = "sharing"
     BROADCAST = "broadcast"

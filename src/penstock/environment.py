@@ -7,8 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Configuration
-from penstock.config.options import WHOLE_QUERY_THRESHOLD
-from penstock.connectors.base import Sink, Source, SourceProvider, checked_parallelism
+from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
 from penstock.errors import PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
@@ -110,7 +109,7 @@ class Environment:
 
     # -- out -----------------------------------------------------------------------------------------------------
 
-    def write(self, df: DataFrame, sink: Sink, parallelism: int | None = None) -> None:
+    def write(self, df: DataFrame, sink: Sink | DataFrameSinkProvider, parallelism: int | None = None) -> None:
         """Register a sink; `execute` runs all registered ones as one job, which does their common work once.
 
         Parameters
@@ -118,15 +117,17 @@ class Environment:
         df
             The rows.
         sink
-            Where they go.
+            Where they go; a provider may add operators of its own before.
         parallelism
             The number of writing tasks; if None what the sink says, else that of the upstream where chained.
         """
-        if not isinstance(sink, Sink):
+        if not isinstance(sink, Sink | DataFrameSinkProvider):
             raise PenstockError(f"{sink!r} is not a sink", hint="give a penstock.connectors.Sink, such as FileSink")
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
-        self._outputs.append(Output(df, sink, parallelism, callers_line()))
+        written = [(df, sink)] if isinstance(sink, Sink) else sink.consume_data_frame(df)
+        line = callers_line()
+        self._outputs += [Output(rows, target, parallelism, line) for rows, target in written]
 
     def execute(self, name: str = "penstock job") -> Job:
         """Run all registered sinks as one job, and wait for its end.
@@ -203,7 +204,7 @@ class Environment:
 
     def _start(self, outputs: Sequence[Output], name: str) -> Job:
         opened = [output.sink.open(self.spark) for output in outputs]
-        whole = plan_whole(self._bridge, outputs, self.config.integer(WHOLE_QUERY_THRESHOLD))
+        whole = plan_whole(self._bridge, self.config, outputs)
         plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
         job = self.last_job = Job(name)
         if plan is None:

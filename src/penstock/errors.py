@@ -116,6 +116,55 @@ class SinkError(PenstockError):
             hint='choose another path, or mode="overwrite", "append" or "ignore"',
         )
 
+    @classmethod
+    def partition_commit(cls, policy: str, partition: str, path: str, problem: Exception) -> Self:
+        """Build the error for a partition commit policy that failed."""
+        return cls(
+            f"the partition commit policy {policy!r} failed for {partition} of {path}",
+            cause=f"{type(problem).__name__}: {problem}",
+            hint="the job's new files are taken back; what the policy did for other partitions is not",
+        )
+
+
+class RebalanceError(PenstockError):
+    """The adaptive exchange cannot be used as asked, or broke while a job ran."""
+
+    @classmethod
+    def bad_traverse_size(cls, value: object) -> Self:
+        """Build the error for a traverse size that compares nothing."""
+        return cls(f"max_traverse_size is {value!r}", hint="give a whole number of at least 2: so many are compared")
+
+    @classmethod
+    def idle(cls, writer: int, readers: list[int], seconds: float) -> Self:
+        """Build the error for consumers that do not go on."""
+        return cls(
+            f"writer {writer} of the exchange has waited {seconds:g} s for reader {', '.join(map(str, readers))}",
+            cause="the function that consumes the rows has not asked for the next ones",
+            hint="if it may take so long, raise taskmanager.network.adaptive-partitioner.idle-timeout",
+        )
+
+    @classmethod
+    def too_few_slots(cls, needed: int, slots: int) -> Self:
+        """Build the error for a stage that could never run at once."""
+        return cls(
+            f"an adaptive exchange with {needed} tasks needs {needed} slots at the same time, and there are {slots}",
+            hint=f"give a parallelism of at most {slots}, more cores, or adaptive=False",
+        )
+
+    @classmethod
+    def refused(cls, reason: str, hint: str) -> Self:
+        """Build the error for a session in which no adaptive exchange can run."""
+        return cls("an adaptive exchange cannot run in this session", cause=reason, hint=hint)
+
+
+class LostConnectionError(RebalanceError):
+    """A connection between two tasks of an exchange broke."""
+
+    @classmethod
+    def to(cls, other: str, cause: BaseException) -> Self:
+        """Build the error for a connection to one of them."""
+        return cls(f"the connection to {other} of the exchange is lost", cause=f"{type(cause).__name__}: {cause}")
+
 
 class JobError(PenstockError):
     """A job failed; the message names the vertex, the operator and the user's line."""

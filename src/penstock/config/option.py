@@ -41,13 +41,17 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float:
-    """Return a duration in seconds; ``"30 s"``, ``"3 min"``; a number without unit is milliseconds.
+    """Return a duration in seconds; ``"30 s"``, ``"3 min"``; a whole number is milliseconds.
+
+    A float is one that was parsed before.
 
     Raises
     ------
     ValueError
         If the text is not a duration.
     """
+    if isinstance(value, float):
+        return value
     match = _SIZE.fullmatch(str(value))
     if match is None or match[2].lower() not in _DURATION_UNITS:
         raise ValueError(str(value))
@@ -146,9 +150,10 @@ class Option:
         except (ValueError, TypeError):
             raise ConfigError.bad_value(self.key, value, self.expected, origin) from None
         if self.choices:
-            parsed = str(parsed).upper()
-            if parsed not in self.choices:
+            spelled = {choice.lower(): choice for choice in self.choices}
+            if str(parsed).lower() not in spelled:
                 raise ConfigError.bad_value(self.key, value, self.expected, origin)
+            parsed = spelled[str(parsed).lower()]
         if isinstance(parsed, (int, float)) and not isinstance(parsed, bool):
             low = self.minimum is not None and parsed < self.minimum
             high = self.maximum is not None and parsed > self.maximum

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from penstock.config.option import BOOL, FLOAT, INT, SIZE, STRING, STRINGS, Option
+from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option
 
 _AUTO = "execution.batch.adaptive.auto-parallelism"
 _PARTITIONER = "taskmanager.network.adaptive-partitioner"
 _BROADCAST = "table.optimizer.adaptive-broadcast-join"
 _FILTERING = "table.optimizer.dynamic-filtering"
 _SKEW = "table.optimizer.skewed-join-optimization"
+_HIVE = "table.exec.hive.infer-source-parallelism"
 MIB = 1 << 20
 
 AUTO_PARALLELISM_ENABLED = Option(
@@ -62,6 +63,14 @@ SCAN_INFER_MAX = Option(
     "scan.infer-parallelism.max", INT, default=None, minimum=1,
     doc="The most tasks an inferring source may get; if unset, the bound of all vertices.",
 )  # fmt: skip
+HIVE_INFER_MODE = Option(
+    f"{_HIVE}.mode", STRING, default="dynamic", choices=("dynamic", "static", "none"),
+    doc="When tables of the Hive metastore infer parallelism: as a job reaches them, when it is planned, or never.",
+)  # fmt: skip
+HIVE_INFER_MAX = Option(
+    f"{_HIVE}.max", INT, default=1000, minimum=1,
+    doc="The most tasks that a table of the Hive metastore gets when the job is planned (mode static).",
+)  # fmt: skip
 SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections", INT, default=None, minimum=1,
     doc="The most connections at a time to the database of a source; if unset, half of those it has free.",
@@ -74,6 +83,14 @@ SINK_TARGET_FILE_SIZE = Option(
     "sink.target-file-size", SIZE, default=128 * MIB, minimum=1,
     doc="The size that the files of a sink with partition columns should have on disk; other sinks say it themselves.",
 )  # fmt: skip
+SINK_AUTO_COMPACTION = Option(
+    "sink.auto-compaction", BOOL, default=False,
+    doc="Whether files of half the target size and less are merged within their folder before they become visible.",
+)  # fmt: skip
+SINK_PARTITION_COMMIT = Option(
+    "sink.partition-commit.policy.kind", STRINGS, default=(),
+    doc="What is done once all files of a partition are visible: success-file, metastore, or both.",
+)  # fmt: skip
 ADAPTIVE_PARTITIONER_ENABLED = Option(
     f"{_PARTITIONER}.enabled", BOOL, default=False,
     doc="Whether every rebalance and rescale gives its next records to the idlest of a few channels.",
@@ -81,6 +98,10 @@ ADAPTIVE_PARTITIONER_ENABLED = Option(
 ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
     f"{_PARTITIONER}.max-traverse-size", INT, default=4, minimum=2,
     doc="How many channels are compared before one is chosen.",
+)  # fmt: skip
+ADAPTIVE_PARTITIONER_IDLE_TIMEOUT = Option(
+    f"{_PARTITIONER}.idle-timeout", DURATION, default=1800.0, minimum=1,
+    doc="How long a writer waits for a consumer that does not ask for more rows before the job fails.",
 )  # fmt: skip
 BROADCAST_JOIN_STRATEGY = Option(
     f"{_BROADCAST}.strategy", STRING, default="AUTO", choices=("AUTO", "RUNTIME_ONLY", "NONE"),

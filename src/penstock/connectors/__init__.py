@@ -2,6 +2,7 @@
 
 from penstock.connectors.base import (
     DataFrameScanProvider,
+    DataFrameSinkProvider,
     DynamicFilteringInfo,
     DynamicParallelismInference,
     ParallelismInferenceContext,
@@ -9,8 +10,11 @@ from penstock.connectors.base import (
     ScanContext,
     Sink,
     SinkJob,
+    SinkOptions,
+    SinkStage,
     Source,
     SourceProvider,
+    StageReport,
 )
 from penstock.connectors.delta import DeltaSink, DeltaSource
 from penstock.connectors.files import FileSink, FileSource
@@ -18,11 +22,14 @@ from penstock.connectors.iceberg import IcebergSink, IcebergSource
 from penstock.connectors.jdbc import JdbcSink, JdbcSource
 from penstock.connectors.kafka import KafkaSink, KafkaSource
 from penstock.connectors.object_store import ObjectStoreSource
+from penstock.connectors.partition_commit import CommittedPartition, PartitionCommitPolicy
 from penstock.connectors.predicates import Predicate
 from penstock.connectors.split_source import SplitSource
 
 __all__ = [
+    "CommittedPartition",
     "DataFrameScanProvider",
+    "DataFrameSinkProvider",
     "DeltaSink",
     "DeltaSource",
     "DynamicFilteringInfo",
@@ -38,11 +45,15 @@ __all__ = [
     "ObjectStoreSource",
     "ParallelismInferenceContext",
     "ParallelismProvider",
+    "PartitionCommitPolicy",
     "Predicate",
     "ScanContext",
     "Sink",
     "SinkJob",
+    "SinkOptions",
+    "SinkStage",
     "Source",
     "SourceProvider",
     "SplitSource",
+    "StageReport",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -176,6 +176,63 @@ class SplitScan(DynamicParallelismInference, Protocol):
         """Let go of what was held open for reading; the job has ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a job's options say of its sinks; what a sink was given itself wins.
+
+    Parameters
+    ----------
+    target_file_size
+        ``sink.target-file-size``, in bytes.
+    auto_compaction
+        ``sink.auto-compaction``.
+    partition_commit
+        ``sink.partition-commit.policy.kind``, one word for each policy.
+    """
+
+    target_file_size: int
+    auto_compaction: bool = False
+    partition_commit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageReport:
+    """What a stage of a sink did.
+
+    Parameters
+    ----------
+    chosen
+        In a few words.
+    reason
+        Why, in half a sentence.
+    tasks
+        How many Spark tasks did it, -1 if the driver did.
+    """
+
+    chosen: str
+    reason: str
+    tasks: int = -1
+
+
+@dataclass(frozen=True)
+class SinkStage:
+    """Something a sink does after its rows were written; a node of the job's graph behind the sink.
+
+    Parameters
+    ----------
+    name
+        A name for people.
+    run
+        Does it. Called once for a job, on a thread of its own.
+    after_commit
+        Whether it waits until everything is visible; if it fails then, the job fails and its sinks are told to abort.
+    """
+
+    name: str
+    run: Callable[[SinkJob], StageReport]
+    after_commit: bool = False
+
+
 class SinkJob(ABC):
     """The writing of one job into a sink: all of it appears, or nothing."""
 
@@ -196,7 +253,7 @@ class SinkJob(ABC):
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove whatever was written. Called instead of `commit`, also after a failed one."""
+        """Remove whatever was written. Called instead of `commit`, or after it where something failed after all."""
 
 
 class Sink(ABC):
@@ -216,16 +273,15 @@ class Sink(ABC):
         """The columns by which rows go to files of their own."""
         return ()
 
-    def file_size(self, default: int) -> int | None:  # noqa: ARG002
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
+        """Return what is done after the rows were written, in order."""
+        return ()
+
+    def file_size(self, options: SinkOptions) -> int | None:  # noqa: ARG002
         """Return the bytes that files should have, None where the tasks of the upstream write as they are.
 
         Where there is a size, and no parallelism is given, the rows come through an exchange by `folders_by` that is
         cut to fit.
-
-        Parameters
-        ----------
-        default
-            ``sink.target-file-size``.
         """
         return None
 
@@ -237,6 +293,25 @@ class Sink(ABC):
         ------
         SinkError
             If the target cannot be written as asked.
+        """
+
+
+class DataFrameSinkProvider(ABC):
+    """A target that is more than one function: it adds operators of its own before what it writes.
+
+    They become vertices of the job like the user's own, and are decided like them (FLIP-146).
+    """
+
+    @property
+    def name(self) -> str:
+        """A name for people."""
+        return type(self).__name__
+
+    @abstractmethod
+    def consume_data_frame(self, df: DataFrame) -> Sequence[tuple[DataFrame, Sink]]:
+        """Return what is written where: one or several DataFrames made of `df`, each with its sink.
+
+        What they share is run once, and all sinks commit together.
         """
 
 

@@ -5,15 +5,28 @@ from __future__ import annotations
 import math
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from penstock.config.options import SINK_TARGET_FILE_SIZE
-from penstock.connectors.base import ParallelismInferenceContext, Sink, SinkJob, Source, checked_parallelism
+from penstock.connectors.base import (
+    ParallelismInferenceContext,
+    Sink,
+    SinkJob,
+    SinkStage,
+    Source,
+    StageReport,
+    checked_parallelism,
+)
+from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
+from penstock.connectors.compaction import compact
+from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values, policies_of
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
+from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.connectors.base import SinkOptions
+    from penstock.connectors.partition_commit import PartitionCommitPolicy
     from penstock.spark.files import FileListing
 
 FORMATS = ("parquet", "orc", "csv", "json", "text")
@@ -118,6 +133,15 @@ class FileSink(Sink):
         The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
         ``sink.target-file-size`` where there are `partition_by` columns, and whatever the upstream's tasks give where
         there are none.
+    auto_compaction
+        Whether files of half the target size and less are merged within their folder before they become visible;
+        parquet and orc only. If None, as the option ``sink.auto-compaction`` says.
+    partition_commit
+        What is done once all files of a partition are visible: ``"success-file"`` puts an empty ``_SUCCESS`` into its
+        folder, ``"metastore"`` adds it to `table`, and functions of a `CommittedPartition` do what they do. If None,
+        what the option ``sink.partition-commit.policy.kind`` says.
+    table
+        The table of Spark's catalogue that lies at the path; for the policy ``metastore``.
     """
 
     path: str
@@ -127,6 +151,9 @@ class FileSink(Sink):
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
     target_file_size: int | str | None = None
+    auto_compaction: bool | None = None
+    partition_commit: Sequence[str | PartitionCommitPolicy] | None = None
+    table: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
@@ -137,6 +164,12 @@ class FileSink(Sink):
         object.__setattr__(self, "mode", _checked(mode, MODES, "mode", SinkError))
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
+        if self.auto_compaction and self.format not in FORMATS_TO_MERGE:
+            raise SinkError(
+                f"files of format {self.format} cannot be merged: reading them may not give the rows that were written",
+                hint=f"use {' or '.join(FORMATS_TO_MERGE)}, or leave auto_compaction out",
+            )
+        policies_of(self.partition_commit or (), self.table, f"sink {self.path}")
 
     @property
     def name(self) -> str:
@@ -148,11 +181,25 @@ class FileSink(Sink):
         """The partition columns."""
         return self.partition_by
 
-    def file_size(self, default: int) -> int | None:
-        """Return the size that was given, the default where there are partition columns, else None."""
-        if isinstance(self.target_file_size, int):
-            return self.target_file_size
-        return default if self.partition_by else None
+    def file_size(self, options: SinkOptions) -> int | None:
+        """Return the size that was given, that of the options where there are partition columns, else None."""
+        return self._target(options) if self.partition_by or self.target_file_size is not None else None
+
+    def _target(self, options: SinkOptions) -> int:
+        return self.target_file_size if isinstance(self.target_file_size, int) else options.target_file_size
+
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
+        """Return compaction and partition commit, as far as they are asked for."""
+        found = []
+        wanted = options.auto_compaction if self.auto_compaction is None else self.auto_compaction
+        if wanted and self.format in FORMATS_TO_MERGE:
+            found.append(SinkStage(f"Compaction: {self.name}", partial(_compact, target=self._target(options))))
+        kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
+        if kinds and self.partition_by:
+            policies = policies_of(kinds, self.table, f"sink {self.path}")
+            run = partial(_commit_partitions, policies=policies)
+            found.append(SinkStage(f"Partition commit: {self.name}", run, after_commit=True))
+        return found
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
@@ -162,18 +209,32 @@ class FileSink(Sink):
                 raise SinkError.exists(self.path)
             if not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        return _FileSinkJob(self, target)
+        return _FileSinkJob(spark, self, target)
+
+
+def _compact(job: SinkJob, target: int) -> StageReport:
+    assert isinstance(job, _FileSinkJob)
+    return job.compact(target)
+
+
+def _commit_partitions(job: SinkJob, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
+    assert isinstance(job, _FileSinkJob)
+    return job.commit_partitions(policies)
 
 
 class _FileSinkJob(SinkJob):
     """Writes into a hidden folder beside the target, and moves it into place."""
 
-    def __init__(self, sink: FileSink, target: Folder) -> None:
+    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder) -> None:
+        self._spark = spark
         self._sink = sink
         self._target = target
         self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}")
         self._skip = sink.mode == "ignore" and target.exists()
         self._moved: list[Folder] = []
+        self._schema: StructType | None = None
+        self._partitions: list[str] = []
+        self._unmarked: list[Folder] = []
 
     def sample_size(self, df: DataFrame) -> int:
         if self._skip:
@@ -193,16 +254,43 @@ class _FileSinkJob(SinkJob):
         if self._sink.partition_by:
             writer = writer.partitionBy(*self._sink.partition_by)
         writer.save(str(self._staging))
+        self._schema = df.schema
+
+    def compact(self, target: int) -> StageReport:
+        """Merge small files."""
+        if self._schema is None:
+            return StageReport("nothing", "nothing was written")
+        sink = self._sink
+        done = compact(self._spark, self._staging, sink.format, self._schema, sink.partition_by, sink.options, target)
+        if not done.merged:
+            return StageReport("nothing to merge", f"{show_count(done.before, 'file')}, none small beside another")
+        reason = f"{done.merged} of {show_bytes(done.merged_bytes)} were each less than half of {show_bytes(target)}"
+        return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
+
+    def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
+        """Apply policies to every partition that was written, now that all its files are visible."""
+        for folder in self._partitions:
+            values = partition_values(folder)
+            partition = CommittedPartition(self._spark, f"{self._target}/{folder}", values, self._sink.table)
+            for name, policy in policies:
+                try:
+                    policy(partition)
+                except Exception as error:
+                    raise SinkError.partition_commit(name, str(partition), str(self._target), error) from error
+        names = ", ".join(name for name, _ in policies)
+        return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
 
     def commit(self) -> None:
         if self._skip:
             return
+        self._partitions = sorted({path.rpartition("/")[0] for path, _ in self._staging.files_below()} - {""})
         if not self._target.exists():
             self._target.parent.make()
             self._move(self._staging, self._target)
             self._moved.append(self._target)
         elif self._sink.mode == "append":
             self._append(self._staging, self._target)
+            self._mark_again()
             self._staging.delete()
         elif self._sink.mode == "overwrite":
             self._replace()
@@ -212,7 +300,12 @@ class _FileSinkJob(SinkJob):
     def abort(self) -> None:
         for folder in self._moved:
             folder.delete()
+        self._mark_again()
         self._staging.delete()
+
+    def _mark_again(self) -> None:
+        for marker in self._unmarked:
+            marker.touch()
 
     def _replace(self) -> None:
         old = self._staging.parent.child(self._staging.name + "-old")
@@ -230,6 +323,10 @@ class _FileSinkJob(SinkJob):
             if entry.name.startswith("_"):
                 continue
             if entry.is_folder() and place.is_folder():
+                marker = place.child(MARKER)
+                if marker.exists():  # the partition is not complete until all files are there
+                    self._unmarked.append(marker)
+                    marker.delete()
                 self._append(entry, place)
             else:
                 self._move(entry, place)

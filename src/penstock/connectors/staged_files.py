@@ -6,8 +6,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
+from penstock.connectors.partition_commit import partition_values
 from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
@@ -15,11 +15,10 @@ from penstock.spark.jvm import Bridge
 from penstock.spark.parquet import row_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Table formats know no other timestamps."""
 _SIDE_BY_SIDE = 8
@@ -82,12 +81,12 @@ class StagedFiles:
 
     def files(self) -> list[StagedFile]:
         """Return what was written."""
-        found = list(self._walk(self._folder, self._folder.name, {}))
+        found = list(self._folder.files_below())
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
-            rows = list(threads.map(lambda one: row_count(self._bridge, str(one[0])), found))
+            rows = list(threads.map(lambda one: row_count(self._bridge, f"{self._folder}/{one[0]}"), found))
         return [
-            StagedFile(path, file.size(), count, values)
-            for (file, path, values), count in zip(found, rows, strict=True)
+            StagedFile(f"{self._folder.name}/{path}", size, count, partition_values(path.rpartition("/")[0]))
+            for (path, size), count in zip(found, rows, strict=True)
         ]
 
     def place(self) -> list[StagedFile]:
@@ -109,14 +108,3 @@ class StagedFiles:
         for file in self._placed:
             file.delete()
         self._folder.delete()
-
-    def _walk(
-        self, folder: Folder, path: str, values: Mapping[str, str | None]
-    ) -> Iterator[tuple[Folder, str, Mapping[str, str | None]]]:
-        for entry in folder.children():
-            below = f"{path}/{entry.name}"
-            if entry.is_folder():
-                key, _, value = unquote(entry.name).partition("=")
-                yield from self._walk(entry, below, {**values, key: None if value == _NO_VALUE else value})
-            elif not entry.name.startswith(("_", ".")):
-                yield entry, below, values

@@ -34,6 +34,7 @@ class OperatorKind(StrEnum):
     UNION = "Union"
     OPAQUE = "Opaque"
     SINK = "Sink"
+    SINK_STAGE = "SinkStage"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import Sink
+    from penstock.connectors.base import Sink, SinkStage
     from penstock.location import SourceLine
     from penstock.planner.filters import FilterFinder
     from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
@@ -36,6 +36,7 @@ class GraphBuilder:
     edge_plans: dict[str, EdgePlan] = field(default_factory=dict)
     sources: dict[int, SourcePlan] = field(default_factory=dict)
     sinks: dict[int, Sink] = field(default_factory=dict)
+    stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str, str]] = field(default_factory=list)
     joins: dict[int, tuple[LogicalNode, JoinFacts]] = field(default_factory=dict)
@@ -143,6 +144,7 @@ class GraphBuilder:
             sinks=self.sinks,
             groups=self.groups,
             widths=widths,
+            stages=self.stages,
             notes=tuple(self.notes),
             columns=columns,
         )

@@ -12,7 +12,7 @@ from penstock.spark.catalyst import LARGE, Columns
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from penstock.connectors.base import Sink, SplitScan
+    from penstock.connectors.base import Sink, SinkStage, SplitScan
     from penstock.connectors.coordinator import SourceCoordinator
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import StreamGraph
@@ -149,6 +149,8 @@ class JobPlan:
         The exchange group of an edge; edges of a group are cut alike.
     widths
         The number of subpartitions of a group where the user fixed it.
+    stages
+        By node: the sink it belongs to, and what is done there once the sink's rows are written.
     notes
         What the planner decided, as (subject, chosen, reason).
     columns
@@ -162,6 +164,7 @@ class JobPlan:
     sinks: Mapping[int, Sink]
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
+    stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
     columns: Columns = field(default_factory=Columns)
 

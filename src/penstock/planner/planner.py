@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.config.options import (
     BROADCAST_JOIN_STRATEGY,
     BROADCAST_THRESHOLD,
+    SINK_AUTO_COMPACTION,
     SINK_PARALLELISM,
+    SINK_PARTITION_COMMIT,
     SINK_TARGET_FILE_SIZE,
+    WHOLE_QUERY_THRESHOLD,
 )
+from penstock.connectors.base import SinkOptions
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
-from penstock.graph.partitioner import FORWARD, REBALANCE, HashPartitioner
+from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.filters import FilterFinder
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
@@ -90,9 +94,16 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         for key in ids:
             standing[key] = (out, columns)
     default = config.maybe_integer(SINK_PARALLELISM)
+    options = sink_options(config)
     for output, plan in zip(outputs, plans, strict=True):
-        size = output.sink.file_size(config.integer(SINK_TARGET_FILE_SIZE))
-        _add_sink(builder, translator, plan, output, output.parallelism or output.sink.parallelism or default, size)
+        wanted = output.parallelism or output.sink.parallelism or default
+        node_id = _add_sink(builder, translator, plan, output, wanted, output.sink.file_size(options))
+        sink_id = node_id
+        for stage in output.sink.stages(options):
+            before = node_id
+            node_id = builder.node(OperatorKind.SINK_STAGE, stage.name, NodePlan(None), location=output.location)
+            builder.stages[node_id] = sink_id, stage
+            builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
     known = Columns()
     finder = FilterFinder(
         known, translator.node_of, dict(builder.joins.values()), builder.is_chained, builder.leaves_out
@@ -118,21 +129,30 @@ class WholeQuery:
     reason: str
 
 
-def plan_whole(bridge: Bridge, outputs: Sequence[Output], threshold: int) -> WholeQuery | None:
+def sink_options(config: Configuration) -> SinkOptions:
+    """Return what the options say of sinks."""
+    policies = config.get(SINK_PARTITION_COMMIT)
+    assert isinstance(policies, tuple)
+    return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
+
+
+def plan_whole(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> WholeQuery | None:
     """Return why a job should be handed to Spark as it is, None if it should not.
 
-    That is so where the sources of a single output hold fewer bytes than `threshold` in all (several outputs may share
-    work, which Spark would do for each), and where metrics are observed on a plan: Spark reports them only for a query
-    that it runs in one piece.
+    That is so where the sources of a single output hold fewer bytes than the threshold in all (several outputs may
+    share work, which Spark would do for each; and what a sink does with files needs a plan), and where metrics are
+    observed on a plan: Spark reports them only for a query that it runs in one piece.
     """
     for output in outputs:
         _check(bridge, output)
     plans = [catalyst.optimized_plan(output.df) for output in outputs]
     if any(catalyst.observes_metrics(plan) for plan in plans):
         return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
+    threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
         return None
-    if outputs[0].sink.file_size(1) is not None:
+    options = sink_options(config)
+    if outputs[0].sink.file_size(options) is not None or outputs[0].sink.stages(options):
         return None
     known = sum(catalyst.leaf_bytes(plan) for plan in plans)
     if known >= threshold:
@@ -216,7 +236,8 @@ def _add_sink(
     output: Output,
     parallelism: int | None,
     file_size: int | None,
-) -> None:
+) -> int:
+    """Add a sink and its edge; return its node."""
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
     ordered = any(node.kind is OperatorKind.SORT for node in chain)
@@ -230,7 +251,7 @@ def _add_sink(
     if by:
         keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
         builder.edge(inner.node_id, node_id, keys, translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by)))
-        return
+        return node_id
     if parallelism is None:
         forward = ordered or not (output.sink.materialised or sized)
     else:
@@ -241,6 +262,7 @@ def _add_sink(
         builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
     else:
         builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
+    return node_id
 
 
 def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:

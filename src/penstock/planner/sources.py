@@ -7,16 +7,30 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import table_option
-from penstock.config.options import SCAN_INFER_ENABLED, SCAN_INFER_MAX, SCAN_MAX_CONNECTIONS, SCAN_PARALLELISM
-from penstock.connectors.base import DataFrameScanProvider, ParallelismProvider
+from penstock.config.options import (
+    DATA_VOLUME_PER_TASK,
+    HIVE_INFER_MAX,
+    HIVE_INFER_MODE,
+    SCAN_INFER_ENABLED,
+    SCAN_INFER_MAX,
+    SCAN_MAX_CONNECTIONS,
+    SCAN_PARALLELISM,
+)
+from penstock.connectors.base import (
+    DataFrameScanProvider,
+    DynamicParallelismInference,
+    ParallelismInferenceContext,
+    ParallelismProvider,
+)
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.files import FileSource
+from penstock.connectors.hive import HiveScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.provided import ProvidedScan
 from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
-from penstock.spark import catalyst, files, jdbc, jobs
+from penstock.spark import catalyst, files, hive, jdbc, jobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,21 +106,36 @@ class SourceMaker:
             relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
             name, table_options = relation.table, relation.options
             splits = source = self._jdbc_scan(relation, table_options, scan.handle)
+        elif hive.is_hive_relation(leaf.handle):
+            table = hive.HiveRelation(self._bridge, leaf.handle, scan.handle)
+            name, table_options = table.name, table.options
+            splits = source = HiveScan(self._bridge, table)
         if given is not None:
             name = given.name
         static = mark.static if mark else None
         if static is None and isinstance(given, ParallelismProvider):
             static = given.parallelism
+        options = self._options(table_options, name, mark)
+        if hive.is_hive_table(leaf.handle):
+            mode = self._config.get(HIVE_INFER_MODE)
+            options = replace(options, infer=options.infer and mode != "none")
+            if mode == "static" and options.infer and isinstance(source, DynamicParallelismInference):
+                static = self._static(source)
         return SourcePlan(
             leaf=leaf,
             coordinator=SourceCoordinator(name, source),
-            options=self._options(table_options, name, mark),
+            options=options,
             static=static,
             listing=listing,
             size_in_bytes=catalyst.size_in_bytes(leaf.handle),
             scan=scan,
             splits=splits,
         )
+
+    def _static(self, source: DynamicParallelismInference) -> int | None:
+        """Return what a source infers of what is known when planning, None for no answer."""
+        bound, volume = self._config.integer(HIVE_INFER_MAX), self._config.integer(DATA_VOLUME_PER_TASK)
+        return source.infer_parallelism(ParallelismInferenceContext(bound, volume)) or None
 
     def _jdbc_scan(self, relation: JdbcRelation, options: Mapping[str, str], scan: Any) -> JdbcScan | None:
         """Return what cuts a relation of a database, None where the user has cut it or the database is not known."""
@@ -130,6 +159,9 @@ class SourceMaker:
         """
         if isinstance(source.splits, ProvidedScan):
             splits: SplitScan | None = source.splits.narrowed(scan)
+            return replace(source, splits=splits, coordinator=SourceCoordinator(source.coordinator.name, splits))
+        if isinstance(source.splits, HiveScan):
+            splits = HiveScan(self._bridge, hive.HiveRelation(self._bridge, source.leaf.handle, scan))
             return replace(source, splits=splits, coordinator=SourceCoordinator(source.coordinator.name, splits))
         if source.splits is not None:
             relation = jdbc.JdbcRelation(self._bridge, source.leaf.handle)

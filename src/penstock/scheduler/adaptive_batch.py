@@ -26,11 +26,11 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
-from penstock.scheduler.runner import VertexRunner
+from penstock.scheduler.runner import VertexRunner, VertexSetup
 from penstock.spark import jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob
@@ -118,6 +118,8 @@ class AdaptiveBatchScheduler:
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._answers: dict[int, Future[int]] = {}
+        self._waiting: list[ExecutionJobVertex] = []
+        self._committed = False
 
     @property
     def manager(self) -> AdaptiveGraphManager:
@@ -128,8 +130,13 @@ class AdaptiveBatchScheduler:
         """Ask the job to stop; `run` then raises."""
         self._events.put(JobCancelEvent(reason))
 
-    def run(self) -> None:
+    def run(self, commit: Callable[[], None]) -> None:
         """Run all vertices.
+
+        Parameters
+        ----------
+        commit
+            Makes what the sinks have written visible; called once, when only what waits for that is left.
 
         Raises
         ------
@@ -147,6 +154,12 @@ class AdaptiveBatchScheduler:
             self._workers, self._askers = workers, askers
             try:
                 self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
+                while not self._only_stages_after_commit_are_left():
+                    self._handle(self._events.get())
+                commit()
+                self._committed = True
+                for execution in self._waiting:
+                    self._submit(execution)
                 while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
                     self._handle(self._events.get())
             except BaseException:
@@ -161,6 +174,15 @@ class AdaptiveBatchScheduler:
         for vertex in vertices:
             self._initialize(self.execution_graph.attach(vertex))
         self._tell()
+
+    def _only_stages_after_commit_are_left(self) -> bool:
+        later = sum(not self._manager.is_frozen(n) for n, (_, stage) in self._plan.stages.items() if stage.after_commit)
+        running = [execution for execution in self.execution_graph if execution.state is not ExecutionState.FINISHED]
+        return self._manager.pending_operators == later and all(execution in self._waiting for execution in running)
+
+    def _waits_for_commit(self, vertex: JobVertex) -> bool:
+        _, stage = self._plan.stages.get(vertex.tail_id, (0, None))
+        return stage is not None and stage.after_commit and not self._committed
 
     def _initialize(self, execution: ExecutionJobVertex) -> None:
         """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
@@ -209,8 +231,10 @@ class AdaptiveBatchScheduler:
         match event:
             case JobVertexInitializedEvent(vertex_id):
                 execution = self.execution_graph.vertex(vertex_id)
-                execution.move(ExecutionState.SCHEDULED)
-                self._workers.submit(self._execute, execution)
+                if self._waits_for_commit(execution.vertex):
+                    self._waiting.append(execution)
+                else:
+                    self._submit(execution)
             case JobVertexFinishedEvent():
                 self._handler.handle_job_event(event)
             case JobVertexFailedEvent(vertex_id, error):
@@ -220,21 +244,26 @@ class AdaptiveBatchScheduler:
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
         self._tell()
 
+    def _submit(self, execution: ExecutionJobVertex) -> None:
+        execution.move(ExecutionState.SCHEDULED)
+        self._workers.submit(self._execute, execution)
+
     def _execute(self, execution: ExecutionJobVertex) -> None:
         """Decide and run a vertex; on a worker's thread."""
         vertex = execution.vertex
         if self._stopping.is_set():
             return
         try:
-            inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
-            decided = self._decider.decide(vertex, inferred)
-            execution.parallelism, execution.reason = decided.parallelism, decided.reason
-            execution.bytes_in = decided.bytes_in
+            setup = VertexSetup() if vertex.tail_id in self._plan.stages else self._decide(execution)
             execution.move(ExecutionState.RUNNING)
             self._tell()
             description = f"{self._job_name}: {vertex.id} {vertex.name}"
-            run = self._runner.run(vertex, decided.setup, description)
+            run = self._runner.run(vertex, setup, description)
             execution.tasks = run.tasks
+            if run.report is not None:
+                execution.reason = f"{run.report.chosen}: {run.report.reason}"
+                subject = f"{vertex.id} {vertex.name}"
+                self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason))
             if run.result is not None:
                 execution.rows_out = run.result.rows
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
@@ -247,6 +276,14 @@ class AdaptiveBatchScheduler:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
             self._events.put(JobVertexFailedEvent(vertex.id, error))
+
+    def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:
+        vertex = execution.vertex
+        inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
+        decided = self._decider.decide(vertex, inferred)
+        execution.parallelism, execution.reason = decided.parallelism, decided.reason
+        execution.bytes_in = decided.bytes_in
+        return decided.setup
 
     def _stop_all(self) -> None:
         """Cancel what runs; the workers end with the exceptions this gives them."""

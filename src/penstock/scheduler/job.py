@@ -18,7 +18,7 @@ from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
@@ -142,26 +142,29 @@ class Job:
         figures = {"bytes in": known_bytes}
         self.decisions.record(Decision(DecisionKind.WHOLE_QUERY, self.name, "handed to Spark whole", reason, figures))
 
-        def run() -> None:
+        def run(commit: Callable[[], None]) -> None:
             with jobs.vertex_thread(bridge, bridge.session, group, self.name):
                 for output, sink in zip(outputs, sinks, strict=True):
                     if self._cancelled:
                         break
                     sink.write(output.df)
+            commit()
 
         self._begin(bridge, run, list(sinks))
 
-    def _begin(self, bridge: Bridge, run: object, sinks: list[SinkJob]) -> None:
+    def _begin(self, bridge: Bridge, run: Callable[[Callable[[], None]], None], sinks: list[SinkJob]) -> None:
         self._bridge = bridge
         self.state = ExecutionState.RUNNING
 
+        def commit() -> None:
+            if self._cancelled:
+                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
+            for sink in sinks:
+                sink.commit()
+
         def body() -> None:
             try:
-                run()  # type: ignore[operator]
-                if self._cancelled:
-                    raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)  # noqa: TRY301
-                for sink in sinks:
-                    sink.commit()
+                run(commit)
                 self.state = ExecutionState.FINISHED
             except BaseException as error:  # noqa: BLE001 - kept for whoever waits
                 self._fail(error, sinks)

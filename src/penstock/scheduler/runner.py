@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.config import Configuration
-    from penstock.connectors.base import KeyFilter, SinkJob
+    from penstock.connectors.base import KeyFilter, SinkJob, StageReport
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.optimizer.join_order import JoinSequence
     from penstock.planner.plan import JobPlan
@@ -88,10 +88,13 @@ class VertexRun:
         What its consumers read; None of a sink.
     tasks
         How many tasks ran, -1 where nothing had to run yet.
+    report
+        What a stage behind a sink says that it did.
     """
 
     result: Result | None
     tasks: int
+    report: StageReport | None = None
 
 
 class VertexRunner:
@@ -182,6 +185,8 @@ class VertexRunner:
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         """Run a vertex to its end; return what it gave."""
+        if vertex.tail_id in self._plan.stages:
+            return self._stage(vertex, description)
         settings = {
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
@@ -195,7 +200,7 @@ class VertexRunner:
             graph: StreamGraph = self._graph()
             logical = self._fragment(vertex, setup, session, scans, graph)
             outgoing = graph.out_edges(vertex.tail_id)
-            if not outgoing:
+            if vertex.tail_id in self._sinks:
                 run = VertexRun(None, self._to_sink(vertex, session, logical))
             else:
                 result = self._write(session, logical, outgoing[0], setup.subpartitions)
@@ -205,6 +210,12 @@ class VertexRunner:
             for used in (session, *scans.values()):  # else the plan still refers to their settings
                 self._sessions.give_back(used)
         return run
+
+    def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
+        sink, stage = self._plan.stages[vertex.tail_id]
+        with jobs.vertex_thread(self._bridge, self._bridge.session, self.group_of(vertex), description):
+            report = stage.run(self._sinks[sink])
+        return VertexRun(None, report.tasks, report)
 
     def file_ratio(self, edge: StreamEdge) -> float:
         """Return how many bytes a sink makes on disk of each that was exchanged before it, by writing a sample."""

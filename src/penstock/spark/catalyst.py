@@ -263,10 +263,13 @@ def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
 
 
 def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
-    """Whether one of some columns is a partition column of a file relation (``HadoopFsRelation``)."""
-    if not is_files(leaf):
+    """Whether one of some columns is a partition column of files (``HadoopFsRelation``) or of a table of Hive's."""
+    if class_name(leaf) == "HiveTableRelation":
+        names = {str(column.name()) for column in items(leaf.partitionCols())}
+    elif is_files(leaf):
+        names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
+    else:
         return False
-    names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
     return bool(names) and any(is_attribute(key) and str(key.name()) in names for key in keys)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.spark.jvm import Bridge
+
+_STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")
 
 
 class Folder:
@@ -46,6 +51,29 @@ class Folder:
         """Return what lies in the folder."""
         found = self._fs.listStatus(self._hadoop_path)
         return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
+
+    def files_below(self, under: str = "") -> Iterator[tuple[str, int]]:
+        """Iterate over the files below the folder, as paths relative to it and bytes; two calls for each folder.
+
+        What is hidden (``_`` or ``.`` in front of a name) is left out.
+        """
+        array = self._fs.listStatus(self._hadoop_path)
+        wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
+        listed = str(wrapped.mkString(" "))
+        for path, is_folder, size in _STATUS.findall(listed):
+            name = path.rpartition("/")[2]
+            if name.startswith(("_", ".")):
+                continue
+            place = f"{under}{name}"
+            if is_folder == "true":
+                yield from self.child(name).files_below(f"{place}/")
+            else:
+                yield place, int(size)
+
+    def touch(self) -> None:
+        """Make an empty file; one that is there stays."""
+        if not self.exists():
+            self._fs.create(self._hadoop_path, True).close()
 
     def size(self) -> int:
         """Return the bytes of a file."""

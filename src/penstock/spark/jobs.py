@@ -24,16 +24,25 @@ def vertex_thread(bridge: Bridge, session: Any, group: str, description: str) ->
     Python thread to one of its own. What the thread had before is put back.
     """
     context = bridge.spark.sparkContext
-    sessions = bridge.find("org.apache.spark.sql.classic.SparkSession")
-    active = sessions.getActiveSession()
     before = {key: context.getLocalProperty(key) for key in _GROUP_PROPERTIES}
-    sessions.setActiveSession(session)
     context.setJobGroup(group, description, interruptOnCancel=True)
     try:
-        yield
+        with active_session(bridge, session):
+            yield
     finally:
         for key, value in before.items():
             context.setLocalProperty(key, value)  # type: ignore[arg-type]
+
+
+@contextmanager
+def active_session(bridge: Bridge, session: Any) -> Iterator[None]:
+    """Make a session the active one of this thread: physical plans belong to the one in which they were made."""
+    sessions = bridge.find("org.apache.spark.sql.classic.SparkSession")
+    active = sessions.getActiveSession()
+    sessions.setActiveSession(session)
+    try:
+        yield
+    finally:
         if active.isDefined():
             sessions.setActiveSession(active.get())
         else:

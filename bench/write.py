@@ -1,0 +1,139 @@
+"""A partitioned write with 80 % of the rows in one partition: sizes of the files, and seconds, against plain Spark.
+
+Every way runs once uncounted, then in each round once, taking turns at going first. The rows of every output are compared
+by count and checksum. Medians go to bench/results/write.md, with a chart beside it.
+"""
+
+import argparse
+import datetime
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pyspark
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import penstock
+from bench.connectors import checked, session
+from penstock import Environment
+from penstock.connectors import FileSink
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+
+
+def made(spark, rows: int, folder: Path) -> DataFrame:
+    """Rows as a source would give them: in files of its own, not by partition."""
+    spark.range(0, rows, 1, 16).select(
+        "id",
+        F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind"),
+        F.expr("sha1(string(id))").alias("hash"),
+        F.expr("cast(rand(7) * 1000 as decimal(9, 2))").alias("price"),
+        F.expr("date_add(date '2024-01-01', int(id % 365))").alias("day"),
+    ).write.parquet(str(folder))
+    return spark.read.parquet(str(folder))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=16_000_000)
+    parser.add_argument("--target", type=int, default=16, help="the size files should have, in MiB")
+    parser.add_argument("--output", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    target = arguments.target * MIB
+    spark = session(arguments.cores)
+    env = Environment(spark, config={"sink.target-file-size": target}, progress=False)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = made(spark, arguments.rows, folder / "in")
+        expected = checked(rows.select(sorted(rows.columns))).collect()
+
+        def penstock_way(out: str) -> None:
+            env.write(rows, FileSink(out, partition_by=["kind"]))
+            env.execute()
+
+        def rebalance(out: str, advisory: str) -> None:
+            spark.conf.set("spark.sql.adaptive.advisoryPartitionSizeInBytes", advisory)
+            rows.hint("rebalance", "kind").write.partitionBy("kind").parquet(out)
+            spark.conf.unset("spark.sql.adaptive.advisoryPartitionSizeInBytes")
+
+        ways = {
+            "Spark, repartition(kind)": lambda out: rows.repartition("kind").write.partitionBy("kind").parquet(out),
+            "Spark, REBALANCE hint": lambda out: rebalance(out, "64m"),
+            f"Spark, REBALANCE hint, advisory {arguments.target} MiB": lambda out: rebalance(out, f"{arguments.target}m"),
+            "Spark, no exchange": lambda out: rows.write.partitionBy("kind").parquet(out),
+            "Penstock": penstock_way,
+        }
+        times: dict[str, list[float]] = {way: [] for way in ways}
+        sizes: dict[str, list[int]] = {}
+        for round_number in range(-1, arguments.rounds):
+            names = list(ways)
+            turn = round_number % len(names)
+            for way in names[turn:] + names[:turn]:
+                out = folder / "out"
+                start = time.perf_counter()
+                ways[way](str(out))
+                seconds = time.perf_counter() - start
+                found = [file.stat().st_size for file in out.rglob("*.parquet")]
+                back = spark.read.parquet(str(out))
+                if checked(back.select(sorted(back.columns))).collect() != expected:
+                    raise SystemExit(f"{way} wrote other rows")
+                shutil.rmtree(out)
+                sizes[way] = found
+                if round_number >= 0:
+                    times[way].append(seconds)
+                    print(f"  {way}: {seconds:.2f} s, {len(found)} files", flush=True)
+    report(times, sizes, target, arguments)
+
+
+def report(times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, arguments: argparse.Namespace) -> None:
+    lines = [
+        f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {datetime.date.today()}: one run to warm up and "
+        f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
+        f"Python {platform.python_version()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB.",
+        "",
+        "| way | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for way, seconds in times.items():
+        found = sizes[way]
+        near = sum(0.75 * target <= size <= 1.25 * target for size in found) / len(found)
+        lines.append(
+            f"| {way} | {statistics.median(seconds):.1f} | {len(found)} | {min(found) / MIB:.1f} | {max(found) / MIB:.1f} | {near:.0%} |"
+        )
+    text = "\n".join(lines) + "\n"
+    (arguments.output / "write.md").write_text(text)
+    print(text)
+    chart(times, sizes, target, arguments.output / "write.png")
+
+
+def chart(times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 3.4))
+    for place, way in enumerate(times):
+        found = [size / MIB for size in sizes[way]]
+        axes.scatter(found, [place] * len(found), s=14, alpha=0.5, color="#1f7a8c" if way == "Penstock" else "#c8553d")
+    axes.axvspan(0.75 * target / MIB, 1.25 * target / MIB, color="#1f7a8c", alpha=0.12, linewidth=0)
+    axes.set_yticks(range(len(times)), [f"{way}, {statistics.median(seconds):.1f} s" for way, seconds in times.items()], fontsize=8)
+    axes.set_xscale("log")
+    axes.set_xlabel("MiB of each file; shaded: a quarter around the target")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+if __name__ == "__main__":
+    main()

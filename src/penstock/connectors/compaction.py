@@ -1,0 +1,129 @@
+"""Merging files that turned out too small, before anybody sees them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from penstock.connectors.splits import evenly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.spark.filesystem import Folder
+
+FORMATS = ("parquet", "orc")
+"""Formats whose files give exactly the rows that were written, so that they may be written once more."""
+_SMALL = 0.5
+"""A file of less than this part of the wanted size is merged with others of its folder."""
+_TOGETHER = 64
+"""Groups of files that one Spark job merges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What was merged.
+
+    Parameters
+    ----------
+    before, after
+        How many files there were and are in all.
+    merged
+        How many of them were merged.
+    merged_bytes
+        What these held.
+    tasks
+        How many tasks did it.
+    """
+
+    before: int
+    after: int
+    merged: int = 0
+    merged_bytes: int = 0
+    tasks: int = 0
+
+
+def groups_to_merge(files: Iterable[tuple[str, int]], target: int) -> list[list[str]]:
+    """Return which files become one each.
+
+    Parameters
+    ----------
+    files
+        Paths and bytes.
+    target
+        The bytes a file should have.
+
+    Returns
+    -------
+    list[list[str]]
+        Groups of at least two small files of one folder, of about `target` bytes each.
+    """
+    small: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for path, size in files:
+        if size < _SMALL * target:
+            small[path.rpartition("/")[0]].append((path, size))
+    groups = []
+    for found in small.values():
+        sizes = [size for _, size in found]
+        dealt = evenly(sizes, max(1, round(sum(sizes) / target)))
+        groups += [[found[place][0] for place in places] for places in dealt if len(places) > 1]
+    return groups
+
+
+def compact(
+    spark: SparkSession,
+    folder: Folder,
+    format_name: str,
+    schema: StructType,
+    partition_by: Sequence[str],
+    options: Mapping[str, str],
+    target: int,
+) -> Compaction:
+    """Merge the small files of a folder that nobody reads yet; each group of them by one task.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    folder
+        Where Spark has written them.
+    format_name
+        One of `FORMATS`.
+    schema
+        What was written, the partition columns included.
+    partition_by
+        The columns that are folders.
+    options
+        Options of Spark's writer.
+    target
+        The bytes a file should have.
+    """
+    files = dict(folder.files_below())
+    groups = groups_to_merge(files.items(), target)
+    merged_folder = folder.parent.child(f"{folder.name}-merged")
+
+    def read(paths: Sequence[str]) -> DataFrame:
+        reader = spark.read.format(format_name).schema(schema).option("basePath", str(folder))
+        return reader.load([f"{folder}/{path}" for path in paths]).coalesce(1)
+
+    try:
+        for start in range(0, len(groups), _TOGETHER):
+            rows = reduce(lambda a, b: a.unionByName(b), map(read, groups[start : start + _TOGETHER]))
+            writer = rows.select(*schema.names).write.format(format_name).options(**options).mode("append")
+            (writer.partitionBy(*partition_by) if partition_by else writer).save(str(merged_folder))
+        for path in (path for group in groups for path in group):
+            folder.child(path).delete()
+        merged = list(merged_folder.files_below()) if groups else []
+        for path, _ in merged:
+            merged_folder.child(path).move_to(folder.child(path))
+    finally:
+        merged_folder.delete()
+    gone = [path for group in groups for path in group]
+    return Compaction(
+        len(files), len(files) - len(gone) + len(merged), len(gone), sum(files[path] for path in gone), len(groups)
+    )

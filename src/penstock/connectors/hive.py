@@ -1,0 +1,64 @@
+"""Tables of the Hive metastore in formats that only Hive reads: their tasks can be merged, not cut."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import ParallelismInferenceContext, SplitScan
+from penstock.connectors.splits import OPEN_COST, count_splits
+from penstock.spark import fragment
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from penstock.spark.hive import HiveRelation
+    from penstock.spark.jvm import Bridge
+
+
+class HiveScan(SplitScan):
+    """A scan whose tasks are merged to the decided number.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    relation
+        The table with what is read of it.
+    """
+
+    uses_predicates = False
+
+    def __init__(self, bridge: Bridge, relation: HiveRelation) -> None:
+        self._bridge = bridge
+        self._relation = relation
+        self._parallelism = 0
+
+    @property
+    def reason(self) -> str:
+        """What the metastore says."""
+        sizes = self._relation.sizes
+        return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore"
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of what is read."""
+        return sum(self._relation.sizes)
+
+    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
+        """Return the number of splits of the volume per task, at most the bound and what Hive's input format gives."""
+        sizes = self._relation.sizes
+        wanted = count_splits(sizes, [True] * len(sizes), context.data_volume_per_task, OPEN_COST)
+        return min(wanted, context.parallelism_inference_upper_bound, self._relation.tasks)
+
+    def cut(self, parallelism: int) -> int:
+        """Merge tasks to at most so many."""
+        self._parallelism = min(parallelism, self._relation.tasks)
+        return self._parallelism
+
+    def leaf(self) -> Any:
+        """Return the relation, its partitions pruned and its tasks merged."""
+        if self._parallelism < self._relation.tasks:
+            return fragment.coalesced(self._bridge, self._relation.leaf, self._parallelism)
+        return self._relation.leaf
+
+    def close(self) -> None:
+        """Do nothing; nothing is held open."""

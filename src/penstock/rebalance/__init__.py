@@ -1,0 +1,1 @@
+"""Load-based adaptive exchange: rows go to whichever consumer is idlest."""

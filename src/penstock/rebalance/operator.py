@@ -1,0 +1,277 @@
+"""`penstock.rebalance` and `penstock.rescale`: rows dealt out anew, to the idlest consumer where that is asked for."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from penstock.config import Configuration
+from penstock.config.options import (
+    ADAPTIVE_PARTITIONER_ENABLED,
+    ADAPTIVE_PARTITIONER_IDLE_TIMEOUT,
+    ADAPTIVE_PARTITIONER_MAX_TRAVERSE,
+)
+from penstock.connectors.base import checked_parallelism
+from penstock.errors import RebalanceError
+from penstock.location import callers_line
+from penstock.marks import Mark, remember
+from penstock.rebalance.pandas_function import PandasFunction
+from penstock.rebalance.task import ExchangeSpec, ExchangeTask
+from penstock.spark.barrier import narrow_partitions, task_slots
+from penstock.spark.dataframes import mark
+from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from penstock.rebalance.pandas_function import PandasMapFunction
+    from penstock.rebalance.task import MapFunction
+
+
+def rebalance(
+    df: DataFrame,
+    parallelism: int | None = None,
+    adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
+    max_traverse_size: int | None = None,
+) -> Rebalanced:
+    """Deal the rows of a DataFrame out anew, evenly or to the idlest consumer.
+
+    Parameters
+    ----------
+    df
+        Any DataFrame, also a streaming one.
+    parallelism
+        How many consumers there are; if None, as many as can run at the same time, or what the job decides.
+    adaptive
+        Whether each consumer gets as much as it can take; if None, as the option
+        ``taskmanager.network.adaptive-partitioner.enabled`` says.
+    max_traverse_size
+        How many consumers are compared for each batch; if None, as the option ``...max-traverse-size`` says.
+
+    Returns
+    -------
+    Rebalanced
+        To be followed by `Rebalanced.map_in_arrow`, `Rebalanced.map_in_pandas` or `Rebalanced.dataframe`.
+
+    Raises
+    ------
+    SourceError
+        If `parallelism` is not a whole number of at least 1.
+    RebalanceError
+        If `max_traverse_size` is less than 2.
+    """
+    return _made(df, parallelism, Partitioning(adaptive, max_traverse_size))
+
+
+def rescale(
+    df: DataFrame,
+    parallelism: int | None = None,
+    adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
+    max_traverse_size: int | None = None,
+) -> Rebalanced:
+    """Deal rows out as `rebalance` does, but from each task to a few neighbouring consumers only.
+
+    Parameters
+    ----------
+    df, parallelism, adaptive, max_traverse_size
+        See `rebalance`.
+    """
+    return _made(df, parallelism, Partitioning(adaptive, max_traverse_size, pointwise=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioning:
+    """How rows are dealt out.
+
+    Parameters
+    ----------
+    adaptive, max_traverse_size
+        What the call said, None where it left that to the options.
+    pointwise
+        Whether it is a rescale.
+    """
+
+    adaptive: bool | None = None
+    max_traverse_size: int | None = None
+    pointwise: bool = False
+
+    def __post_init__(self) -> None:
+        size = self.max_traverse_size
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 2):
+            raise RebalanceError.bad_traverse_size(size)
+
+    def resolved(self, config: Configuration) -> tuple[bool, int]:
+        """Return whether it is adaptive, and how many channels are compared: the call wins over the options."""
+        adaptive = config.flag(ADAPTIVE_PARTITIONER_ENABLED) if self.adaptive is None else self.adaptive
+        return adaptive, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
+
+
+def _made(df: DataFrame, parallelism: int | None, partitioning: Partitioning) -> Rebalanced:
+    number = None if parallelism is None else checked_parallelism(parallelism, "rebalance")
+    return Rebalanced(df, number, partitioning)
+
+
+@dataclass(frozen=True)
+class Rebalanced:
+    """Rows that are about to be dealt out; made by `rebalance` and `rescale`.
+
+    Parameters
+    ----------
+    df
+        The rows.
+    parallelism
+        How many consumers there are, or None.
+    partitioning
+        How they are dealt out.
+    """
+
+    df: DataFrame
+    parallelism: int | None
+    partitioning: Partitioning
+
+    def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
+        """Return what a function makes of the rows, as ``DataFrame.mapInArrow`` does.
+
+        Parameters
+        ----------
+        function
+            Takes an iterator of ``pyarrow.RecordBatch`` and returns one; called once in every consumer.
+        schema
+            Of what it returns.
+        """
+        return self._mapped(function, schema, lambda df: df.mapInArrow(function, schema))
+
+    def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
+        """Return what a function makes of the rows, as ``DataFrame.mapInPandas`` does.
+
+        Parameters
+        ----------
+        function
+            Takes an iterator of ``pandas.DataFrame`` and returns one; called once in every consumer.
+        schema
+            Of what it returns.
+
+        Raises
+        ------
+        RebalanceError
+            If the exchange is adaptive and a column is of a nested type, for which pandas has several forms.
+        """
+        adaptive, _ = self.partitioning.resolved(_config_of(self.df))
+        if not adaptive:
+            return self._mapped(function, schema, lambda df: df.mapInPandas(function, schema))
+        wrapped = PandasFunction.of(function, self.df.schema, _struct(schema), _time_zone(self.df))
+        return self._mapped(wrapped, schema, lambda df: df.mapInPandas(function, schema))
+
+    def dataframe(self) -> DataFrame:
+        """Return the rows as they are, dealt out."""
+        return self._mapped(_unchanged, self.df.schema, lambda df: df)
+
+    def _mapped(
+        self, function: MapFunction, schema: StructType | str, plainly: Callable[[DataFrame], DataFrame]
+    ) -> DataFrame:
+        config = _config_of(self.df)
+        adaptive, traverse = self.partitioning.resolved(config)
+        if not adaptive:
+            return plainly(mark(self.df, remember(Mark(self.parallelism, "Rebalance", location=callers_line()))))
+        timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
+        assert isinstance(timeout, float)
+        df, spec = _spread(
+            self.df, self.parallelism, ExchangeSpec(1, None, traverse, self.partitioning.pointwise, timeout)
+        )
+        mapped = df.mapInArrow(ExchangeTask(spec, function, None), schema, barrier=True)
+        return _behind_a_boundary(mapped, spec.readers)
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def _struct(schema: StructType | str) -> StructType:
+    if isinstance(schema, StructType):
+        return schema
+    parsed = StructType.fromDDL(schema)
+    assert isinstance(parsed, StructType)
+    return parsed
+
+
+def _time_zone(df: DataFrame) -> str:
+    return df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def _config_of(df: DataFrame) -> Configuration:
+    spark = df.sparkSession
+    settings = dict(spark.sparkContext.getConf().getAll()) | spark.conf.getAll
+    return Configuration.load(spark_conf=settings, environ=os.environ)
+
+
+def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
+    """Return a DataFrame with as many tasks as the stage needs, all of which can run at the same time."""
+    slots = task_slots(Bridge(df.sparkSession))
+    readers = slots if parallelism is None else parallelism
+    if readers > slots:
+        raise RebalanceError.too_few_slots(readers, slots)
+    tasks = narrow_partitions(df)
+    if parallelism is None and tasks is not None:
+        readers = min(slots, max(tasks, 1)) if spec.pointwise else slots
+    if tasks is None or tasks > slots:
+        tasks = slots
+        return df.repartition(tasks), replace(spec, readers=readers)
+    if tasks >= readers:
+        return df, replace(spec, readers=readers)
+    if tasks == 0:
+        return df.repartition(readers), replace(spec, readers=readers)
+    # There must be a task for each reader: more tasks than have rows, which come first.
+    return _in_first(df, tasks, readers), replace(spec, readers=readers, writers=tasks)
+
+
+def _in_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:
+    """Return a DataFrame of so many partitions of which only the first have rows."""
+    salts = _salts(filled, partitions)
+    which = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
+    return df.withColumn(_COLUMN, which).repartition(partitions, F.col(_COLUMN)).drop(_COLUMN)
+
+
+_COLUMN = "__penstock_partition"
+
+
+def _salts(filled: int, partitions: int) -> list[int]:
+    """Return numbers that Spark's hash partitioning sends to partitions 0, 1, 2 ..."""
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < filled:
+        place = hash_of_int(number) % partitions
+        if place < filled:
+            found.setdefault(place, number)
+        number += 1
+    return [found[place] for place in range(filled)]
+
+
+def hash_of_int(value: int, seed: int = 42) -> int:
+    """Return Spark's hash of an INT: MurmurHash3, x86, 32 bits, signed (``Murmur3Hash``)."""
+    mask = 0xFFFFFFFF
+    k = (value * 0xCC9E2D51) & mask
+    k = (((k << 15) | (k >> 17)) * 0x1B873593) & mask
+    h = seed ^ k
+    h = (((h << 13) | (h >> 19)) & mask) * 5 + 0xE6546B64 & mask
+    h ^= 4
+    h ^= h >> 16
+    h = (h * 0x85EBCA6B) & mask
+    h ^= h >> 13
+    h = (h * 0xC2B2AE35) & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >> 31 else h
+
+
+def _behind_a_boundary(df: DataFrame, partitions: int) -> DataFrame:
+    """Return the rows behind a shuffle, so that Spark can repeat the stage and do what it likes with its result.
+
+    Spark does not repeat a barrier stage at the end of a query, and refuses limits, unions and coalescing in it.
+    """
+    return df.withColumn(_COLUMN, F.spark_partition_id()).repartition(partitions, F.col(_COLUMN)).drop(_COLUMN)

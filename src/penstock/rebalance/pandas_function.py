@@ -1,0 +1,94 @@
+"""A function of pandas DataFrames as one of Arrow batches, with the conversions of ``DataFrame.mapInPandas``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from penstock.errors import RebalanceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    PandasMapFunction = Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]
+
+_NESTED = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
+
+
+@dataclass(frozen=True)
+class PandasFunction:
+    """The user's function with what converting takes.
+
+    Parameters
+    ----------
+    function
+        The user's.
+    schema
+        Of what it returns, as an Arrow schema.
+    time_zone
+        The session's: timestamps are shown to the function in it, without a zone.
+    """
+
+    function: PandasMapFunction
+    schema: pa.Schema
+    time_zone: str
+
+    @classmethod
+    def of(cls, function: PandasMapFunction, given: StructType, returned: StructType, time_zone: str) -> Self:
+        """Make one.
+
+        Raises
+        ------
+        RebalanceError
+            If a column is of a nested type.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        for field in (*given.fields, *returned.fields):
+            if type(field.dataType).__name__ in _NESTED:
+                raise RebalanceError(
+                    f"column {field.name!r} is a {field.dataType.simpleString()}, for which pandas has several forms",
+                    hint="use map_in_arrow, or adaptive=False",
+                )
+        return cls(function, to_arrow_schema(returned), time_zone)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert, call, and convert back."""
+        return map(self._to_arrow, self.function(map(self._to_pandas, batches)))
+
+    def _to_pandas(self, batch: pa.RecordBatch) -> pd.DataFrame:
+        frame = batch.to_pandas(date_as_object=True)
+        for name, column in frame.items():
+            if getattr(column.dtype, "tz", None) is not None:
+                frame[name] = column.dt.tz_convert(self.time_zone).dt.tz_localize(None)
+        return frame
+
+    def _to_arrow(self, frame: pd.DataFrame) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        if len(frame.columns) and all(isinstance(name, str) for name in frame.columns):
+            missing = [name for name in self.schema.names if name not in frame.columns]
+            if missing:
+                raise RebalanceError(
+                    f"the function returned no column {missing[0]!r}", hint="return those of the schema"
+                )
+            columns = [frame[name] for name in self.schema.names]
+        else:
+            columns = [frame.iloc[:, i] for i in range(len(frame.columns))]
+        arrays = [self._array(column, field) for column, field in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, column: pd.Series, field: pa.Field) -> pa.Array:
+        import pyarrow as pa
+
+        if (
+            pa.types.is_timestamp(field.type)
+            and field.type.tz is not None
+            and getattr(column.dtype, "tz", None) is None
+        ):
+            column = column.astype("datetime64[us]").dt.tz_localize(self.time_zone, ambiguous=False)
+        return pa.Array.from_pandas(column, type=field.type, safe=True)

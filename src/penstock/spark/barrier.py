@@ -1,0 +1,62 @@
+"""Barrier stages: whether one can run in a session, and plans that make one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import RebalanceError
+from penstock.spark.jobs import active_session
+from penstock.spark.jvm import Bridge, children, class_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_NARROW = frozenset(
+    {
+        "ProjectExec", "FilterExec", "FileSourceScanExec", "RangeExec", "LocalTableScanExec", "RDDScanExec",
+        "BatchScanExec", "ColumnarToRowExec", "ExternalRDDScanExec", "GenerateExec", "MapInArrowExec",
+        "MapInPandasExec", "ExpandExec",
+    }
+)  # fmt: skip
+_ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
+
+
+def task_slots(bridge: Bridge) -> int:
+    """Return how many tasks of one stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
+
+    Raises
+    ------
+    RebalanceError
+        If the session's settings do not let an adaptive exchange run.
+    """
+    conf = bridge.spark.sparkContext.getConf()
+    for key in _ENCRYPTED:
+        if (conf.get(key, "false") or "false").lower() == "true":
+            raise RebalanceError.refused(
+                f"{key} is on, and the exchange would send rows unencrypted",
+                "use adaptive=False, or switch it off where the network is trusted",
+            )
+    if (conf.get("spark.dynamicAllocation.enabled", "false") or "false").lower() == "true":
+        raise RebalanceError.refused(
+            "spark.dynamicAllocation.enabled is on, and all tasks of the exchange must run at the same time",
+            "use adaptive=False, or a fixed number of executors",
+        )
+    context = bridge.spark.sparkContext._jsc.sc()
+    profiles = context.resourceProfileManager()
+    return int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
+
+
+def narrow_partitions(df: DataFrame) -> int | None:
+    """Return how many tasks a DataFrame has, None where only running a part of it would tell."""
+    if df.isStreaming:
+        return None
+    bridge = Bridge(df.sparkSession)
+    with active_session(bridge, bridge.session):
+        plan: Any = df._jdf.queryExecution().sparkPlan()
+        todo = [plan]
+        while todo:
+            node = todo.pop()
+            if class_name(node) not in _NARROW:
+                return None
+            todo += children(node)
+        return int(plan.execute().getNumPartitions())

@@ -1,0 +1,113 @@
+"""Tables of the Hive metastore that Spark reads through Hive's own serialisers (``HiveTableRelation``)."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.filesystem import Folder
+from penstock.spark.jobs import active_session
+from penstock.spark.jvm import children, class_name, items, lowered, option, with_fields
+from penstock.spark.planning import spark_plan
+
+if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
+
+_CATALOG = "org.apache.spark.sql.catalyst.catalog."
+
+
+def is_hive_relation(leaf: Any) -> bool:
+    """Whether a leaf is read through Hive's serialisers."""
+    return class_name(leaf) == "HiveTableRelation"
+
+
+def is_hive_table(leaf: Any) -> bool:
+    """Whether a leaf is a table that was made with Hive's syntax, whoever reads its files."""
+    if is_hive_relation(leaf):
+        return True
+    if class_name(leaf) != "LogicalRelation" or not leaf.catalogTable().isDefined():
+        return False
+    return option(leaf.catalogTable().get().provider()) == "hive"
+
+
+class HiveRelation:
+    """A table, and the partitions of it that a scan reads.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    leaf
+        The ``HiveTableRelation``.
+    scan
+        The plan of the relation with the filters right above it, dynamic ones among them.
+    """
+
+    def __init__(self, bridge: Bridge, leaf: Any, scan: Any) -> None:
+        self._bridge = bridge
+        self._leaf = leaf
+        self._scan = scan
+        self._table = leaf.tableMeta()
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return str(self._table.identifier().unquotedString())
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The table's properties, by their names in small letters."""
+        return lowered(self._table.properties())
+
+    @cached_property
+    def _partitions(self) -> list[Any] | None:
+        """The partitions that are read, by the metastore; None of a table without any."""
+        if not self._table.partitionColumnNames().size():
+            return None
+        state = self._bridge.session.sessionState()
+        utils = self._bridge.find(_CATALOG + "ExternalCatalogUtils")
+        known = option(self._leaf.prunedPartitions())
+        filters = self._bridge.seq(self._partition_filters())
+        if known is not None and filters.isEmpty():
+            return items(known)
+        return items(utils.listPartitionsByFilter(state.conf(), state.catalog(), self._table, filters))
+
+    def _partition_filters(self) -> list[Any]:
+        todo = [spark_plan(self._bridge, self._bridge.session, self._scan.clone())]
+        while todo:
+            node = todo.pop()
+            if class_name(node) == "HiveTableScanExec":
+                texts = ((one, str(one.toString())) for one in items(node.partitionPruningPred()))
+                return [one for one, text in texts if "subquery" not in text and "dynamicpruning" not in text]
+            todo += children(node)
+        return []
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The bytes of each partition, or of the table: what the metastore knows, else what the files hold."""
+        if self._partitions is None:
+            return [self._size(self._table.stats(), self._table.properties(), self._table.storage())]
+        return [self._size(one.stats(), one.parameters(), one.storage()) for one in self._partitions]
+
+    def _size(self, statistics: Any, parameters: Any, storage: Any) -> int:
+        if statistics.isDefined():
+            return int(str(statistics.get().sizeInBytes()))
+        known = option(parameters.get("totalSize"))
+        if known is not None and str(known).isdigit() and int(known):
+            return int(known)
+        folder = Folder(self._bridge, str(storage.locationUri().get().toString()))
+        return sum(size for _, size in folder.files_below()) if folder.exists() else 0
+
+    @cached_property
+    def leaf(self) -> Any:
+        """The relation less the partitions that are ruled out."""
+        if self._partitions is None:
+            return self._leaf
+        return with_fields(self._leaf, prunedPartitions=self._bridge.some(self._bridge.seq(self._partitions)))
+
+    @cached_property
+    def tasks(self) -> int:
+        """How many tasks Spark makes of it; files are listed for that, and none is opened."""
+        with active_session(self._bridge, self._bridge.session):
+            plan = spark_plan(self._bridge, self._bridge.session, self.leaf.clone())
+            return int(plan.execute().getNumPartitions())

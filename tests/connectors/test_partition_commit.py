@@ -1,0 +1,127 @@
+"""Partition commit: markers, a user's function, and only once every file of the partition is visible."""
+
+import pytest
+
+from penstock.connectors import FileSink
+from penstock.connectors.partition_commit import partition_values, policies_of
+from penstock.errors import JobError, SinkError
+from tests.connectors.test_file_sizes import files
+
+
+@pytest.fixture
+def days(spark):
+    return spark.range(0, 300, 1, 6).selectExpr("id", "concat('2024-01-0', id % 3) as day", "if(id % 2 = 0, 'a/b', null) as kind")
+
+
+def rows(spark, folder):
+    return spark.read.parquet(str(folder)).count()
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [("", {}), ("k=1", {"k": "1"}), ("k=__HIVE_DEFAULT_PARTITION__/b=a%2Fb", {"k": None, "b": "a/b"}), ("k=a=b", {"k": "a=b"})],
+)
+def test_values_of_folders(folder, expected):
+    assert partition_values(folder) == expected
+
+
+def test_markers(make_env, spark, days, tmp_path):
+    env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
+    env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"]))
+    job = env.execute()
+    marked = {path.parent for path in (tmp_path / "out").rglob("_SUCCESS")} - {tmp_path / "out"}
+    assert marked == {path.parent for path in (tmp_path / "out").rglob("*.parquet")}
+    assert len(marked) == 6
+    assert job.vertices[-1].vertex.name.startswith("Partition commit")
+    assert job.vertices[-1].reason == "6 partitions: all their files are visible: success-file"
+    assert rows(spark, tmp_path / "out") == 300
+
+
+def test_a_function_sees_every_file(make_env, spark, days, tmp_path):
+    seen = {}
+
+    def announce(partition):
+        assert partition.table is None
+        seen[partition.values["day"], partition.values["kind"]] = partition.spark.read.parquet(partition.path).count()
+
+    env = make_env()
+    env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"], partition_commit=[announce, "success-file"]))
+    env.execute()
+    assert seen == {(f"2024-01-0{day}", kind): 50 for day in range(3) for kind in ("a/b", None)}
+
+
+def test_after_compaction(make_env, days, tmp_path):
+    counts = []
+
+    def count(partition):
+        counts.append(len(files(tmp_path / "out" / partition.path.rpartition("/out/")[2])))
+
+    env = make_env()
+    env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day"], parallelism=6, auto_compaction=True, partition_commit=[count]))
+    job = env.execute()
+    assert counts == [1, 1, 1]
+    assert [v.vertex.name.partition(":")[0] for v in job.vertices[-2:]] == ["Compaction", "Partition commit"]
+    assert job.status_counts["FINISHED"] == len(job.vertices)
+
+
+def test_a_policy_that_fails_takes_the_files_back(make_env, spark, days, tmp_path):
+    def broken(partition):
+        if partition.values["day"] == "2024-01-01":
+            raise ValueError("the catalogue is down")
+
+    sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=[broken])
+    env = make_env()
+    env.write(days, sink)
+    with pytest.raises((JobError, SinkError), match=r"'broken' failed for day=2024-01-01[^$]*the catalogue is down"):
+        env.execute()
+    assert not (tmp_path / "out").exists()
+    good = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
+    env.write(days, good)
+    env.execute()
+    with pytest.raises((JobError, SinkError), match="the catalogue is down"):
+        env.write(days, sink)
+        env.execute()
+    assert rows(spark, tmp_path / "out") == 300  # what was there stays, and is marked as before
+    assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
+
+
+def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkeypatch):
+    from penstock.connectors.files import _FileSinkJob
+
+    sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
+    env = make_env()
+    env.write(days, sink)
+    env.execute()
+    during = []
+    move = _FileSinkJob._move
+
+    def watched(self, source, target):
+        during.append((target.parent.child("_SUCCESS").exists()))
+        return move(self, source, target)
+
+    monkeypatch.setattr(_FileSinkJob, "_move", watched)
+    env.write(days, sink)
+    env.execute()
+    assert during
+    assert not any(during)
+    assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
+
+
+def test_without_partitions_there_is_nothing_to_commit(make_env, spark, tmp_path):
+    env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
+    env.write(spark.range(10), FileSink(str(tmp_path / "out")))
+    assert "Partition commit" not in env.execute().vertices[-1].vertex.name
+
+
+@pytest.mark.parametrize(
+    ("wanted", "table", "message"),
+    [(["success"], None, "'success' of sink x is not known"), (["metastore"], None, "has no table")],
+)
+def test_bad_policies(wanted, table, message):
+    with pytest.raises(SinkError, match=message):
+        FileSink("x", partition_by=["day"], partition_commit=wanted, table=table)
+
+
+def test_the_marker_is_last():
+    names = [name for name, _ in policies_of(["success-file", "metastore"], "t", "sink x")]
+    assert names == ["metastore", "success-file"]

@@ -1,0 +1,55 @@
+"""A sink that is a small topology of its own: its operators become vertices of the job."""
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.connectors import DataFrameSinkProvider, FileSink
+from penstock.errors import PenstockError, SinkError
+from penstock.functions import with_parallelism
+from tests.equality import assert_same_rows
+
+
+class CheckedOrders(DataFrameSinkProvider):
+    """Good rows by customer to one place, bad ones as JSON to another."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def consume_data_frame(self, df):
+        checked = df.groupBy("customer").agg(F.sum("price").alias("spent"))
+        good, bad = checked.filter("spent >= 0"), checked.filter("spent < 0")
+        return [
+            (with_parallelism(good, 2), FileSink(f"{self.folder}/good")),
+            (bad, FileSink(f"{self.folder}/bad", format="json")),
+        ]
+
+
+def test_two_outputs_of_one_sink(make_env, spark, tmp_path):
+    orders = spark.range(0, 10_000, 1, 4).selectExpr("id % 100 as customer", "id % 7 - if(id % 100 < 10, 50, 0) as price")
+    env = make_env()
+    env.write(orders, CheckedOrders(tmp_path / "out"))
+    job = env.execute()
+    expected = orders.groupBy("customer").agg(F.sum("price").alias("spent"))
+    good = spark.read.parquet(str(tmp_path / "out" / "good"))
+    assert_same_rows(good.collect(), expected.filter("spent >= 0").collect())
+    bad = [json.loads(line) for part in (tmp_path / "out" / "bad").glob("*.json") for line in part.read_text().splitlines()]
+    assert {row["customer"] for row in bad} == set(range(10))
+    assert sum(vertex.vertex.name.count("Aggregate") for vertex in job.vertices) == 1  # what they share runs once
+    (writer,) = [vertex for vertex in job.vertices if "Sink: good" in vertex.vertex.name]
+    assert writer.tasks == 2
+
+
+def test_both_appear_or_none(make_env, spark, tmp_path):
+    (tmp_path / "out" / "bad").mkdir(parents=True)
+    env = make_env()
+    with pytest.raises(SinkError, match="exists already"):
+        env.write(spark.createDataFrame([(1, 2)], "customer int, price int"), CheckedOrders(tmp_path / "out"))
+        env.execute()
+    assert not (tmp_path / "out" / "good").exists()
+
+
+def test_what_is_not_a_sink(make_env, spark):
+    with pytest.raises(PenstockError, match="is not a sink"):
+        make_env().write(spark.range(1), print)

@@ -1,0 +1,72 @@
+"""Credit in time: what channels hold follows the pace of their consumers."""
+
+from penstock.rebalance.credit import MAX_ROWS, MIN_ROWS, ChannelCredit, CreditLimits
+
+
+def run(credit, pace, seconds, row_bytes=100.0, now=0.0):
+    """Let a consumer of some pace work for a time; a new batch is sent whenever there is room. Return the end."""
+    end = now + seconds
+    waiting = []
+    free_at = now
+    while now < end:
+        while not credit.full:
+            rows = credit.next_rows(row_bytes)
+            credit.on_sent(rows, int(rows * row_bytes), now)
+            free_at = max(free_at, now) + rows / pace
+            waiting.append(free_at)
+        now = waiting.pop(0)
+        credit.on_ack(now)
+    return now
+
+
+def test_one_small_batch_before_the_first_acknowledgement():
+    credit = ChannelCredit(CreditLimits(1 << 20))
+    assert not credit.full
+    assert credit.next_rows(100) == MIN_ROWS
+    credit.on_sent(MIN_ROWS, 3200, 0.0)
+    assert credit.full
+    credit.on_ack(1.0)
+    assert not credit.full
+    assert credit.pace == MIN_ROWS
+
+
+def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work():
+    credit = ChannelCredit(CreditLimits(1 << 30))
+    run(credit, 40_000, 3)
+    assert 1500 <= credit.next_rows(100) <= 2500  # 50 ms
+    run(ChannelCredit(CreditLimits(1 << 30)), 40_000, 3)
+    fast = ChannelCredit(CreditLimits(1 << 30))
+    run(fast, 10_000_000, 1)
+    assert fast.next_rows(100) == MAX_ROWS
+
+
+def test_a_slow_consumer_holds_one_small_batch():
+    credit = ChannelCredit(CreditLimits(1 << 20))
+    run(credit, 100, 5)
+    assert credit.next_rows(100) == MIN_ROWS
+    assert credit.buffers <= 1
+
+
+def test_a_consumer_that_becomes_slow_is_noticed():
+    credit = ChannelCredit(CreditLimits(1 << 30))
+    now = run(credit, 100_000, 2)
+    while credit.buffers:
+        credit.on_ack(now)
+    before = credit.next_rows(100)
+    run(credit, 1000, 30, now=now)
+    assert credit.next_rows(100) < before / 20
+
+
+def test_bytes_are_capped():
+    credit = ChannelCredit(CreditLimits(10_000))
+    run(credit, 1_000_000, 1)
+    assert credit.bytes <= 10_000
+    assert credit.next_rows(100) <= 100
+    assert credit.next_rows(1_000_000) == 1  # a row that is larger goes alone
+
+
+def test_growth_is_bounded():
+    credit = ChannelCredit(CreditLimits(1 << 30))
+    credit.on_sent(32, 3200, 0.0)
+    credit.on_ack(0.00001)
+    assert credit.next_rows(100) == 4 * MIN_ROWS

@@ -1,0 +1,63 @@
+"""The handshake and the frames: only who knows the secret of this stage gets in, and nothing said before is of use."""
+
+import os
+
+import pytest
+
+from penstock.errors import RebalanceError
+from penstock.rebalance import protocol
+from penstock.rebalance.protocol import FrameKind
+
+SECRET, OTHER = b"s" * 32, b"o" * 32
+
+
+def shake(writers_secret=SECRET, readers_secret=SECRET, writer=3, reader=1, replayed=None):
+    nonce, own = os.urandom(16), os.urandom(16)
+    answer = replayed or protocol.hello(writers_secret, nonce, own, writer, reader)
+    found = protocol.check_hello(readers_secret, nonce, answer, reader)
+    trusted = found is not None and protocol.check_reader(writers_secret, nonce, own, writer, reader, found[1])
+    return found, trusted, answer
+
+
+def test_both_sides_know_the_secret():
+    found, trusted, _ = shake()
+    assert found[0] == 3
+    assert trusted
+
+
+@pytest.mark.parametrize("secrets", [(OTHER, SECRET), (SECRET, OTHER)])
+def test_a_wrong_secret_on_either_side(secrets):
+    found, trusted, _ = shake(*secrets)
+    assert found is None
+    assert not trusted
+
+
+def test_what_was_said_before_is_refused():
+    _, _, answer = shake()
+    found, _, _ = shake(replayed=answer)
+    assert found is None
+
+
+def test_an_answer_meant_for_another_reader():
+    nonce, own = os.urandom(16), os.urandom(16)
+    answer = protocol.hello(SECRET, nonce, own, 3, 1)
+    assert protocol.check_hello(SECRET, nonce, answer, 2) is None
+
+
+def test_a_reader_that_only_repeats_the_writers_proof():
+    nonce, own = os.urandom(16), os.urandom(16)
+    answer = protocol.hello(SECRET, nonce, own, 3, 1)
+    assert not protocol.check_reader(SECRET, nonce, own, 3, 1, answer[-32:])
+
+
+@pytest.mark.parametrize(("kind", "rows", "size"), [(FrameKind.SCHEMA, 0, 120), (FrameKind.BATCH, 7, 1 << 20), (FrameKind.END, 0, 0)])
+def test_frames(kind, rows, size):
+    header = protocol.frame_header(kind, rows, size)
+    assert len(header) == protocol.FRAME_BYTES
+    assert protocol.read_frame_header(header) == (kind, rows, size)
+
+
+@pytest.mark.parametrize("header", [bytes(13), b"\xff" * 13, protocol.frame_header(FrameKind.BATCH, 1, 0), b"GET / HTTP/1."])
+def test_broken_frames(header):
+    with pytest.raises(RebalanceError, match="broken"):
+        protocol.read_frame_header(header)

@@ -1,0 +1,219 @@
+"""The transport between threads that play tasks, over real sockets: who gets in, and what a broken connection does."""
+
+import socket
+import struct
+import threading
+import time
+from contextlib import ExitStack
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import LostConnectionError, RebalanceError
+from penstock.rebalance import protocol, transport
+from penstock.rebalance.task import ExchangeSpec, _Running
+from penstock.rebalance.transport import Peer
+
+SECRET = b"s" * 32
+
+
+def batches(start, rows, size=1000):
+    return [pa.record_batch({"id": pa.array(range(i, min(i + size, start + rows)), pa.int64())}) for i in range(start, start + rows, size)]
+
+
+class Stage:
+    """Tasks as threads of this process."""
+
+    def __init__(self, tasks, spec, function=lambda found: found, rows=2000, secrets=None):
+        self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(tasks)]
+        self.peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in self.listeners]
+        self.running = [_Running(spec, i, tasks) for i in range(tasks)]
+        self.secrets = secrets or [SECRET] * tasks
+        self.given = [[] for _ in range(tasks)]
+        self.errors = [None] * tasks
+        self.function, self.rows = function, rows
+        self.threads = [threading.Thread(target=self.task, args=(i,), daemon=True) for i in range(tasks)]
+
+    def task(self, index):
+        running = self.running[index]
+        try:
+            with running.open(self.listeners[index], self.secrets[index], self.peers):
+                for batch in running.run(batches(index * self.rows, self.rows), self.function):
+                    self.given[index] += batch.column(0).to_pylist()
+        except BaseException as error:
+            self.errors[index] = error
+
+    def run(self, seconds=30):
+        for thread in self.threads:
+            thread.start()
+        for thread in self.threads:
+            thread.join(seconds)
+        assert not any(thread.is_alive() for thread in self.threads)
+        return self
+
+    def all_rows(self):
+        return sorted(row for given in self.given for row in given)
+
+
+@pytest.mark.parametrize(("tasks", "readers", "pointwise"), [(1, 1, False), (4, 4, False), (4, 2, False), (6, 2, True), (3, 3, True)])
+def test_every_row_arrives_once(tasks, readers, pointwise):
+    stage = Stage(tasks, ExchangeSpec(readers, pointwise=pointwise)).run()
+    assert stage.errors == [None] * tasks
+    assert stage.all_rows() == list(range(tasks * 2000))
+    assert all(not given for given in stage.given[readers:])
+
+
+def test_few_writers_and_many_readers():
+    stage = Stage(6, ExchangeSpec(6, writers=2, pointwise=True)).run()
+    reports = [running.report() for running in stage.running]
+    assert [[channel.reader for channel in report.channels] for report in reports] == [[0, 1, 2], [3, 4, 5], [], [], [], []]
+
+
+def test_a_slow_reader_gets_less():
+    def slow_first(found):
+        for batch in found:
+            if threading.current_thread() is stage.threads[0]:
+                time.sleep(batch.num_rows / 2000)
+            else:
+                time.sleep(batch.num_rows / 40_000)
+            yield batch
+
+    stage = Stage(4, ExchangeSpec(4), slow_first, rows=10_000)
+    started = time.monotonic()
+    stage.run()
+    assert stage.all_rows() == list(range(40_000))
+    assert len(stage.given[0]) < 4000
+    assert time.monotonic() - started < 4  # a fourth of the rows would take it 5 s
+
+
+def test_memory_stays_in_its_bound_while_a_reader_rests():
+    rested = threading.Event()
+
+    def rests(found):
+        for batch in found:
+            if threading.current_thread() is stage.threads[0] and not rested.is_set():
+                time.sleep(2)
+                rested.set()
+            yield batch
+
+    bound = 64 << 10
+    stage = Stage(4, ExchangeSpec(4, reader_bytes=bound), rests, rows=50_000)
+    stage.run()
+    assert stage.all_rows() == list(range(200_000))
+    assert max(running.report().largest_queue for running in stage.running) <= bound
+
+
+def test_an_early_end_of_the_function_is_not_the_end_of_the_exchange():
+    stage = Stage(3, ExchangeSpec(3), lambda found: iter([next(iter(found))])).run()
+    assert stage.errors == [None] * 3
+    assert sum(running.report().rows for running in stage.running) == 6000
+
+
+def test_an_error_of_one_task_ends_all_of_them():
+    def broken(found):
+        for batch in found:
+            if threading.current_thread() is stage.threads[1]:
+                raise ValueError("no")
+            yield batch
+
+    stage = Stage(3, ExchangeSpec(3), broken, rows=100_000)
+    stage.run()
+    assert isinstance(stage.errors[1], ValueError)
+    assert all(isinstance(error, LostConnectionError) for error in (stage.errors[0], stage.errors[2]))
+
+
+def test_a_wrong_secret_fails_the_stage(monkeypatch):
+    monkeypatch.setattr(transport, "HANDSHAKE_SECONDS", 2.0)
+    stage = Stage(3, ExchangeSpec(3), secrets=[SECRET, b"x" * 32, SECRET]).run()
+    assert stage.errors[1] is not None
+
+
+def stranger(peer, words=b""):
+    sock = socket.create_connection((peer.host, peer.port))
+    nonce = sock.recv(16)
+    assert len(nonce) == 16
+    sock.sendall(words)
+    return sock
+
+
+def test_strangers_hold_nobody_up():
+    stage = Stage(2, ExchangeSpec(2))
+    with ExitStack() as stack:
+        for thread in stage.threads[:1]:
+            thread.start()
+        time.sleep(0.3)
+        silent = [stack.enter_context(socket.create_connection((stage.peers[0].host, stage.peers[0].port))) for _ in range(20)]
+        rude = stack.enter_context(stranger(stage.peers[0], b"GET / HTTP/1.1\r\n" + bytes(64)))
+        old = protocol.hello(SECRET, bytes(16), bytes(16), 1, 0)
+        replay = stack.enter_context(stranger(stage.peers[0], old))
+        for sock in (rude, replay):
+            sock.settimeout(5)
+            with pytest.raises((ConnectionResetError, AssertionError)):
+                assert sock.recv(64)
+        started = time.monotonic()
+        stage.threads[1].start()
+        for thread in stage.threads:
+            thread.join(20)
+        assert time.monotonic() - started < 5
+        assert silent
+    assert stage.errors == [None, None]
+    assert stage.all_rows() == list(range(4000))
+
+
+def test_a_second_connection_of_the_same_writer_is_refused():
+    stage = Stage(2, ExchangeSpec(2), lambda found: (time.sleep(0.02) or batch for batch in found), rows=2000)
+    for thread in stage.threads:
+        thread.start()
+    time.sleep(0.3)
+    sock = socket.create_connection((stage.peers[0].host, stage.peers[0].port))
+    nonce = sock.recv(16)
+    sock.sendall(protocol.hello(SECRET, nonce, bytes(16), 1, 0))
+    sock.settimeout(5)
+    with pytest.raises((ConnectionResetError, AssertionError)):
+        assert sock.recv(64)
+    for thread in stage.threads:
+        thread.join(30)
+    assert stage.errors == [None, None]
+    assert stage.all_rows() == list(range(4000))
+
+
+@pytest.mark.parametrize("part", ["header", "body"])
+def test_a_connection_cut_in_the_middle_of_a_frame(part):
+    """A peer that knows the secret, and dies while it sends."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
+        peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in (listener, other)]
+        running = _Running(ExchangeSpec(1), 0, 2)
+        outcome = []
+
+        def read():
+            try:
+                with running.open(listener, SECRET, peers):
+                    outcome.extend(running.run([], lambda found: found))
+            except RebalanceError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        sock = socket.create_connection(("127.0.0.1", peers[0].port))
+        nonce = sock.recv(16)
+        sock.sendall(protocol.hello(SECRET, nonce, bytes(16), 1, 0))
+        assert len(sock.recv(32)) == 32
+        header = protocol.frame_header(protocol.FrameKind.SCHEMA, 0, 500)
+        sock.sendall(header[:5] if part == "header" else header + bytes(100))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sock.close()
+        thread.join(10)
+        assert isinstance(outcome[-1], LostConnectionError)
+        assert "writer 1" in str(outcome[-1])
+
+
+def test_a_consumer_that_never_goes_on():
+    def stuck(found):
+        for batch in found:
+            if threading.current_thread() is stage.threads[0]:
+                time.sleep(3)
+            yield batch
+
+    stage = Stage(2, ExchangeSpec(2, idle_timeout=1.0), stuck, rows=64)
+    stage.run()
+    assert any("has waited 1 s for reader" in str(error) for error in stage.errors), stage.errors
