@@ -17,7 +17,7 @@ LEVELS = [
     {"spark", "spark_errors"},
     {"connectors"},
     {"marks"},
-    {"functions", "results"},
+    {"functions", "rebalance", "results"},
     {"planner"},
     {"scheduler"},
     {"progress", "report", "explain"},
@@ -27,7 +27,8 @@ LEVELS = [
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
         "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
-        "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution")  # fmt: skip
+        "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
+        "rebalance/record_writer", "rebalance/credit", "rebalance/protocol")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
 
 

@@ -2,7 +2,8 @@
 
 from penstock.environment import Environment
 from penstock.functions import with_parallelism
+from penstock.rebalance.operator import rebalance, rescale
 
 __version__ = "0.1.0"
 
-__all__ = ["Environment", "__version__", "with_parallelism"]
+__all__ = ["Environment", "__version__", "rebalance", "rescale", "with_parallelism"]

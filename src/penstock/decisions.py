@@ -31,6 +31,7 @@ class DecisionKind(StrEnum):
     JOIN_ORDER = "join order"
     SKEW = "skew"
     EXCHANGE = "exchange"
+    REBALANCE = "rebalance"
     STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"
 

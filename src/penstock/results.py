@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class ResultSink(Sink):
     """Applies a function to the DataFrame of the last vertex, and keeps what it gives."""
 
+    restartable: ClassVar[bool] = True
+
     def __init__(self, name: str, fetch: Callable[[DataFrame], Any]) -> None:
         self._name = name
         self._fetch = fetch
@@ -42,6 +44,7 @@ class MaterializeSink(ResultSink):
     """Keeps a DataFrame of the user's session over the exchange that the last vertex has written."""
 
     materialised: ClassVar[bool] = True
+    restartable: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__("materialize", _in_users_session)
@@ -53,6 +56,10 @@ class _ResultSinkJob(SinkJob):
 
     def write(self, df: DataFrame) -> None:
         self._sink.take(df)
+
+    def restart(self) -> bool:
+        self._sink.value = None
+        return True
 
     def commit(self) -> None:
         """Do nothing; the result is there."""

@@ -37,3 +37,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether a broadcast failed because its table was too large for Spark's limits or for the memory there is."""
     text = str(error)
     return any(sign in text for sign in ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY"))
+
+
+def is_failed_barrier(error: BaseException) -> bool:
+    """Whether tasks that must run together failed in the last stage of a query, which Spark does not repeat."""
+    return "failed barrier ResultStage" in str(error)

@@ -247,6 +247,13 @@ class SinkJob(ABC):
         """
         return 0
 
+    def restart(self) -> bool:
+        """Forget what a `write` that failed has left, so that it can be called again; return whether that can be.
+
+        Spark repeats every kind of stage but one at the end of a query whose tasks run together.
+        """
+        return False
+
     @abstractmethod
     def commit(self) -> None:
         """Make everything visible. Called after all vertices of the job have finished."""
@@ -262,6 +269,8 @@ class Sink(ABC):
     parallelism: int | None = None
     materialised: ClassVar[bool] = False
     """Whether the sink wants its rows behind an exchange of their own, so that they can be read again."""
+    restartable: ClassVar[bool] = False
+    """Whether its jobs can `SinkJob.restart`."""
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from penstock.config.options import SINK_TARGET_FILE_SIZE
 from penstock.connectors.base import (
@@ -150,6 +150,7 @@ class FileSink(Sink):
     partition_by: Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
+    restartable: ClassVar[bool] = True
     target_file_size: int | str | None = None
     auto_compaction: bool | None = None
     partition_commit: Sequence[str | PartitionCommitPolicy] | None = None
@@ -255,6 +256,10 @@ class _FileSinkJob(SinkJob):
             writer = writer.partitionBy(*self._sink.partition_by)
         writer.save(str(self._staging))
         self._schema = df.schema
+
+    def restart(self) -> bool:
+        self._staging.delete()
+        return True
 
     def compact(self, target: int) -> StageReport:
         """Merge small files."""

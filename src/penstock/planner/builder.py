@@ -14,6 +14,7 @@ from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, Write
 if TYPE_CHECKING:
     from penstock.connectors.base import Sink, SinkStage
     from penstock.location import SourceLine
+    from penstock.marks import Stage
     from penstock.planner.filters import FilterFinder
     from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
 
@@ -37,6 +38,7 @@ class GraphBuilder:
     sources: dict[int, SourcePlan] = field(default_factory=dict)
     sinks: dict[int, Sink] = field(default_factory=dict)
     stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
+    exchanges: dict[int, Stage] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     notes: list[tuple[str, str, str]] = field(default_factory=list)
     joins: dict[int, tuple[LogicalNode, JoinFacts]] = field(default_factory=dict)
@@ -145,6 +147,7 @@ class GraphBuilder:
             groups=self.groups,
             widths=widths,
             stages=self.stages,
+            exchanges=self.exchanges,
             notes=tuple(self.notes),
             columns=columns,
         )

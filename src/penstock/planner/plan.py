@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.connectors.coordinator import SourceCoordinator
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import StreamGraph
+    from penstock.marks import Stage
     from penstock.planner.filters import Way
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
@@ -151,6 +152,8 @@ class JobPlan:
         The number of subpartitions of a group where the user fixed it.
     stages
         By node: the sink it belongs to, and what is done there once the sink's rows are written.
+    exchanges
+        By node: what consumes the rows of an adaptive exchange.
     notes
         What the planner decided, as (subject, chosen, reason).
     columns
@@ -165,6 +168,7 @@ class JobPlan:
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
+    exchanges: Mapping[int, Stage] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
     columns: Columns = field(default_factory=Columns)
 

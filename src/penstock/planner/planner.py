@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import (
+    ADAPTIVE_PARTITIONER_ENABLED,
     BROADCAST_JOIN_STRATEGY,
     BROADCAST_THRESHOLD,
     SINK_AUTO_COMPACTION,
@@ -18,14 +19,17 @@ from penstock.connectors.base import SinkOptions
 from penstock.errors import PenstockError
 from penstock.graph import UNDECIDED, OperatorKind
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
+from penstock.marks import has_exchanges
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.filters import FilterFinder
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
 from penstock.planner.sharing import cut_common, with_equal_aggregates
 from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
+from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
 from penstock.spark.catalyst import Columns, LogicalNode
+from penstock.spark.dataframes import dataframe
 from penstock.spark.jvm import LOGICAL, items
 from penstock.spark.session import broadcast_threshold
 from penstock.units import show_bytes
@@ -72,7 +76,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output in outputs:
         _check(bridge, output)
     builder = GraphBuilder()
-    plans, commons = _optimized(bridge, outputs)
+    plans, commons = _optimized(bridge, config, outputs)
     changed, parts = with_equal_aggregates(bridge, [*plans, *(plan for plan, _ in commons)])
     plans = changed[: len(plans)]
     commons = [(plan, places) for plan, (_, places) in zip(changed[len(plans) :], commons, strict=True)]
@@ -88,7 +92,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         return found[0], bridge.seq(attributes[i] for i in found[1])
 
     threshold = _threshold(bridge, config)
-    translator = Translator(bridge, builder, parts, SourceMaker(bridge, config), threshold, placeholder)
+    translator = Translator(bridge, config, builder, parts, SourceMaker(bridge, config), threshold, placeholder)
     for plan, (ids, columns) in commons:
         out = Out(translator.translate(plan).node_id)
         for key in ids:
@@ -151,6 +155,8 @@ def plan_whole(bridge: Bridge, config: Configuration, outputs: Sequence[Output])
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
         return None
+    if has_exchanges() and config.flag(ADAPTIVE_PARTITIONER_ENABLED):
+        return None
     options = sink_options(config)
     if outputs[0].sink.file_size(options) is not None or outputs[0].sink.stages(options):
         return None
@@ -182,8 +188,14 @@ def _threshold(bridge: Bridge, config: Configuration) -> int:
 Common = tuple[LogicalNode, tuple[list[tuple[str, ...]], list[int]]]
 
 
-def _optimized(bridge: Bridge, outputs: Sequence[Output]) -> tuple[list[LogicalNode], list[Common]]:
+def _optimized(
+    bridge: Bridge, config: Configuration, outputs: Sequence[Output]
+) -> tuple[list[LogicalNode], list[Common]]:
     """Return the optimised plans of all outputs, and of the parts that were cut out of several of them."""
+    if has_exchanges():
+        made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
+        frames = [dataframe(bridge, bridge.session, plan) for plan in made]
+        outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
     if len(outputs) == 1:
         return [catalyst.read_plan(catalyst.optimized_plan(outputs[0].df))], []
     analyzed = [catalyst.read_plan(catalyst.analyzed_plan(output.df)) for output in outputs]
@@ -238,6 +250,8 @@ def _add_sink(
     file_size: int | None,
 ) -> int:
     """Add a sink and its edge; return its node."""
+    if output.sink.restartable:
+        translator.read_directly(plan)
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
     ordered = any(node.kind is OperatorKind.SORT for node in chain)

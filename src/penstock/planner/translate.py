@@ -14,25 +14,32 @@ from penstock.graph.partitioner import (
     FORWARD,
     GLOBAL,
     REBALANCE,
+    RESCALE,
+    AdaptiveRebalancePartitioner,
+    AdaptiveRescalePartitioner,
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
     Partitioner,
     RangePartitioner,
 )
-from penstock.marks import Mark, recall
+from penstock.marks import Mark, recall, stage_of
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
 from penstock.planner.sharing import is_heavy
 from penstock.spark import catalyst
+from penstock.spark.barrier import function_id, is_boundary, task_slots
 from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
 from penstock.spark.dataframes import mark_of
+from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import class_name, items
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from penstock.config import Configuration
+    from penstock.marks import Stage
     from penstock.planner.sharing import EqualParts
     from penstock.planner.sources import SourceMaker
     from penstock.spark.jvm import Bridge
@@ -64,6 +71,8 @@ class Translator:
     ----------
     bridge
         The session.
+    config
+        The job's options.
     builder
         Takes the nodes and edges.
     parts
@@ -79,6 +88,7 @@ class Translator:
     def __init__(
         self,
         bridge: Bridge,
+        config: Configuration,
         builder: GraphBuilder,
         parts: EqualParts,
         sources: SourceMaker,
@@ -86,6 +96,7 @@ class Translator:
         placeholders: Callable[[LogicalNode], tuple[Out, Any] | None],
     ) -> None:
         self._bridge = bridge
+        self._config = config
         self._builder = builder
         self._parts = parts
         self._sources = sources
@@ -94,6 +105,7 @@ class Translator:
         self.node_of: dict[LogicalNode, int] = {}
         self._shared: dict[int, Out] = {}
         self._heavy: dict[LogicalNode, bool] = {}
+        self._direct: set[LogicalNode] = set()
         self._source_marks: dict[LogicalNode, Mark] = {}
         self._written: dict[tuple[int, str], int] = {}
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
@@ -149,8 +161,13 @@ class Translator:
 
     def _calc(self, node: LogicalNode) -> Out:
         run = [node]
-        while run[-1].children[0].name in NARROW and not self._is_shared(run[-1].children[0]):
+        while (
+            run[-1].children[0].name in NARROW
+            and not self._is_shared(run[-1].children[0])
+            and self._exchange_in(run[-1]) is None
+        ):
             run.append(run[-1].children[0])
+        exchange = self._exchange_in(run[-1])
         below = run[-1].children[0]
         if not below.children:
             filters = [part for part in run if part.name in {"Project", "Filter"}]
@@ -159,7 +176,7 @@ class Translator:
             inner = self.translate(below)
         distribution = inner.distribution
         for part in reversed(run):
-            if distribution is NOT_KNOWN:
+            if distribution is NOT_KNOWN or exchange is not None:
                 break
             if part.name == "Expand":  # it may set a key to null in some of the rows it makes
                 distribution = NOT_KNOWN
@@ -172,8 +189,39 @@ class Translator:
             description="; ".join(catalyst.describe(p.handle) for p in run),
             cheap=all(part.name in {"Project", "Filter"} for part in run),
         )
-        self._forward(inner, node_id, below)
-        return Out(node_id, distribution)
+        if exchange is None:
+            self._forward(inner, node_id, below)
+            return Out(node_id, distribution)
+        self._adaptive_edge(inner, node_id, below, exchange)
+        return Out(node_id)
+
+    def _exchange_in(self, node: LogicalNode) -> Stage | None:
+        """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
+        if node.name not in {"MapInArrow", "PythonMapInArrow"}:
+            return None
+        return stage_of(function_id(node.handle))
+
+    def _adaptive_edge(self, inner: Out, node_id: int, below: LogicalNode, stage: Stage) -> None:
+        """Deal rows out within the stage: as many tasks run as there are slots, for they must run together."""
+        mark = stage.mark
+        assert mark.exchange is not None
+        _, traverse = mark.exchange.resolved(self._config)
+        kind = AdaptiveRescalePartitioner if mark.exchange.pointwise else AdaptiveRebalancePartitioner
+        builder = self._builder
+        builder.exchanges[node_id] = stage
+        builder.give(node_id, max_parallelism=task_slots(self._bridge), location=mark.location)
+        if mark.parallelism is not None and builder.can_be_given(inner.node_id, mark.parallelism):
+            builder.give(inner.node_id, parallelism=mark.parallelism)
+        builder.edge(inner.node_id, node_id, kind(traverse), self.edge_plan(below))
+        compared = f"each batch goes to the idlest of {traverse} consumers"
+        builder.notes.append((builder.nodes[node_id].name, "adaptive", compared))
+
+    def read_directly(self, child: LogicalNode) -> None:
+        """Leave out the boundary behind an adaptive exchange, as what reads the rows can do without it."""
+        while child.name in NARROW and self._exchange_in(child) is None and not self._is_shared(child):
+            child = child.children[0]
+        if child.name == "RepartitionByExpression" and is_boundary(child.handle):
+            self._direct.add(child)
 
     def _is_shared(self, node: LogicalNode) -> bool:
         return self._parts.class_of(node) is not None and self._pays(node)
@@ -222,6 +270,7 @@ class Translator:
 
     def _keyed(self, node: LogicalNode) -> Out:
         child = node.children[0]
+        self.read_directly(child)
         inner = self.translate(child)
         keys = catalyst.grouping_keys(node)
         texts = [expression_key(key) for key in keys]
@@ -272,6 +321,8 @@ class Translator:
         return self._redistribute(node, node.children[0], int(node.handle.numPartitions()))
 
     def _repartition_by(self, node: LogicalNode) -> Out:
+        if node in self._direct:
+            return self.translate(node.children[0])
         keys = items(node.handle.partitionExpressions())
         number = node.handle.optNumPartitions()
         wanted = int(number.get()) if number.isDefined() else UNDECIDED
@@ -288,9 +339,7 @@ class Translator:
     def _rebalance(self, node: LogicalNode) -> Out:
         number = mark_of(node.handle)
         if number is None:
-            return self._redistribute(
-                node, node.children[0], UNDECIDED, items(node.handle.partitionExpressions())
-            )
+            return self._redistribute(node, node.children[0], UNDECIDED, items(node.handle.partitionExpressions()))
         return self._marked(node, recall(number))
 
     def _redistribute(self, node: LogicalNode, child: LogicalNode, wanted: int, keys: list[Any] | None = None) -> Out:
@@ -327,6 +376,8 @@ class Translator:
         changes: dict[str, Any] = {"location": mark.location}
         if mark.name:
             changes["name"] = mark.name
+        if mark.exchange is not None:
+            return self._dealt_out(inner, child, mark)
         if mark.parallelism is None:
             builder.give(inner.node_id, **changes)
             return inner
@@ -340,6 +391,19 @@ class Translator:
         builder.edge(inner.node_id, node_id, REBALANCE, self.edge_plan(child, WriteKind.ROWS))
         why = f"the tasks of {builder.nodes[inner.node_id].name} cannot be given, so its rows are dealt out once more"
         builder.notes.append((name, str(mark.parallelism), why))
+        return Out(node_id)
+
+    def _dealt_out(self, inner: Out, child: LogicalNode, mark: Mark) -> Out:
+        """Deal rows out evenly; those that a function consumes go to as many tasks as can run, however few they are."""
+        assert mark.exchange is not None
+        wanted = mark.parallelism
+        if wanted is None:
+            wanted = cluster_cores(self._bridge) if mark.exchange.function is not None else UNDECIDED
+        name, partitioner = ("Rescale", RESCALE) if mark.exchange.pointwise else ("Rebalance", REBALANCE)
+        node_id = self._builder.node(
+            OperatorKind.REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location
+        )
+        self._builder.edge(inner.node_id, node_id, partitioner, self.edge_plan(child, WriteKind.ROWS))
         return Out(node_id)
 
     # -- joins ---------------------------------------------------------------------------------------------------

@@ -10,23 +10,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock.config import Configuration
-from penstock.config.options import (
-    ADAPTIVE_PARTITIONER_ENABLED,
-    ADAPTIVE_PARTITIONER_IDLE_TIMEOUT,
-    ADAPTIVE_PARTITIONER_MAX_TRAVERSE,
-)
+from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
 from penstock.connectors.base import checked_parallelism
 from penstock.errors import RebalanceError
 from penstock.location import callers_line
-from penstock.marks import Mark, remember
+from penstock.marks import Exchange, Mark, Stage, remember, remember_stage
 from penstock.rebalance.pandas_function import PandasFunction
-from penstock.rebalance.task import ExchangeSpec, ExchangeTask
-from penstock.spark.barrier import narrow_partitions, task_slots
-from penstock.spark.dataframes import mark
+from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
+from penstock.spark.barrier import BOUNDARY, map_function_id, narrow_partitions, task_slots
+from penstock.spark.dataframes import mark as marked
 from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -67,7 +63,7 @@ def rebalance(
     RebalanceError
         If `max_traverse_size` is less than 2.
     """
-    return _made(df, parallelism, Partitioning(adaptive, max_traverse_size))
+    return _made(df, parallelism, Exchange(adaptive, max_traverse_size))
 
 
 def rescale(
@@ -83,39 +79,12 @@ def rescale(
     df, parallelism, adaptive, max_traverse_size
         See `rebalance`.
     """
-    return _made(df, parallelism, Partitioning(adaptive, max_traverse_size, pointwise=True))
+    return _made(df, parallelism, Exchange(adaptive, max_traverse_size, pointwise=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """How rows are dealt out.
-
-    Parameters
-    ----------
-    adaptive, max_traverse_size
-        What the call said, None where it left that to the options.
-    pointwise
-        Whether it is a rescale.
-    """
-
-    adaptive: bool | None = None
-    max_traverse_size: int | None = None
-    pointwise: bool = False
-
-    def __post_init__(self) -> None:
-        size = self.max_traverse_size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 2):
-            raise RebalanceError.bad_traverse_size(size)
-
-    def resolved(self, config: Configuration) -> tuple[bool, int]:
-        """Return whether it is adaptive, and how many channels are compared: the call wins over the options."""
-        adaptive = config.flag(ADAPTIVE_PARTITIONER_ENABLED) if self.adaptive is None else self.adaptive
-        return adaptive, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
-
-
-def _made(df: DataFrame, parallelism: int | None, partitioning: Partitioning) -> Rebalanced:
+def _made(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalanced:
     number = None if parallelism is None else checked_parallelism(parallelism, "rebalance")
-    return Rebalanced(df, number, partitioning)
+    return Rebalanced(df, number, exchange)
 
 
 @dataclass(frozen=True)
@@ -128,13 +97,13 @@ class Rebalanced:
         The rows.
     parallelism
         How many consumers there are, or None.
-    partitioning
+    exchange
         How they are dealt out.
     """
 
     df: DataFrame
     parallelism: int | None
-    partitioning: Partitioning
+    exchange: Exchange
 
     def map_in_arrow(self, function: MapFunction, schema: StructType | str) -> DataFrame:
         """Return what a function makes of the rows, as ``DataFrame.mapInArrow`` does.
@@ -146,7 +115,7 @@ class Rebalanced:
         schema
             Of what it returns.
         """
-        return self._mapped(function, schema, lambda df: df.mapInArrow(function, schema))
+        return self._mapped(replace(self.exchange, function=function, schema=schema))
 
     def map_in_pandas(self, function: PandasMapFunction, schema: StructType | str) -> DataFrame:
         """Return what a function makes of the rows, as ``DataFrame.mapInPandas`` does.
@@ -163,30 +132,53 @@ class Rebalanced:
         RebalanceError
             If the exchange is adaptive and a column is of a nested type, for which pandas has several forms.
         """
-        adaptive, _ = self.partitioning.resolved(_config_of(self.df))
-        if not adaptive:
-            return self._mapped(function, schema, lambda df: df.mapInPandas(function, schema))
-        wrapped = PandasFunction.of(function, self.df.schema, _struct(schema), _time_zone(self.df))
-        return self._mapped(wrapped, schema, lambda df: df.mapInPandas(function, schema))
+        return self._mapped(replace(self.exchange, function=function, schema=schema, is_pandas=True))
 
     def dataframe(self) -> DataFrame:
         """Return the rows as they are, dealt out."""
-        return self._mapped(_unchanged, self.df.schema, lambda df: df)
+        return self._mapped(self.exchange)
 
-    def _mapped(
-        self, function: MapFunction, schema: StructType | str, plainly: Callable[[DataFrame], DataFrame]
-    ) -> DataFrame:
+    def _mapped(self, exchange: Exchange) -> DataFrame:
         config = _config_of(self.df)
-        adaptive, traverse = self.partitioning.resolved(config)
-        if not adaptive:
-            return plainly(mark(self.df, remember(Mark(self.parallelism, "Rebalance", location=callers_line()))))
-        timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
-        assert isinstance(timeout, float)
-        df, spec = _spread(
-            self.df, self.parallelism, ExchangeSpec(1, None, traverse, self.partitioning.pointwise, timeout)
-        )
-        mapped = df.mapInArrow(ExchangeTask(spec, function, None), schema, barrier=True)
-        return _behind_a_boundary(mapped, spec.readers)
+        mark = Mark(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
+        if exchange.resolved(config)[0]:
+            return in_one_stage(self.df, mark, config)
+        return _plainly(marked(self.df, remember(mark)), exchange)
+
+
+def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
+    if exchange.function is None:
+        return df
+    assert exchange.schema is not None
+    if exchange.is_pandas:
+        return df.mapInPandas(exchange.function, exchange.schema)
+    return df.mapInArrow(exchange.function, exchange.schema)
+
+
+def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
+    """Return what the function of an adaptive exchange makes of rows.
+
+    Raises
+    ------
+    RebalanceError
+        If the session cannot run one, or not with so many consumers.
+    """
+    exchange = mark.exchange
+    assert exchange is not None
+    _, traverse = exchange.resolved(config)
+    schema = df.schema if exchange.schema is None else exchange.schema
+    function = exchange.function or _unchanged
+    if exchange.is_pandas:
+        function = PandasFunction.of(function, df.schema, _struct(schema), _time_zone(df))
+    timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
+    assert isinstance(timeout, float)
+    spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
+    spread, spec = _spread(df, mark.parallelism, spec)
+    reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
+    mapped = spread.mapInArrow(ExchangeTask(spec, function, reports), schema, barrier=True)
+    stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
+    remember_stage(map_function_id(mapped), stage)
+    return _behind_a_boundary(mapped, spec.readers)
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -235,10 +227,7 @@ def _in_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:
     """Return a DataFrame of so many partitions of which only the first have rows."""
     salts = _salts(filled, partitions)
     which = F.element_at(F.array(*map(F.lit, salts)), F.spark_partition_id() + 1)
-    return df.withColumn(_COLUMN, which).repartition(partitions, F.col(_COLUMN)).drop(_COLUMN)
-
-
-_COLUMN = "__penstock_partition"
+    return df.withColumn(BOUNDARY, which).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)
 
 
 def _salts(filled: int, partitions: int) -> list[int]:
@@ -274,4 +263,4 @@ def _behind_a_boundary(df: DataFrame, partitions: int) -> DataFrame:
 
     Spark does not repeat a barrier stage at the end of a query, and refuses limits, unions and coalescing in it.
     """
-    return df.withColumn(_COLUMN, F.spark_partition_id()).repartition(partitions, F.col(_COLUMN)).drop(_COLUMN)
+    return df.withColumn(BOUNDARY, F.spark_partition_id()).repartition(partitions, F.col(BOUNDARY)).drop(BOUNDARY)

@@ -8,8 +8,10 @@ import os
 import socket
 import threading
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
+
+from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import LostConnectionError, RebalanceError
 from penstock.rebalance.credit import ChannelCredit, CreditLimits
@@ -36,7 +38,7 @@ class ExchangeSpec:
     Parameters
     ----------
     readers
-        How many tasks read: the first ones.
+        How many tasks read: the first ones, or all where there are fewer.
     writers
         How many tasks have rows: the first ones. As many as there are tasks, if None.
     max_traverse_size
@@ -114,6 +116,20 @@ class SubtaskReport:
     channels: tuple[ChannelReport, ...]
 
 
+class ReportParam(AccumulatorParam["list[dict[str, object]]"]):
+    """Brings reports of tasks to the driver."""
+
+    def zero(self, value: list[dict[str, object]]) -> list[dict[str, object]]:
+        """Return no report."""
+        del value
+        return []
+
+    def addInPlace(self, value1: list[dict[str, object]], value2: list[dict[str, object]]) -> list[dict[str, object]]:
+        """Return all reports."""
+        value1.extend(value2)
+        return value1
+
+
 class ExchangeTask:
     """One task of the stage; made in its Python process.
 
@@ -124,11 +140,11 @@ class ExchangeTask:
     function
         The user's.
     reports
-        Takes a report of the task once it has finished, if given.
+        Takes a report of the task once it has finished.
     """
 
     def __init__(
-        self, spec: ExchangeSpec, function: MapFunction, reports: Accumulator[list[dict[str, object]]] | None
+        self, spec: ExchangeSpec, function: MapFunction, reports: Accumulator[list[dict[str, object]]]
     ) -> None:
         self._spec = spec
         self._function = function
@@ -143,7 +159,8 @@ class ExchangeTask:
         host = context.getTaskInfos()[index].address.rpartition(":")[0]
         with socket.create_server((host, 0), backlog=512, family=_family(host)) as listener:
             peers, secret = _introduce(context, host, listener.getsockname()[1])
-            exchange = _Running(self._spec, index, len(peers))
+            spec = replace(self._spec, readers=min(self._spec.readers, len(peers)))
+            exchange = _Running(spec, index, len(peers))
             with exchange.open(listener, secret, peers):
                 try:
                     yield from exchange.run(batches, self._function)
@@ -152,8 +169,7 @@ class ExchangeTask:
                         _GRACE_SECONDS
                     )  # the task at the other end has failed first: its error is the one to show
                     raise
-            if self._reports is not None:
-                self._reports += [asdict(exchange.report())]
+            self._reports.add([asdict(exchange.report())])
 
 
 def _family(host: str) -> socket.AddressFamily:

@@ -269,6 +269,7 @@ class AdaptiveBatchScheduler:
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
             if execution.parallelism == UNDECIDED and run.tasks > 0:
                 execution.parallelism = run.tasks
+            self._tell_channels(vertex)
             for decision in self._decisions.of(f"{vertex.id} {vertex.name}"):
                 self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
             execution.move(ExecutionState.FINISHED)
@@ -276,6 +277,19 @@ class AdaptiveBatchScheduler:
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
             self._events.put(JobVertexFailedEvent(vertex.id, error))
+
+    def _tell_channels(self, vertex: JobVertex) -> None:
+        """Record what each consumer of an adaptive exchange took."""
+        for report in self._runner.channels(vertex):
+            channels = report.pop("channels")
+            rows = {f"rows to {one['reader']}": one["rows"] for one in channels}
+            paces = {f"rows a second of {one['reader']}": one["pace"] for one in channels}
+            subject = f"{vertex.id} {vertex.name}, task {report.pop('index')}"
+            reason = (
+                f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own"
+            )
+            figures = {**report, **rows, **paces}
+            self._decisions.record(Decision(DecisionKind.REBALANCE, subject, f"{report['rows']} rows", reason, figures))
 
     def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:
         vertex = execution.vertex

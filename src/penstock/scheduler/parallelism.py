@@ -174,9 +174,7 @@ def decide_vertex(inputs: Sequence[InputInfo], bounds: Bounds, parallelism: int 
     )
 
 
-def _solve(
-    inputs: list[InputInfo], volume: int, low: int, high: int
-) -> tuple[list[list[tuple[Rectangle, ...]]], str]:
+def _solve(inputs: list[InputInfo], volume: int, low: int, high: int) -> tuple[list[list[tuple[Rectangle, ...]]], str]:
     """Solve inputs that are packed together; all have as many units."""
     widths = {info.sizes.shape[1] for info in inputs}
     if len(inputs) > 1 and len(widths) > 1:

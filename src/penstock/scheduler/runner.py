@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.connectors.splits import OPEN_COST
-from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, BroadcastPartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import is_broadcast, sides
@@ -26,7 +26,7 @@ from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
-from penstock.spark_errors import is_out_of_memory
+from penstock.spark_errors import is_failed_barrier, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +46,8 @@ log = logging.getLogger("penstock.scheduler")
 _SAMPLE = 4 << 20
 """Bytes of an exchange that are written to learn what they take on disk."""
 Result = StagedResult | BroadcastResult
+_ATTEMPTS = 4
+"""How often a stage whose tasks run together is tried at the end of a query; elsewhere Spark does so itself."""
 _READERS = 2
 """Tasks that read a result in order to broadcast it."""
 
@@ -211,6 +213,16 @@ class VertexRunner:
                 self._sessions.give_back(used)
         return run
 
+    def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:
+        """Return what the tasks of a vertex tell of an adaptive exchange in it, the latest of each."""
+        graph = self._graph()
+        found: dict[int, dict[str, Any]] = {}
+        for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
+            if isinstance(edge.partitioner, AdaptiveRebalancePartitioner | AdaptiveRescalePartitioner):
+                reports = self._plan.exchanges[edge.target_id].reports()
+                found |= {report["index"]: report for report in reports}
+        return [found[index] for index in sorted(found)]
+
     def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
         sink, stage = self._plan.stages[vertex.tail_id]
         with jobs.vertex_thread(self._bridge, self._bridge.session, self.group_of(vertex), description):
@@ -241,7 +253,15 @@ class VertexRunner:
         if class_name(logical) != "LogicalRDD":
             rdd = exchange.run_to_rdd(self._bridge, session, logical)
             logical = fragment.rdd_leaf(self._bridge, session, logical.output(), rdd)
-        self._sinks[vertex.tail_id].write(dataframe(self._bridge, session, logical))
+        sink = self._sinks[vertex.tail_id]
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                sink.write(dataframe(self._bridge, session, logical))
+                break
+            except Exception as error:
+                if attempt == _ATTEMPTS or not is_failed_barrier(error) or not sink.restart():
+                    raise
+                log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
         return int(logical.rdd().getNumPartitions())
 
     def release(self) -> None:

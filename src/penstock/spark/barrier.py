@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RebalanceError
+from penstock.spark.fragment import projected
 from penstock.spark.jobs import active_session
-from penstock.spark.jvm import Bridge, children, class_name
+from penstock.spark.jvm import Bridge, children, class_name, items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,6 +19,8 @@ _NARROW = frozenset(
         "MapInPandasExec", "ExpandExec",
     }
 )  # fmt: skip
+BOUNDARY = "__penstock_partition"
+"""The column by which rows are put behind a shuffle right after a barrier stage."""
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
 
 
@@ -60,3 +63,29 @@ def narrow_partitions(df: DataFrame) -> int | None:
                 return None
             todo += children(node)
         return int(plan.execute().getNumPartitions())
+
+
+def map_function_id(df: DataFrame) -> int:
+    """Return the id of the function of a ``DataFrame.mapInArrow`` that was just called."""
+    return function_id(df._jdf.queryExecution().analyzed())
+
+
+def function_id(plan: Any) -> int:
+    """Return the id of the result of a plan's function (``MapInArrow``); 0 of one without."""
+    function = plan.productElement(0)
+    return int(function.resultId().id()) if class_name(function) == "PythonUDF" else 0
+
+
+def is_boundary(plan: Any) -> bool:
+    """Whether a ``RepartitionByExpression`` only puts a barrier stage's rows behind a shuffle."""
+    keys = plan.partitionExpressions()
+    return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
+
+
+def with_output(bridge: Bridge, plan: Any, output: Any) -> Any:
+    """Return a plan whose columns go by the ids of other attributes of the same names and types."""
+    alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
+    empty = bridge.seq([])
+    pairs = zip(items(plan.output()), items(output), strict=True)
+    named = [alias(old, new.name(), new.exprId(), empty, bridge.none, empty) for old, new in pairs]
+    return projected(bridge, plan, bridge.seq(named))

@@ -1,0 +1,149 @@
+"""Adaptive exchanges on real Spark: a session with eight slots, and one of two executors, each in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+import penstock
+from penstock.config import Configuration
+from penstock.errors import RebalanceError, SourceError
+from penstock.marks import Exchange
+from penstock.rebalance.operator import hash_of_int
+
+JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
+QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "values", "pandas", "slow reader", "job", "exit", "too many")
+SLOW = (
+    "rebalance, plain", "rebalance, empty partitions", "rebalance, all empty", "rebalance, fewer rows than readers",
+    "rebalance, one reader", "rebalance, fewer readers than writers", "rebalance, behind a shuffle",
+    "rebalance, more partitions than slots", "rescale 6 to 2", "rescale 3 to 3", "early end", "more and fewer", "after",
+    "exception", "always wrong", "stream",
+)  # fmt: skip
+CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor")
+
+
+def run(master, folder, cases):
+    done = subprocess.run(
+        [sys.executable, JOB, master, str(folder), *cases], capture_output=True, text=True, check=False, timeout=900
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    assert lines, done.stderr[-4000:]
+    return json.loads(lines[0].removeprefix("SAID "))
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    return run("local[8]", tmp_path_factory.mktemp("quick"), QUICK)
+
+
+@pytest.fixture(scope="module")
+def thorough(tmp_path_factory):
+    return run("local[8]", tmp_path_factory.mktemp("thorough"), SLOW)
+
+
+@pytest.fixture(scope="module")
+def clustered(tmp_path_factory):
+    return run("local-cluster[2,2,1024]", tmp_path_factory.mktemp("cluster"), CLUSTER)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_exact(quick, name):
+    assert quick[name]["same"], quick[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_exact_in_every_shape(thorough, name):
+    assert thorough[name]["same"], thorough[name]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize("name", CLUSTER)
+def test_exact_on_two_executors(clustered, name):
+    assert clustered[name]["same"], clustered[name]
+
+
+def test_the_slow_consumer_gets_less(quick):
+    assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
+
+
+def test_as_many_consumers_as_were_asked_for(quick):
+    assert quick["rebalance, more readers than writers"]["readers"] == 6
+    assert quick["rescale 2 to 6"]["readers"] == 6
+
+
+def test_too_many_consumers_are_refused_at_once(quick):
+    assert "needs 99 slots at the same time, and there are 8" in quick["too many"]["said"]
+    assert quick["too many"]["seconds"] < 10
+
+
+def test_a_job_tells_what_each_consumer_took(quick):
+    assert quick["job"]["edge"] == "REBALANCE(idlest of 4)"
+    told = quick["job"]["told"]
+    assert sum(one["figures"]["rows"] for one in told) == 20_000
+    assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()
+
+
+def test_a_function_that_crashes_runs_again_in_every_place(quick):
+    assert quick["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
+
+
+# What the call says of two exchanges one after the other, and whether each is adaptive, without and with the option.
+PRECEDENCE = [
+    (option, first, second, option if first is None else first, option if second is None else second)
+    for option in (False, True)
+    for first in (None, False, True)
+    for second in (None, False, True)
+]
+
+
+@pytest.mark.parametrize(("option", "first", "second", "first_is", "second_is"), PRECEDENCE)
+def test_the_call_wins_over_the_option(option, first, second, first_is, second_is):
+    config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
+    assert Exchange(first).resolved(config)[0] == first_is
+    assert Exchange(second, pointwise=True).resolved(config)[0] == second_is
+
+
+@pytest.mark.parametrize(("option", "said", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
+def test_the_traverse_size_of_the_call_wins(option, said, expected):
+    given = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
+    assert Exchange(True, said).resolved(Configuration.load(given))[1] == expected
+
+
+@pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])
+def test_bad_traverse_sizes(spark, bad):
+    with pytest.raises(RebalanceError, match="max_traverse_size"):
+        penstock.rebalance(spark.range(3), max_traverse_size=bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1, "many", 1.5])
+def test_bad_parallelisms(spark, bad):
+    with pytest.raises(SourceError, match="parallelism"):
+        penstock.rescale(spark.range(3), parallelism=bad)
+
+
+def test_nested_columns_in_pandas_are_refused(spark):
+    df = spark.range(3).select(F.array("id").alias("list"))
+    with pytest.raises(RebalanceError, match="several forms"):
+        penstock.rebalance(df, adaptive=True).map_in_pandas(lambda frames: frames, df.schema)
+
+
+@pytest.mark.parametrize("adaptive", [None, False])
+def test_not_adaptive_is_an_ordinary_exchange(make_env, spark, adaptive):
+    env = make_env()
+    made = penstock.rebalance(spark.range(0, 1000, 1, 1), 3, adaptive=adaptive)
+    assert sorted(row.id for row in made.dataframe().collect()) == list(range(1000))
+    out = made.map_in_arrow(lambda batches: batches, "id long")
+    assert sorted(row.id for row in env.collect(out)) == list(range(1000))
+    assert [str(v.vertex.inputs[0].stream_edge.partitioner) for v in env.last_job.vertices if v.vertex.inputs] == ["REBALANCE"]
+    assert env.last_job.vertices[-1].tasks == 3
+
+
+def test_spark_hashes_alike(spark):
+    numbers = [0, 1, -1, 2, 41, 7919, 2**31 - 1, -(2**31)]
+    rows = spark.createDataFrame([(n,) for n in numbers], "n int").select("n", F.hash("n").alias("h")).collect()
+    assert all(hash_of_int(row.n & 0xFFFFFFFF) == row.h for row in rows)
