@@ -190,7 +190,7 @@ def job():
             env.write(out, FileSink(f"{folder}/job", mode="overwrite"))
             last = env.execute()
             said["same"] &= facts(spark.read.parquet(f"{folder}/job")) == facts(rows)
-    said["edge"] = str(next(iter(last._scheduler.manager.graph.edges)).partitioner)
+    said["edges"] = [str(edge.partitioner) for edge in last._scheduler.manager.graph.edges]
     said["told"] = [d.as_dict() for d in last.decisions if d.kind.value == "rebalance"]
     return said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -54,7 +55,9 @@ class PandasFunction:
                     f"column {field.name!r} is a {field.dataType.simpleString()}, for which pandas has several forms",
                     hint="use map_in_arrow, or adaptive=False",
                 )
-        return cls(function, to_arrow_schema(returned), time_zone)
+        # Since Spark 4.2 the time zone has to be given.
+        since_4_2 = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+        return cls(function, to_arrow_schema(returned, **since_4_2), time_zone)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert, call, and convert back."""
