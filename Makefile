@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-decide clean
+.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -48,9 +48,13 @@ bench: $(STAMP)  ## Compare with Spark on TPC-H and TPC-DS, side by side (SCALE=
 bench-skew: $(STAMP)  ## Compare with Spark's skew handling on a join and a distinct count with a hot key.
 	@$(BIN)/python bench/skew.py
 
-bench-connectors: $(STAMP)  ## Compare reads of databases, topics and Iceberg tables with Spark's.
+bench-connectors: $(STAMP)  ## Compare reads of databases, topics and Iceberg tables, and partitioned writes, with Spark's.
 	@tools/services.sh
 	@$(BIN)/python bench/connectors.py
+	@$(BIN)/python bench/write.py
+
+bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, consumers slow and alike.
+	@$(BIN)/python bench/rebalance.py
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py

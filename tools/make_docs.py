@@ -12,14 +12,16 @@ ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 MADE = "<!-- Made by tools/make_docs.py; `make docs` makes it anew. -->\n\n"
 API = {
-    "penstock": ("Environment", "with_parallelism"),
+    "penstock": ("Environment", "rebalance", "rescale", "with_parallelism"),
     "penstock.scheduler.job": ("Job",),
     "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog"),
     "penstock.explain": ("Explanation", "ExplainedNode"),
     "penstock.connectors": (
         "Source", "DynamicParallelismInference", "ParallelismInferenceContext", "ParallelismProvider", "FileSource",
-        "Sink", "SinkJob", "FileSink",
+        "Sink", "SinkJob", "SinkOptions", "SinkStage", "StageReport", "DataFrameSinkProvider", "FileSink",
+        "CommittedPartition",
     ),
+    "penstock.rebalance.operator": ("Rebalanced",),
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
@@ -28,7 +30,8 @@ API = {
         "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
     ),
     "penstock.errors": (
-        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "JobError",
+        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "RebalanceError",
+        "JobError",
         "JobCancelledError",
     ),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.errors import RebalanceError
 
@@ -56,7 +56,8 @@ class PandasFunction:
                     hint="use map_in_arrow, or adaptive=False",
                 )
         # Since Spark 4.2 the time zone has to be given.
-        since_4_2 = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_schema).parameters else {}
+        wanted = inspect.signature(to_arrow_schema).parameters
+        since_4_2: dict[str, Any] = {"timezone": "UTC"} if "timezone" in wanted else {}
         return cls(function, to_arrow_schema(returned, **since_4_2), time_zone)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,234 @@
+"""The adaptive exchange against Spark's repartition, and against no exchange where all consumers are alike.
+
+Every way runs once uncounted, then in each round once, taking turns at going first. Rows are compared by count, sum and
+distinct ids on every run that keeps them. The span is the time from the first batch that any consumer sees to the end of
+the last one. Medians go to bench/results/rebalance.md, with a chart of the sweep beside it.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyarrow as pa
+import pyspark
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+from penstock.connectors import Sink, SinkJob
+
+HERE = Path(__file__).parent
+SPAN = "rows long, began double, ended double"
+
+
+def session(slots: int) -> SparkSession:
+    builder = SparkSession.builder.master(f"local[{slots}]")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    return builder.config("spark.driver.memory", "6g").config("spark.log.level", "OFF").getOrCreate()
+
+
+def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]):
+    """A consumer that takes some seconds for a row, and tells when it began and ended."""
+
+    def work(batches):
+        index = TaskContext.get().partitionId()
+        pace = slow if index in slow_ones else fast
+        began, rows = None, 0
+        for batch in batches:
+            began = began or time.time()
+            if pace:
+                time.sleep(pace * batch.num_rows)
+            rows += batch.num_rows
+        yield pa.record_batch({"rows": [rows], "began": [began or time.time()], "ended": [time.time()]})
+
+    return work
+
+
+def burning(batches):
+    """A consumer in pure Python."""
+    for batch in batches:
+        total = 0
+        for value in batch.column(0).to_pylist():
+            total += value * value % 7
+        yield pa.record_batch({"total": [total], "rows": [batch.num_rows]})
+
+
+class NoSink(Sink):
+    """Takes rows and keeps none (Spark's noop)."""
+
+    restartable = True
+
+    def open(self, spark):
+        return _NoSinkJob()
+
+
+class _NoSinkJob(SinkJob):
+    def write(self, df):
+        df.write.format("noop").mode("overwrite").save()
+
+    def commit(self):
+        pass
+
+    def abort(self):
+        pass
+
+    def restart(self):
+        return True
+
+
+class Bench:
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+        self.lines: list[str] = []
+
+    def compare(self, title: str, ways: dict) -> dict[str, tuple[float, float]]:
+        """Return for each way the medians of the span and of the whole job."""
+        print(title, flush=True)
+        spans: dict[str, list[float]] = {name: [] for name in ways}
+        totals: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(-1, self.rounds):
+            names = list(ways)
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                started = time.perf_counter()
+                span = ways[name]()
+                seconds = time.perf_counter() - started
+                if number >= 0:
+                    totals[name].append(seconds)
+                    spans[name].append(seconds if span is None else span)
+        found = {name: (statistics.median(spans[name]), statistics.median(totals[name])) for name in ways}
+        for name, (span, total) in found.items():
+            print(f"  {name}: span {span:.2f} s, job {total:.2f} s", flush=True)
+        return found
+
+    def add(self, title: str, found: dict[str, tuple[float, float]], base: str) -> None:
+        for name, (span, total) in found.items():
+            times = f"{found[base][0] / span:.2f} | {found[base][1] / total:.2f}"
+            self.lines.append(f"| {title} | {name} | {span:.2f} | {total:.2f} | {times} |")
+
+
+def span_of(df: DataFrame, rows: int) -> float:
+    found = df.collect()
+    if sum(row["rows"] for row in found) != rows:
+        raise SystemExit(f"{sum(row['rows'] for row in found)} rows came out, not {rows}")
+    return max(row["ended"] for row in found) - min(row["began"] for row in found if row["rows"])
+
+
+def skewed(bench: Bench, spark: SparkSession, title: str, rows: int, tasks: int, slow_ones: tuple[int, ...], fast: float, slow: float, sizes) -> None:
+    work = sleeping(fast, slow, slow_ones)
+    source = spark.range(0, rows, 1, tasks)
+    ways = {"repartition(n).mapInArrow": lambda: span_of(source.repartition(tasks).mapInArrow(work, SPAN), rows)}
+    for size in sizes:
+        made = penstock.rebalance(source, tasks, adaptive=True, max_traverse_size=size)
+        ways[f"adaptive, idlest of {size}"] = lambda made=made: span_of(made.map_in_arrow(work, SPAN), rows)
+    bench.add(title, bench.compare(title, ways), "repartition(n).mapInArrow")
+
+
+def even(bench: Bench, spark: SparkSession, rows: int) -> None:
+    env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
+    source = spark.range(0, rows, 1, 4).select("id", F.col("id").cast("double").alias("value"))
+
+    def same(batches):
+        return batches
+
+    def through(df: DataFrame) -> None:
+        df.write.format("noop").mode("overwrite").save()
+
+    def by_job(df: DataFrame) -> None:
+        env.write(df, NoSink())
+        env.execute()
+
+    title = f"{rows // 1_000_000} M narrow rows, all consumers alike"
+    adaptive = penstock.rebalance(source, 4, adaptive=True)
+    ways = {
+        "mapInArrow, no exchange": lambda: through(source.mapInArrow(same, source.schema)),
+        "repartition(4).mapInArrow": lambda: through(source.repartition(4).mapInArrow(same, source.schema)),
+        "adaptive, as a job": lambda: by_job(adaptive.map_in_arrow(same, source.schema)),
+        "adaptive, plain PySpark": lambda: through(adaptive.map_in_arrow(same, source.schema)),
+    }
+    bench.add(title, bench.compare(title, ways), "mapInArrow, no exchange")
+
+
+def python(bench: Bench, spark: SparkSession, rows: int) -> None:
+    schema = "total long, rows long"
+    source = spark.range(0, rows, 1, 4)
+
+    def total(df: DataFrame) -> None:
+        if df.agg(F.sum("rows")).first()[0] != rows:
+            raise SystemExit("rows are missing")
+
+    title = f"a function in pure Python, {rows // 1_000_000} M rows"
+    ways = {
+        "repartition(4).mapInArrow": lambda: total(source.repartition(4).mapInArrow(burning, schema)),
+        "adaptive": lambda: total(penstock.rebalance(source, 4, adaptive=True).map_in_arrow(burning, schema)),
+    }
+    bench.add(title, bench.compare(title, ways), "repartition(4).mapInArrow")
+
+
+def sweep(spark: SparkSession, path: Path) -> None:
+    """Spans over traverse sizes and batch lengths, one of four consumers ten times slower; drawn as a chart."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 3.4))
+    source = spark.range(0, 160_000, 1, 4)
+    work = sleeping(50e-6, 500e-6, (0,))
+    for records in (100, 1000, 10_000):
+        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", records)
+        spans = []
+        for size in (2, 3, 4, 8):
+            made = penstock.rebalance(source, 4, adaptive=True, max_traverse_size=size)
+            spans.append(min(span_of(made.map_in_arrow(work, SPAN), 160_000) for _ in range(2)))
+        axes.plot((2, 3, 4, 8), spans, marker="o", label=f"input batches of {records:,} rows")
+        print(f"  sweep, {records}: {[round(span, 2) for span in spans]}", flush=True)
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    axes.axhline(160_000 / (3 / 50e-6 + 1 / 500e-6), color="#333", linewidth=0.8, linestyle="--", label="ideal")
+    axes.set_xlabel("consumers compared (max-traverse-size)")
+    axes.set_ylabel("span, seconds (20 in turn)")
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=20_000_000, help="rows of the even case")
+    parser.add_argument("--output", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    spark = session(8)
+    bench = Bench(arguments.rounds)
+    skewed(bench, spark, "one of four consumers ten times slower, 160 000 rows", 160_000, 4, (0,), 50e-6, 500e-6, (4,))
+    skewed(bench, spark, "two adjacent of eight ten times slower, 320 000 rows", 320_000, 8, (0, 1), 50e-6, 500e-6, (2,))
+    skewed(bench, spark, "eight, subtasks 0 and 5 sleep 1 ms a row, 150 000 rows", 150_000, 8, (0, 5), 0.0, 1e-3, (2, 6))
+    even(bench, spark, arguments.rows)
+    python(bench, spark, arguments.rows // 5)
+    sweep(spark, arguments.output / "rebalance.png")
+    lines = [
+        f"Rebalance, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
+        f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[8] on {os.cpu_count()} cores.",
+        "",
+        "| case | way | span, s | whole job, s | times as fast by span | by whole job |",
+        "|---|---|--:|--:|--:|--:|",
+        *bench.lines,
+    ]
+    text = "\n".join(lines) + "\n"
+    (arguments.output / "rebalance.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
