@@ -77,7 +77,7 @@ def _joined(df, factor):
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-@pytest.mark.parametrize("volume", ["16 mb", "200 b"])
+@pytest.mark.parametrize("volume", [pytest.param("16 mb", marks=pytest.mark.slow), "200 b"])
 def test_same_rows(make_env, numbers, name, volume):
     df = CASES[name](numbers)
     env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": volume})

@@ -83,7 +83,7 @@ def test_the_same_star_shuffled(spark, make_env, tables):
     assert not {"left", "right"} & set(chosen(job, "broadcast"))
 
 
-JOINS = ["inner", "left", "right", "full", "left_semi", "left_anti"]
+JOINS = ["inner", "left", *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "full", "left_semi", "left_anti"))]
 
 
 @pytest.mark.parametrize("how", JOINS)

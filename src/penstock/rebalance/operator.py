@@ -205,9 +205,9 @@ def _config_of(df: DataFrame) -> Configuration:
 
 def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:
     """Return a DataFrame with as many tasks as the stage needs, all of which can run at the same time."""
-    slots = task_slots(Bridge(df.sparkSession))
+    slots = task_slots(Bridge(df.sparkSession), parallelism or 1)
     readers = slots if parallelism is None else parallelism
-    if readers > slots:
+    if readers > slots or not slots:
         raise RebalanceError.too_few_slots(readers, slots)
     tasks = narrow_partitions(df)
     if parallelism is None and tasks is not None:

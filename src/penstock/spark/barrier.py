@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RebalanceError
@@ -21,11 +22,14 @@ _NARROW = frozenset(
 )  # fmt: skip
 BOUNDARY = "__penstock_partition"
 """The column by which rows are put behind a shuffle right after a barrier stage."""
+_SECONDS_TO_COME_UP = 4.0
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
 
 
-def task_slots(bridge: Bridge) -> int:
+def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     """Return how many tasks of one stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
+
+    Where there are fewer than `wanted`, executors get a moment to come up.
 
     Raises
     ------
@@ -46,7 +50,12 @@ def task_slots(bridge: Bridge) -> int:
         )
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
-    return int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
+    deadline = time.monotonic() + _SECONDS_TO_COME_UP
+    while True:
+        slots = int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
+        if slots >= wanted or time.monotonic() > deadline:
+            return slots
+        time.sleep(0.2)
 
 
 def narrow_partitions(df: DataFrame) -> int | None:
