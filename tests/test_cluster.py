@@ -37,7 +37,7 @@ def daemon(*arguments: str) -> subprocess.Popen:
 
 
 @contextmanager
-def cluster(folder: Path):
+def cluster(folder: Path, cores: int = 1):
     """A master and two workers; gives the master's URL and the workers."""
     port, page = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -45,7 +45,7 @@ def cluster(folder: Path):
     try:
         wait_for(lambda: alive(page) == 0, "the master")
         workers = [
-            daemon("org.apache.spark.deploy.worker.Worker", "-h", "127.0.0.1", "-c", "1", "-m", "1g",
+            daemon("org.apache.spark.deploy.worker.Worker", "-h", "127.0.0.1", "-c", str(cores), "-m", "1g",
                    "-d", str(folder / f"worker{i}"), "--webui-port", str(free_port()), master)
             for i in range(2)
         ]  # fmt: skip

@@ -13,6 +13,7 @@ from penstock.config import Configuration
 from penstock.errors import RebalanceError, SourceError
 from penstock.marks import Exchange
 from penstock.rebalance.operator import hash_of_int
+from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
 QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "values", "pandas", "slow reader", "job", "exit", "too many")
@@ -65,6 +66,23 @@ def test_exact_in_every_shape(thorough, name):
 @pytest.mark.parametrize("name", CLUSTER)
 def test_exact_on_two_executors(clustered, name):
     assert clustered[name]["same"], clustered[name]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_exact_on_a_standalone_cluster(tmp_path):
+    with cluster(tmp_path, cores=2) as (master, _):
+        said = run(master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor"))
+    assert all(one["same"] for one in said.values()), said
+
+
+@pytest.mark.parametrize("key", ["spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.dynamicAllocation.enabled"])
+def test_sessions_that_cannot_have_one(spark, monkeypatch, key):
+    """The setting is only pretended here: it could not be changed in the session that the tests share."""
+    conf = spark.sparkContext.getConf().set(key, "true")
+    monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
+    with pytest.raises(RebalanceError, match=key):
+        penstock.rebalance(spark.range(3), adaptive=True).dataframe()
 
 
 def test_the_slow_consumer_gets_less(quick):

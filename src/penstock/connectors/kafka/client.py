@@ -122,7 +122,8 @@ def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
     position, quiet = wanted.start, time.monotonic()
     while position < wanted.end:
         batch: list[Message] = []
-        for message in client.consume(_BATCH, timeout=1.0):
+        # No more than are wanted: it would wait for a full batch.
+        for message in client.consume(min(_BATCH, wanted.end - position), timeout=1.0):
             problem = message.error()
             if problem is None:
                 quiet = time.monotonic()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 Place = str | dt.datetime | Mapping[tuple[str, int], int]
 """``earliest``, ``latest``, a time, or an offset for every partition, by (topic, partition)."""
 _RECORD_BYTES = 1024
+_FRESH = 30.0
+"""Seconds for which offsets that were found to infer the parallelism are those that the splits are made of."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,10 @@ class KafkaSource(SplitSource):
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     record_bytes: int = _RECORD_BYTES
     parallelism: int | None = None
+    _asked: deque[tuple[float, list[OffsetRange]]] = field(
+        default_factory=lambda: deque(maxlen=1), init=False, repr=False, compare=False
+    )
+    """What was found when the parallelism was inferred: the splits are made of the same offsets."""
 
     def __post_init__(self) -> None:
         for place in (self.start, self.end):
@@ -115,7 +123,9 @@ class KafkaSource(SplitSource):
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the tasks of the volume per task that the backlog makes."""
         bound = context.parallelism_inference_upper_bound
-        return tasks_for(self.ranges(), self.record_bytes, context.data_volume_per_task, bound)
+        ranges = self.ranges()
+        self._asked.append((time.monotonic(), ranges))
+        return tasks_for(ranges, self.record_bytes, context.data_volume_per_task, bound)
 
     @property
     def reason(self) -> str:
@@ -124,7 +134,9 @@ class KafkaSource(SplitSource):
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[OffsetRange]:
         """Return ranges of offsets, none of them larger than a task's share of the backlog."""
-        ranges = self.ranges()
+        asked, ranges = self._asked.pop() if self._asked else (-_FRESH, [])
+        if time.monotonic() - asked > _FRESH:
+            ranges = self.ranges()
         wanted = tasks_for(ranges, self.record_bytes, context.data_volume_per_task, context.parallelism)
         return cut_by_backlog(ranges, max(wanted, min(context.parallelism, len(ranges))))
 
