@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from penstock import errors
 from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
 from penstock.connectors.base import checked_parallelism
 from penstock.errors import RebalanceError
 from penstock.location import callers_line
 from penstock.marks import Exchange, Mark, Stage, remember, remember_stage
+from penstock.rebalance import credit, pandas_function, protocol, record_writer, task, transport
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.spark.barrier import BOUNDARY, map_function_id, narrow_partitions, task_slots
@@ -175,10 +179,29 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
     spread, spec = _spread(df, mark.parallelism, spec)
     reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
-    mapped = spread.mapInArrow(ExchangeTask(spec, function, reports), schema, barrier=True)
+    with _sent_whole():
+        mapped = spread.mapInArrow(ExchangeTask(spec, function, reports), schema, barrier=True)
     stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
     remember_stage(map_function_id(mapped), stage)
     return _behind_a_boundary(mapped, spec.readers)
+
+
+_SENT = (errors, credit, pandas_function, protocol, record_writer, task, transport)
+
+
+@contextmanager
+def _sent_whole() -> Iterator[None]:
+    """Let what is pickled in the block carry these modules' code.
+
+    Executors then need no package of ours, and their Python processes do not spend a second on importing all of it.
+    """
+    for module in _SENT:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        for module in _SENT:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

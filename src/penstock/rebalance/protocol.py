@@ -17,11 +17,11 @@ from penstock.errors import RebalanceError
 
 NONCE_BYTES = 16
 _PROOF_BYTES = 32
-_HELLO = struct.Struct(f"!I{NONCE_BYTES}s{_PROOF_BYTES}s")
-HELLO_BYTES = _HELLO.size
+_HELLO = f"!I{NONCE_BYTES}s{_PROOF_BYTES}s"
+HELLO_BYTES = struct.calcsize(_HELLO)
 PROOF_BYTES = _PROOF_BYTES
-_FRAME = struct.Struct("!BIQ")
-FRAME_BYTES = _FRAME.size
+_FRAME = "!BIQ"
+FRAME_BYTES = struct.calcsize(_FRAME)
 ACK = b"\x06"
 _LARGEST = 1 << 34
 
@@ -36,7 +36,7 @@ class FrameKind(IntEnum):
 
 def frame_header(kind: FrameKind, rows: int, size: int) -> bytes:
     """Return what goes before a frame's bytes."""
-    return _FRAME.pack(kind, rows, size)
+    return struct.pack(_FRAME, kind, rows, size)
 
 
 def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
@@ -47,7 +47,7 @@ def read_frame_header(header: bytes) -> tuple[FrameKind, int, int]:
     RebalanceError
         If that is no header.
     """
-    kind, rows, size = _FRAME.unpack(header)
+    kind, rows, size = struct.unpack(_FRAME, header)
     if kind not in set(FrameKind) or size > _LARGEST or (size == 0) != (kind == FrameKind.END):
         raise RebalanceError("a frame of the exchange is broken", cause=f"kind {kind}, {size} bytes")
     return FrameKind(kind), rows, size
@@ -61,12 +61,12 @@ def _proof(secret: bytes, role: bytes, reader_nonce: bytes, writer_nonce: bytes,
 def hello(secret: bytes, reader_nonce: bytes, writer_nonce: bytes, writer: int, reader: int) -> bytes:
     """Return a writer's answer to a reader's nonce."""
     proof = _proof(secret, b"writer", reader_nonce, writer_nonce, writer, reader)
-    return _HELLO.pack(writer, writer_nonce, proof)
+    return struct.pack(_HELLO, writer, writer_nonce, proof)
 
 
 def check_hello(secret: bytes, reader_nonce: bytes, answer: bytes, reader: int) -> tuple[int, bytes] | None:
     """Return which writer has answered, and the reader's proof for it; None if it does not know the secret."""
-    writer, writer_nonce, proof = _HELLO.unpack(answer)
+    writer, writer_nonce, proof = struct.unpack(_HELLO, answer)
     if not hmac.compare_digest(proof, _proof(secret, b"writer", reader_nonce, writer_nonce, writer, reader)):
         return None
     return writer, _proof(secret, b"reader", reader_nonce, writer_nonce, writer, reader)

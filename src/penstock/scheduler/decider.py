@@ -73,6 +73,9 @@ class DecidedVertex:
     bytes_in: int
 
 
+_PIECES = 8
+"""How many tasks' output should make a file of a wanted size: large partitions are cut along what tasks wrote."""
+_LEAST = 1 << 20
 _FOR_FILES = 64
 """Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
 
@@ -133,7 +136,14 @@ class VertexDecider:
 
     def inference_context(self, vertex: JobVertex, keys: KeyFilter | None = None) -> ParallelismInferenceContext:
         """Return what a source of a vertex may know."""
-        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task, keys)
+        return ParallelismInferenceContext(self._source_bound(vertex), self._volume(vertex), keys)
+
+    def _volume(self, vertex: JobVertex) -> int:
+        """Return the bytes a task should read: less than usual where files of a size are cut along what tasks write."""
+        graph = self._graph()
+        readers = [graph.node(edge.target_id).properties for edge in graph.out_edges(vertex.tail_id)]
+        sizes = [int(one["file_size"]) for one in readers if "file_size" in one]
+        return min([self.bounds.volume_per_task, *(max(size // _PIECES, _LEAST) for size in sizes)])
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.
@@ -252,7 +262,8 @@ class VertexDecider:
             cut = self._cut(edges, infos, vertex)
             why = "skewed subpartitions are split along the tasks that wrote them"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
-        decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
+        bounds = replace(self.bounds, volume_per_task=self._volume(vertex))
+        decision = decide_vertex(infos, vertex_bounds(bounds, maximum=vertex.max_parallelism), wanted)
         ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
         return _GroupCut(decision.parallelism, decision.reason, known, ranges)
 
