@@ -53,6 +53,7 @@ def test_small_files_become_few(make_env, spark, small_files, tmp_path, kind, by
     assert stage.tasks == folders
     assert "less than half of 128.0 MiB" in stage.reason
     back = spark.read.format(kind).schema(small_files.schema).load(str(tmp_path / "out"))
+    back = back.select(*small_files.columns)  # a reader puts partition columns last
     assert back.schema.simpleString() == small_files.schema.simpleString()
     assert_same_rows(back.collect(), small_files.collect())
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
