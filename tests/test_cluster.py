@@ -101,6 +101,7 @@ def test_local_cluster(tmp_path):
     assert said["jobs"][0]["state"] == "FINISHED"
 
 
+@pytest.mark.slow
 def test_standalone_and_a_killed_worker(tmp_path):
     with cluster(tmp_path) as (master, workers):
         said, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
