@@ -8,6 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from penstock.connectors.splits import evenly
+from penstock.errors import SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -120,7 +121,8 @@ def compact(
             folder.child(path).delete()
         merged = list(merged_folder.files_below()) if groups else []
         for path, _ in merged:
-            merged_folder.child(path).move_to(folder.child(path))
+            if not merged_folder.child(path).move_to(folder.child(path)):
+                raise SinkError(f"cannot move {path} to {folder}", cause="the file system refused")
     finally:
         merged_folder.delete()
     gone = [path for group in groups for path in group]

@@ -26,7 +26,7 @@ def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
 
 
 def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
-    """Return the functions (``AggregateExpression``) of an aggregate, each once; None if one of them is in Python.
+    """Return the functions (``AggregateExpression``) of an aggregate, each once; None where they cannot be told apart.
 
     They are sorted by texts that name columns by their places in the input: equal for the same functions of equal
     inputs.
@@ -49,7 +49,11 @@ def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
     def text(function: Any) -> str:
         return _COLUMN.sub(lambda column: places.get(column[1], column[0]), expression_key(function))
 
-    by_text = {text(function): function for function in found}
+    by_text: dict[str, Any] = {}
+    for function in found:
+        known = by_text.setdefault(text(function), function)
+        if not known.semanticEquals(function):  # Spark shortens long texts
+            return None
     return {one: by_text[one] for one in sorted(by_text)}
 
 
