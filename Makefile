@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-decide clean
+.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-state bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -55,6 +55,9 @@ bench-connectors: $(STAMP)  ## Compare reads of databases, topics and Iceberg ta
 
 bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, consumers slow and alike.
 	@$(BIN)/python bench/rebalance.py
+
+bench-state: $(STAMP)  ## Compare ways to other numbers of key groups with Spark's own repartitioning.
+	@$(BIN)/python bench/state.py
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py

@@ -19,7 +19,7 @@ from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
 from penstock.spark.dataframes import mark
 from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session
+from penstock.spark.session import embedded_session, penstock_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +74,7 @@ class Environment:
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
         self.config = Configuration.load(
-            config, spark_conf=_penstock_settings(self._bridge), file=config_file, environ=os.environ
+            config, spark_conf=penstock_settings(self._bridge), file=config_file, environ=os.environ
         )
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._strategies = tuple(strategies)
@@ -224,9 +224,3 @@ class Environment:
             job.cancel("interrupted from the keyboard")
             job.wait_silently()
             raise
-
-
-def _penstock_settings(bridge: Bridge) -> dict[str, str]:
-    """Return the options in the Spark configuration; those of the session win over those of the context."""
-    found = dict(bridge.spark.sparkContext.getConf().getAll()) | bridge.spark.conf.getAll
-    return {key: value for key, value in found.items() if key.startswith("spark.penstock.")}

@@ -166,6 +166,57 @@ class LostConnectionError(RebalanceError):
         return cls(f"the connection to {other} of the exchange is lost", cause=f"{type(cause).__name__}: {cause}")
 
 
+class StateError(PenstockError):
+    """The state of a streaming query cannot be read or changed as asked."""
+
+    @classmethod
+    def bad_max_parallelism(cls, value: object, largest: int) -> Self:
+        """Build the error for a number of key groups that cannot be."""
+        return cls(f"max parallelism is {value!r}", hint=f"give a whole number between 1 and {largest:,}")
+
+    @classmethod
+    def no_checkpoint(cls, path: str, missing: str) -> Self:
+        """Build the error for a path without a checkpoint."""
+        return cls(
+            f"{path} is no checkpoint of a streaming query",
+            cause=f"there is no {missing}",
+            hint="give the folder that the query has as its checkpointLocation",
+        )
+
+    @classmethod
+    def unreadable(cls, path: str, cause: str) -> Self:
+        """Build the error for a file of a checkpoint that is not what it should be."""
+        return cls(f"{path} cannot be read as a part of a checkpoint", cause=cause)
+
+    @classmethod
+    def obstacles(cls, path: str, found: list[str]) -> Self:
+        """Build the error for a checkpoint that cannot be rescaled."""
+        listed = "\n".join(f"    - {obstacle}" for obstacle in found)
+        return cls(f"{path} cannot be rescaled; nothing was written:\n{listed}")
+
+    @classmethod
+    def failed(cls, path: str, doing: str, cause: str) -> Self:
+        """Build the error for a rescale that did not succeed; the checkpoint is as it was."""
+        return cls(f"{path} was not rescaled: {doing} failed", cause=cause, hint="the checkpoint is as it was before")
+
+    @classmethod
+    def interrupted(cls, path: str, old: int, new: int) -> Self:
+        """Build the error for a rescale that stopped while it put its files in place."""
+        return cls(
+            f"{path} is in the middle of a rescale from {old} to {new} key groups",
+            hint=f"finish it with `penstock state rescale {path} --max-parallelism {new}`, or go back with --abort",
+        )
+
+    @classmethod
+    def differs(cls, path: str, state: int, asked: int) -> Self:
+        """Build the error for a query that is started with another max parallelism than its state has."""
+        return cls(
+            f"the state in {path} has max parallelism {state}, and the query asks for {asked}",
+            hint=f"leave pipeline.max-parallelism unset to go on with {state}, set state.rescale-on-restart, "
+            f"or run `penstock state rescale {path} --max-parallelism {asked}`",
+        )
+
+
 class JobError(PenstockError):
     """A job failed; the message names the vertex, the operator and the user's line."""
 

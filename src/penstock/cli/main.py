@@ -10,6 +10,7 @@ import click
 
 from penstock.cli.demo import run_demo
 from penstock.cli.session import Common, common_options, register_tables
+from penstock.cli.state import state
 from penstock.config import OPTIONS
 from penstock.errors import PenstockError
 from penstock.spark_errors import in_words
@@ -21,6 +22,9 @@ TABLE = click.option("--table", "tables", multiple=True, metavar="NAME=PATH", he
 @click.version_option(package_name="penstock")
 def main() -> None:
     """Run PySpark pipelines whose parallelism is decided while they run, from the data as it is."""
+
+
+main.add_command(state)
 
 
 @main.command()

@@ -13,7 +13,7 @@ from rich.table import Table
 from penstock.report import job_as_dict, job_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.errors import PenstockError
     from penstock.explain import Explanation
@@ -40,6 +40,10 @@ class Output(ABC):
     @abstractmethod
     def explanation(self, explanation: Explanation) -> None:
         """Show a dry run."""
+
+    @abstractmethod
+    def record(self, name: str, record: Mapping[str, Any]) -> None:
+        """Show named values; lists of such become tables."""
 
     @abstractmethod
     def error(self, error: PenstockError) -> None:
@@ -76,6 +80,12 @@ class TextOutput(Output):
     def explanation(self, explanation: Explanation) -> None:
         self.note(str(explanation))
 
+    def record(self, name: str, record: Mapping[str, Any]) -> None:
+        tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
+        self.note(name + ": " + ", ".join(f"{key} {_shown(record[key])}" for key in record if key not in tables))
+        for key, rows in tables.items():
+            self.rows(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows], key)
+
     def error(self, error: PenstockError) -> None:
         Console(stderr=True).print(f"error: {error}", markup=False, highlight=False)
 
@@ -102,11 +112,22 @@ class JsonOutput(Output):
     def explanation(self, explanation: Explanation) -> None:
         self._said["explanation"] = explanation.as_dict()
 
+    def record(self, name: str, record: Mapping[str, Any]) -> None:
+        self._said[name] = dict(record)
+
     def error(self, error: PenstockError) -> None:
         self._said["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
 
     def close(self) -> None:
         print(json.dumps(self._said, default=str, indent=2))
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 OUTPUTS: dict[str, type[Output]] = {"text": TextOutput, "json": JsonOutput}

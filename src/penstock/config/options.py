@@ -139,5 +139,14 @@ SKEWED_THRESHOLD = Option(
     f"{_SKEW}.skewed-threshold", SIZE, default=256 * MIB, minimum=1,
     doc="A subpartition below this size is never skewed.",
 )  # fmt: skip
+PIPELINE_MAX_PARALLELISM = Option(
+    "pipeline.max-parallelism", INT, default=None, minimum=1, maximum=1 << 15,
+    doc="The number of key groups (state partitions) of a stateful streaming query; if unset, that of its state, and at "
+    "the first start half as much again as its parallelism, as a power of two, at least 128.",
+)  # fmt: skip
+RESCALE_ON_RESTART = Option(
+    "state.rescale-on-restart", BOOL, default=False,
+    doc="Whether a query whose state has another max parallelism than it asks for is rescaled before it starts.",
+)  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

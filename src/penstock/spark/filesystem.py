@@ -57,23 +57,77 @@ class Folder:
 
         What is hidden (``_`` or ``.`` in front of a name) is left out.
         """
-        array = self._fs.listStatus(self._hadoop_path)
-        wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
-        listed = str(wrapped.mkString(" "))
-        for path, is_folder, size in _STATUS.findall(listed):
-            name = path.rpartition("/")[2]
+        for name, is_folder, size in self.entries():
             if name.startswith(("_", ".")):
                 continue
             place = f"{under}{name}"
-            if is_folder == "true":
+            if is_folder:
                 yield from self.child(name).files_below(f"{place}/")
             else:
-                yield place, int(size)
+                yield place, size
 
     def touch(self) -> None:
         """Make an empty file; one that is there stays."""
         if not self.exists():
             self._fs.create(self._hadoop_path, True).close()
+
+    def read(self) -> bytes:
+        """Return what a file holds."""
+        stream = self._fs.open(self._hadoop_path)
+        try:
+            return bytes(self._bridge.find("org.apache.commons.io.IOUtils").toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, content: bytes, *, overwrite: bool = False) -> bool:
+        """Make a file with all of its content or not at all, as Spark makes its logs.
+
+        Uses ``CheckpointFileManager.createAtomic``; returns False where there is such a file that may not be replaced.
+        """
+        package = "org.apache.spark.sql.execution.streaming."
+        package += "checkpointing." if self._bridge.version >= (4, 1) else ""
+        manager = self._bridge.companion(package + "CheckpointFileManager")
+        files = manager.create(self._hadoop_path.getParent(), self._bridge.session.sessionState().newHadoopConf())
+        if not overwrite and self.exists():
+            return False
+        stream = files.createAtomic(self._hadoop_path, overwrite)
+        try:
+            stream.write(bytearray(content))
+            stream.close()
+        except BaseException as error:
+            stream.cancel()
+            if "FileAlreadyExists" in str(error):
+                return False
+            raise
+        return True
+
+    def copy_to(self, target: Folder) -> None:
+        """Copy a file or a folder with all it holds, onto a path that does not exist."""
+        conf = self._bridge.session.sessionState().newHadoopConf()
+        util = self._bridge.find("org.apache.hadoop.fs.FileUtil")
+        util.copy(self._fs, self._hadoop_path, target._fs, target._hadoop_path, False, conf)
+
+    def entries(self) -> list[tuple[str, bool, int]]:
+        """Return name, whether it is a folder, and bytes of everything in the folder, hidden ones too, in one call."""
+        array = self._fs.listStatus(self._hadoop_path)
+        wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
+        found = _STATUS.findall(str(wrapped.mkString(" ")))
+        return [(path.rpartition("/")[2], folder == "true", int(size or 0)) for path, folder, size in found]
+
+    def may_write(self) -> bool:
+        """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
+        write = self._bridge.find("org.apache.hadoop.fs.permission.FsAction").WRITE
+        try:
+            self._fs.access(self._hadoop_path, write)
+        except Exception as error:
+            if "AccessControlException" in str(error):
+                return False
+            raise
+        return True
+
+    def free_bytes(self) -> int:
+        """Return the bytes that the file system has left."""
+        return int(self._fs.getStatus(self._hadoop_path).getRemaining())
 
     def size(self) -> int:
         """Return the bytes of a file."""

@@ -74,6 +74,21 @@ class Bridge:
         """Return a Scala ``Seq``."""
         return self.find("PythonUtils").toSeq(list(items))
 
+    def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
+        """Return a Java array of objects."""
+        found = list(items)
+        gateway: Any = self.spark.sparkContext._gateway
+        array = gateway.new_array(self.find(class_name), len(found))
+        for i, item in enumerate(found):
+            array[i] = item
+        return array
+
+    def invoke(self, thing: Any, name: str, *arguments: Any) -> Any:
+        """Call a method that is not public; there must be one of that name."""
+        (method,) = (method for method in thing.getClass().getDeclaredMethods() if method.getName() == name)
+        method.setAccessible(True)
+        return method.invoke(thing, self.new_array("java.lang.Object", arguments))
+
     def some(self, value: Any) -> Any:
         """Return a Scala ``Some``."""
         return self.find("scala.Option").apply(value)

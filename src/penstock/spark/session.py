@@ -82,6 +82,13 @@ def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
     return parse_size(threshold or "-1")
 
 
+def penstock_settings(bridge: Bridge) -> dict[str, str]:
+    """Return the options in the Spark configuration; those of the session win over those of the context."""
+    found = dict(bridge.spark.sparkContext.getConf().getAll()) | bridge.spark.conf.getAll
+    return {key: value for key, value in found.items() if key.startswith("spark.penstock.")}
+
+
+
 class SessionPool:
     """Clones of the user's session, each used by one vertex at a time.
 

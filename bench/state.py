@@ -1,0 +1,185 @@
+"""Other numbers of key groups for one stopped query: Penstock's three ways against Spark's own repartitioning.
+
+The state of one aggregation is made once. Every run gets a fresh copy of that checkpoint, and the ways take turns at
+going first; the first round is dropped. Read from the running system: wall seconds, CPU seconds of the JVM, bytes through
+shuffles (Spark's status store), bytes the JVM read and wrote, and the seconds of the first batch after the restart.
+Afterwards the query's next output is compared with that of the untouched checkpoint. Medians go to bench/results/state.md.
+"""
+
+import argparse
+import datetime
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyspark
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+import penstock.state as st
+from penstock.state.ways import Way
+
+HERE = Path(__file__).parent
+STORE = "spark.sql.streaming.stateStore"
+TRACK = f"{STORE}.rocksdb.trackTotalNumberOfRows"
+MIB = 1 << 20
+CHANGES = {"4 to 8": (4, 8), "4 to 16": (4, 16), "8 to 4": (8, 4), "4 to 6": (4, 6)}
+
+
+def session(cores: int) -> SparkSession:
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", "6g")
+    builder = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config(f"{STORE}.providerClass", provider).config("spark.log.level", "OFF")
+    return builder.getOrCreate()
+
+
+class Meter:
+    """What the JVM has used since the meter was made."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
+        self._group = f"bench-{time.monotonic_ns()}"
+        spark.sparkContext.setJobGroup(self._group, "bench")
+        self._cpu, self._read, self._written = self._used()
+        self._began = time.monotonic()
+
+    def _used(self) -> tuple[float, int, int]:
+        fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        io = dict(line.split(": ") for line in Path(f"/proc/{self._pid}/io").read_text().splitlines())
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(io["rchar"]), int(io["wchar"])
+
+    def stop(self) -> dict[str, float]:
+        wall = time.monotonic() - self._began
+        cpu, read, written = self._used()
+        store = self._spark._jsc.sc().statusStore()
+        shuffled = 0
+        for job in self._spark.sparkContext.statusTracker().getJobIdsForGroup(self._group):
+            stages = store.job(job).stageIds()
+            for i in range(stages.size()):
+                shuffled += store.lastStageAttempt(stages.apply(i)).shuffleWriteBytes()
+        return {"wall": wall, "cpu": cpu - self._cpu, "shuffled": shuffled,
+                "read": read - self._read, "written": written - self._written}  # fmt: skip
+
+
+def rows(spark: SparkSession, folder: Path, number: int, low: int, high: int) -> None:
+    columns = F.concat(F.lit("key of a user "), F.col("id")).alias("k"), (F.col("id") % 97).alias("v")
+    at = folder / str(number)
+    spark.range(low, high, 1, 4).select(*columns).write.parquet(str(at))
+    for i, file in enumerate(sorted(at.glob("*.parquet"))):
+        shutil.move(file, folder / f"{number}-{i}.parquet")
+    shutil.rmtree(at)
+
+
+def run_query(spark: SparkSession, folder: Path, checkpoint: Path, groups: int) -> tuple[float, list]:
+    """Run the query over new input; return the seconds and what it gave, as one row."""
+    given = []
+    spark.conf.set("spark.sql.shuffle.partitions", str(groups))
+    source = spark.readStream.schema("k string, v long").parquet(str(folder))
+    counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+
+    def keep(df, _):
+        given.append(
+            df.agg(F.count("*"), F.sum("n"), F.sum("total"), F.sum(F.xxhash64("k", "n", "total") % 1_000_003)).first()
+        )
+
+    began = time.monotonic()
+    writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
+    return time.monotonic() - began, given
+
+
+def native(spark: SparkSession, checkpoint: str, groups: int, *, tracked: bool) -> None:
+    spark.conf.set(TRACK, str(tracked).lower())
+    try:
+        spark._streamingCheckpointManager.repartition(checkpoint, groups)
+    finally:
+        spark.conf.unset(TRACK)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds, after one that is dropped")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--keys", type=int, nargs="+", default=[3_000_000, 20_000_000])
+    parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
+    parser.add_argument("--output", type=Path, default=HERE / "results" / "state.md")
+    arguments = parser.parse_args()
+    spark = session(arguments.cores)
+    lines = []
+    with tempfile.TemporaryDirectory() as name:
+        for keys in arguments.keys:
+            lines += measure(spark, Path(name) / str(keys), keys, arguments)
+            shutil.rmtree(Path(name) / str(keys))
+    title = (
+        f"State, {datetime.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
+        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. CPU: seconds of the JVM."
+    )
+    header = ["| keys | change | way | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
+              "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    arguments.output.write_text("\n".join([title, "", *header, *lines, ""]))
+    print(arguments.output.read_text())
+
+
+def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Namespace) -> list[str]:
+    lines = []
+    for label in arguments.changes:
+        old, new = CHANGES[label]
+        before, later = folder / f"in-{old}", folder / f"later-{old}"
+        checkpoint = folder / f"checkpoint-{old}"
+        if not checkpoint.exists():
+            before.mkdir(parents=True)
+            rows(spark, before, 0, 0, keys)
+            run_query(spark, before, checkpoint, old)
+            shutil.copytree(before, later)
+            rows(spark, later, 1, keys - keys // 4, keys + keys // 10)
+            # Streams know their input by its path.
+            shutil.rmtree(before)
+            shutil.move(later, before)
+            shutil.copytree(checkpoint, folder / f"twin-{old}")
+            (folder / f"twin-{old}.txt").write_text(str(run_query(spark, before, folder / f"twin-{old}", old)[1]))
+        expected = (folder / f"twin-{old}.txt").read_text()
+        ways = {
+            "Spark, rows counted": lambda at, n=new: native(spark, at, n, tracked=True),
+            "Spark": lambda at, n=new: native(spark, at, n, tracked=False),
+            "Penstock, files": lambda at, n=new: st.rescale(at, n, spark=spark, way=Way.FILES),
+        }
+        other = Way.SHUFFLE if label == "4 to 6" else Way.ROWS
+        ways[f"Penstock, {other}"] = lambda at, n=new, w=other: st.rescale(at, n, spark=spark, way=w)
+        figures: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+        for turn in range(arguments.rounds + 1):
+            order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]
+            for way in order:
+                copy = folder / "copy"
+                shutil.copytree(checkpoint, copy)
+                meter = Meter(spark)
+                ways[way](str(copy))
+                figure = meter.stop()
+                figure["batch"], given = run_query(spark, before, copy, new)
+                assert str(given) == expected, f"{way}: {given} instead of {expected}"
+                shutil.rmtree(copy)
+                figures[way].append(figure)
+                print(
+                    f"{keys:,} {label} {way}: {figure['wall']:.1f} s, CPU {figure['cpu']:.1f} s, {figure['shuffled']} B",
+                    flush=True,
+                )
+        base = statistics.median(run["cpu"] for run in figures["Spark, rows counted"][1:])
+        for way, runs in figures.items():
+            middle = {key: statistics.median(run[key] for run in runs[1:]) for key in runs[0]}
+            lines.append(
+                f"| {keys:,} | {label} | {way} | {middle['wall']:.1f} | {middle['cpu']:.1f} | {middle['cpu'] / base:.2f} "
+                f"| {middle['shuffled'] / MIB:.1f} | {middle['read'] / MIB:.0f} | {middle['written'] / MIB:.0f} | {middle['batch']:.1f} |"
+            )
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,305 @@
+"""Reading and writing the state stores of a checkpoint through Spark's own offline tools.
+
+Uses ``StateRewriter``, ``StatePartitionAllColumnFamiliesWriter`` and the ``statestore`` source with
+``_readAllColumnFamilies`` of ``org.apache.spark.sql.execution`` (Spark 4.3). All of it is internal to Spark: what is
+missing in a release shows when it is looked up, before anything is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.compiled import new_instance
+from penstock.spark.jvm import class_name, items, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.spark.jvm import Bridge
+
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+_METADATA = "org.apache.spark.sql.execution.datasources.v2.state.metadata.StateMetadataPartitionReader"
+ROCKSDB = f"{_STATE}RocksDBStateStoreProvider"
+FORMAT_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+TRACK_ROWS = "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows"
+_MOVER = "KeyGroupMover"
+
+
+def rewrites_state(bridge: Bridge) -> str | None:
+    """Return None where this Spark can rewrite state offline, else what is missing."""
+    try:
+        _class(bridge, f"{_STATE}StateRewriter")
+    except Exception:  # noqa: BLE001 - py4j wraps ClassNotFoundException in its own
+        return f"Spark {bridge.spark.version} has no offline state rewriter; Spark 4.3 has"
+    return None
+
+
+def moves_files(bridge: Bridge) -> str | None:
+    """Return None where sorted files can be moved on this Spark, else why not."""
+    try:
+        new_instance(bridge, _MOVER)
+    except Exception as error:  # noqa: BLE001 - whatever the compiler says, there is a second way
+        return f"its code does not fit Spark {bridge.spark.version}: {str(error).splitlines()[0]}"
+    return None
+
+
+def _class(bridge: Bridge, name: str) -> Any:
+    loader = bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader()
+    return bridge.find("java.lang.Class").forName(name, False, loader)
+
+
+def running_queries(bridge: Bridge) -> list[tuple[str, str]]:
+    """Return the checkpoint and the name or id of each query that runs in the session's application."""
+    found = []
+    for query in bridge.spark.streams.active:
+        inner: Any = query._jsq
+        if class_name(inner) == "StreamingQueryWrapper":
+            inner = inner.streamingQuery()
+        found.append((str(inner.resolvedCheckpointRoot()), query.name or str(query.id)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoreId:
+    """One store of one operator."""
+
+    operator: int
+    name: str
+    keyed: bool
+    """Whether rows are spread by a key; if not there is key group 0 only."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCount:
+    """What was found in one key group of a store."""
+
+    group: int
+    rows: int
+    foreign: int
+    """Rows whose key belongs to another group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a store was rewritten to."""
+
+    rows_read: int | None
+    """Rows taken over, where the way counts them."""
+    checkpoint_ids: tuple[str, ...]
+    """The unique id of each group's new version; empty in format version 1."""
+
+
+class StateSession:
+    """A session whose settings suit one checkpoint, for reading it and for writing another from it.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the user's session, which is left alone.
+    format_version
+        The format version of the checkpoint's commits.
+    """
+
+    def __init__(self, bridge: Bridge, format_version: int) -> None:
+        self.bridge = bridge
+        self.session: Any = bridge.session.cloneSession()
+        self.session.conf().set(FORMAT_VERSION, str(format_version))
+
+    def rows(self, location: str, batch: int, operator: int, store: str) -> Any:
+        """Return the Dataset of all rows of a store after a batch.
+
+        Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
+        the key groups.
+        """
+        reader = self.session.read().format("statestore").option("path", location)
+        for key, value in (("batchId", batch), ("operatorId", operator), ("storeName", store)):
+            reader = reader.option(key, str(value))
+        return reader.option("_readAllColumnFamilies", "true").load()
+
+    def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
+        """Return the columns of the key that rows are grouped by; none where there is one group only.
+
+        Raises
+        ------
+        py4j.protocol.Py4JJavaError
+            If the operator's state cannot be told apart by keys, or its schema cannot be read.
+        """
+        schema = self.rows(location, batch, operator, store).schema()
+        return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
+
+    def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
+        """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
+        factory, partitions = self._readers(self.rows(location, batch, store.operator, store.name))
+        numbers = [int(partition.partition()) for partition in partitions]
+        mover = new_instance(self.bridge, _MOVER)
+        mover.reads(factory, partitions, groups, store.keyed)
+        found = self._run(mover, [f"{number}|" for number in numbers])
+        return sorted((GroupCount(*map(int, words[1:])) for words in found), key=lambda count: count.group)
+
+    def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
+        """Do what `count` does, without code of our own on the executors."""
+        rows = self.rows(location, batch, store.operator, store.name)
+        expected = f"pmod(hash(partition_key), {groups})" if store.keyed else "0"
+        counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS place", f"{expected} AS expected"]))
+        sql = ["count(*)", "count_if(place != expected)"]
+        functions = self.bridge.find("org.apache.spark.sql.functions")
+        columns = [functions.expr(text) for text in sql]
+        result = (
+            counted.groupBy("place", self.bridge.seq([])).agg(columns[0], self.bridge.seq(columns[1:])).collectAsList()
+        )
+        return sorted((GroupCount(*(int(row.get(i)) for i in range(3))) for row in result), key=lambda c: c.group)
+
+    def _readers(self, rows: Any) -> tuple[Any, Any]:
+        scan = rows.queryExecution().optimizedPlan().collectLeaves().head().scan().toBatch()
+        return scan.createReaderFactory(), scan.planInputPartitions()
+
+    def _run(self, mover: Any, tasks: list[str]) -> list[list[str]]:
+        context: Any = self.bridge.spark.sparkContext._jsc
+        answers = context.parallelize(tasks, len(tasks)).flatMap(mover).collect()
+        return [str(answer).split("\t") for answer in answers]
+
+
+class StateRewrite(StateSession):
+    """Writes the stores of one checkpoint anew into another.
+
+    Parameters
+    ----------
+    bridge, format_version
+        As for `StateSession`.
+    source
+        The checkpoint that is read.
+    batch
+        The batch whose state is read; the next one is written.
+    target
+        A checkpoint with the next batch's offsets and the operators' metadata, but no state.
+    """
+
+    def __init__(self, bridge: Bridge, format_version: int, source: str, batch: int, target: str) -> None:
+        super().__init__(bridge, format_version)
+        self._source = source
+        self._target = target
+        self._batch = batch
+        self._hadoop_conf = self.session.sessionState().newHadoopConf()
+
+    def _rewriter(self, transformed: Any | None = None) -> Any:
+        constant = self.bridge.none
+        if transformed is not None:
+            # A function that gives the same whatever it is given; a map with a default is one, made without a callback.
+            empty = self.bridge.companion("scala.collection.immutable.Map").empty()
+            constant = self.bridge.some(empty.withDefaultValue(transformed))
+        return self.bridge.find(f"{_STATE}StateRewriter")(
+            self.session, self._batch, self._batch + 1, self._target, self._hadoop_conf,
+            self.bridge.some(self._source), constant, self.bridge.none,
+        )  # fmt: skip
+
+    @cached_property
+    def _metadata(self) -> list[Any]:
+        conf = self.bridge.find("org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf)
+        return list(self.bridge.find(_METADATA)(self._target, conf, self._batch).allOperatorStateMetadata())
+
+    @cached_property
+    def _broadcast_conf(self) -> Any:
+        companion = self.bridge.find("org.apache.spark.util.SerializableConfiguration")
+        context: Any = self.bridge.spark.sparkContext._jsc
+        return companion.broadcast(context.sc(), self._hadoop_conf)
+
+    def _parts(self, store: StoreId, rewriter: Any) -> tuple[Any, Any, Any, Any]:
+        """Return what Spark knows of a store: operator, store, its schema files, its state variables."""
+        (operator,) = (found for found in self._metadata if found.operatorInfo().operatorId() == store.operator)
+        (metadata,) = (found for found in items(operator.stateStoresMetadata()) if found.storeName() == store.name)
+        files = self.bridge.invoke(rewriter, "getStoreToSchemaFilesMap", operator).apply(store.name)
+        return operator, metadata, files, self.bridge.invoke(rewriter, "getStateVariablesIfTWS", operator)
+
+    def move_files(
+        self, store: StoreId, groups: int, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]
+    ) -> Written:
+        """Write a store as sorted files, key by key in the order they lie in, with no row inserted.
+
+        Parameters
+        ----------
+        store
+            The store.
+        groups
+            The new number of key groups.
+        tasks
+            What each task reads and writes.
+
+        Raises
+        ------
+        py4j.protocol.Py4JJavaError
+            If the store cannot be written like this, or reading or writing fails.
+        """
+        rewriter = self._rewriter()
+        operator, metadata, files, variables = self._parts(store, rewriter)
+        confs = self.bridge.invoke(rewriter, "createConfsFromOffsetLog")
+        number = self.bridge.find("java.lang.Long").valueOf(store.operator)
+        families = self.bridge.invoke(rewriter, "getWriterColFamilyInfoMap", number, metadata, files, variables)
+        name = str(operator.operatorInfo().operatorName())
+        schemas = self.bridge.invoke(rewriter, "createStoreSchemaProviderIfTWS", name, files)
+        factory, partitions = self._readers(self.rows(self._source, self._batch, store.operator, store.name))
+        mover = new_instance(self.bridge, _MOVER)
+        mover.reads(factory, partitions, groups, store.keyed)
+        mover.writes(
+            confs._1(),
+            self._broadcast_conf,
+            self._target,
+            store.operator,
+            store.name,
+            self._batch + 1,
+            families,
+            schemas,
+        )
+        lines = [f"{','.join(map(str, reads))}|{','.join(map(str, writes))}" for reads, writes in tasks]
+        answers = self._run(mover, lines)
+        # With a class dealt out over several tasks each of them reads it; every group counts once.
+        read = {int(words[1]): int(words[2]) for words in answers if words[0] == "read"}
+        written = sorted((int(words[1]), words[3]) for words in answers if words[0] == "written")
+        return Written(sum(read.values()), tuple(identifier for _, identifier in written if identifier))
+
+    def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> Written:
+        """Write a store row by row; without a shuffle one number must divide the other."""
+        rows = self.rows(self._source, self._batch, store.operator, store.name)
+        if store.keyed and shuffle:
+            functions = self.bridge.find("org.apache.spark.sql.functions")
+            rows = rows.repartition(groups, self.bridge.seq([functions.col("partition_key")]))
+        elif store.keyed:
+            rows = self._split(rows, old, groups) if groups > old else self._merged(rows, old, groups)
+        tracked = str(self.session.conf().get(TRACK_ROWS, "true"))
+        # Counting rows looks every key up before it is put; Spark counts them anew when the state is first loaded.
+        self.session.conf().set(TRACK_ROWS, "false")
+        try:
+            rewriter = self._rewriter(rows)
+            operator, metadata, files, variables = self._parts(store, rewriter)
+            confs = self.bridge.invoke(rewriter, "createConfsFromOffsetLog")
+            infos = self.bridge.invoke(
+                rewriter, "rewriteStore", operator, metadata, confs._1(), self._broadcast_conf, files, variables
+            )
+        finally:
+            self.session.conf().set(TRACK_ROWS, tracked)
+        ids = (option(info.stateStoreCkptId()) for info in infos)
+        return Written(None, tuple(str(found) for found in ids if found is not None))
+
+    def _split(self, rows: Any, old: int, groups: int) -> Any:
+        """One filter for each part of the old groups; their union keeps the order of partitions."""
+        part = f"floor(pmod(hash(partition_key), {groups}) / {old})"
+        split = None
+        for i in range(groups // old):
+            kept = rows.filter(f"{part} = {i}")
+            split = kept if split is None else split.union(kept)
+        return split
+
+    def _merged(self, rows: Any, old: int, groups: int) -> Any:
+        """Partitions put side by side that belong together, then merged pairwise without a shuffle."""
+        rdd = rows.queryExecution().toRdd()
+        pruning = self.bridge.companion("org.apache.spark.rdd.PartitionPruningRDD")
+        ordered = [
+            pruning.create(rdd, self.bridge.seq([group + k * groups]).toSet())
+            for group in range(groups)
+            for k in range(old // groups)
+        ]
+        tag = rdd.elementClassTag()
+        united = rdd.sparkContext().union(self.bridge.seq(ordered), tag)
+        merged = united.toJavaRDD().coalesce(groups).rdd()
+        return self.session.internalCreateDataFrame(merged, rows.schema(), False)

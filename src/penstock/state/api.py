@@ -1,0 +1,254 @@
+"""What users call: look at a checkpoint, rescale it, undo, clean up, start a query on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.config import Configuration
+from penstock.config import options as o
+from penstock.errors import StateError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jobs import cluster_cores
+from penstock.spark.jvm import Bridge
+from penstock.spark.session import embedded_session, penstock_settings
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.inspection import Inspection, inspect_checkpoint
+from penstock.state.journal import Journal, Phase
+from penstock.state.key_groups import check_max_parallelism, default_max_parallelism
+from penstock.state.preflight import MARKER, RescalePlan, plan_rescale
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.state.ways import Way
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None = None) -> Inspection:
+    """Look at the state of a streaming query; nothing is written.
+
+    Parameters
+    ----------
+    checkpoint
+        The query's ``checkpointLocation``.
+    count
+        Whether to read the state and count its rows, instead of believing what its files say.
+    spark
+        A session; if None, the active one or an embedded one.
+
+    Raises
+    ------
+    StateError
+        If there is no checkpoint, or it is damaged.
+    """
+    return inspect_checkpoint(_bridge(spark), checkpoint, count=count)
+
+
+def plan(
+    checkpoint: str, max_parallelism: int, *, spark: SparkSession | None = None, way: Way | None = None
+) -> RescalePlan:
+    """Return what `rescale` would do; nothing is written.
+
+    Raises
+    ------
+    StateError
+        If there is an obstacle; the message lists all.
+    """
+    check_max_parallelism(max_parallelism)
+    bridge = _bridge(spark)
+    found = Checkpoint(bridge, checkpoint)
+    journal = Journal.load(found.folder)
+    if journal is not None and journal.phase is not Phase.STAGING:
+        raise StateError.interrupted(found.location, journal.old, journal.new)
+    return plan_rescale(bridge, found, max_parallelism, way)
+
+
+def rescale(
+    checkpoint: str,
+    max_parallelism: int,
+    *,
+    spark: SparkSession | None = None,
+    way: Way | None = None,
+    on_progress: OnProgress = lambda *_: None,
+) -> RescaleReport | None:
+    """Change the max parallelism of a streaming query that is stopped.
+
+    The change becomes a batch of its own that reads no data. A rescale to the same number that was stopped while it put
+    its files in place is finished.
+
+    Parameters
+    ----------
+    checkpoint
+        The query's ``checkpointLocation``.
+    max_parallelism
+        The number of key groups it shall have, at most 32768.
+    spark
+        A session; if None, the active one or an embedded one.
+    way
+        How every store is rewritten; chosen for each if None.
+    on_progress
+        Called with the steps done, the steps in all, and what is done next.
+
+    Returns
+    -------
+    RescaleReport or None
+        What was done; None if an earlier rescale was finished.
+
+    Raises
+    ------
+    StateError
+        If there is an obstacle, or it fails. The checkpoint is as it was before.
+    """
+    check_max_parallelism(max_parallelism)
+    bridge = _bridge(spark)
+    found = Checkpoint(bridge, checkpoint)
+    journal = Journal.load(found.folder)
+    if journal is not None and journal.phase is Phase.PUBLISHING:
+        if journal.new != max_parallelism:
+            raise StateError.interrupted(found.location, journal.old, journal.new)
+        publish(found, journal)
+        return None
+    if journal is not None:
+        undo(found, journal)
+    planned = plan_rescale(bridge, Checkpoint(bridge, checkpoint), max_parallelism, way)
+    return Rescale(bridge, planned, on_progress).run()
+
+
+def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
+    """Take back a rescale that was stopped before it was complete.
+
+    Returns
+    -------
+    bool
+        Whether there was one.
+
+    Raises
+    ------
+    StateError
+        If it was complete.
+    """
+    found = Checkpoint(_bridge(spark), checkpoint)
+    journal = Journal.load(found.folder)
+    if journal is None:
+        discard(found.folder)
+        return False
+    undo(found, journal)
+    return True
+
+
+def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
+    """Remove the folders of key groups that the query no longer has; state of earlier batches can then not be read.
+
+    Returns
+    -------
+    list of str
+        The folders, from the checkpoint's folder on.
+
+    Raises
+    ------
+    StateError
+        If there is no checkpoint, or a rescale is on its way.
+    """
+    found = Checkpoint(_bridge(spark), checkpoint)
+    journal = Journal.load(found.folder)
+    if journal is not None and journal.phase is not Phase.STAGING:
+        raise StateError.interrupted(found.location, journal.old, journal.new)
+    number = found.offsets(found.batch).max_parallelism if found.batch is not None else None
+    if number is None:
+        return []
+    removed = [
+        f"state/{operator.number}/{group}"
+        for operator in found.operators
+        for group in found.groups(operator.number)
+        if group >= number
+    ]
+    for place in removed:
+        found.folder.child(place).delete()
+    return removed
+
+
+def start_query(
+    writer: DataStreamWriter,
+    checkpoint: str,
+    *,
+    config: Mapping[str, object] | None = None,
+    spark: SparkSession | None = None,
+) -> StreamingQuery:
+    """Start a streaming query whose max parallelism is set once and can be changed later.
+
+    At the first start ``pipeline.max-parallelism`` is the number of state partitions; unset, it is derived from
+    ``parallelism.default`` or the cluster's cores. Later the state's own number is taken where none is set. Where they
+    differ the query is refused, or rescaled first if ``state.rescale-on-restart`` is true. A rescale that was stopped
+    while it put its files in place is finished first.
+
+    Parameters
+    ----------
+    writer
+        The query, ready to start but for its checkpoint.
+    checkpoint
+        The query's ``checkpointLocation``.
+    config
+        Options, over those of the session and the configuration file.
+    spark
+        The session of the query; if None, the active one.
+
+    Raises
+    ------
+    StateError
+        If the state has another max parallelism, or cannot be rescaled.
+    """
+    bridge = _bridge(spark)
+    configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
+    wanted = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
+    number = _state_number(bridge, checkpoint)
+    if number is None:
+        parallelism = configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cluster_cores(bridge)
+        number = wanted or default_max_parallelism(parallelism)
+    elif wanted is not None and wanted != number:
+        if not configuration.flag(o.RESCALE_ON_RESTART):
+            raise StateError.differs(checkpoint, number, wanted)
+        rescale(checkpoint, wanted, spark=bridge.spark)
+        number = wanted
+    with _setting(bridge.spark, _PARTITIONS, str(number)):
+        query = writer.option("checkpointLocation", checkpoint).start()
+    marker = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
+    Folder(bridge, checkpoint).child(MARKER).write(marker.encode(), overwrite=True)
+    return query
+
+
+def _state_number(bridge: Bridge, location: str) -> int | None:
+    if not Folder(bridge, location).child("offsets").exists():
+        return None
+    found = Checkpoint(bridge, location)
+    journal = Journal.load(found.folder)
+    if journal is not None:
+        (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
+    batch = found.latest("offsets")
+    return None if batch is None else found.offsets(batch).max_parallelism
+
+
+@contextmanager
+def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
+    before = spark.conf.get(key, None)
+    spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
+
+
+def _bridge(spark: SparkSession | None) -> Bridge:
+    return Bridge(spark or embedded_session())

@@ -1,0 +1,115 @@
+"""Which old key groups a new one is made of, when the max parallelism changes.
+
+With groups numbered by hash modulo max parallelism, a key of old group ``p`` can be in new group ``k`` only where
+``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). So a
+multiple splits group ``p`` into ``p, p + old, p + 2 old ...``, a divisor merges ``k, k + new ...`` into ``k``, and any
+other number reads from within its own residue class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from math import gcd
+
+from penstock.state.key_groups import check_max_parallelism, key_group_range
+
+
+class Change(StrEnum):
+    """How one number of key groups relates to another."""
+
+    SPLIT = "split"
+    """The new number is a multiple: every old group becomes several."""
+    MERGE = "merge"
+    """The new number is a divisor: every new group is made of several whole ones."""
+    REGROUP = "regroup"
+    """Neither: groups are cut and put together again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkUnit:
+    """What one task does: read some old key groups once, and write some new ones."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class StateAssignment:
+    """The way from one number of key groups to another.
+
+    Parameters
+    ----------
+    old
+        The max parallelism there is.
+    new
+        The one there shall be.
+
+    Raises
+    ------
+    StateError
+        If one of them is out of bounds.
+    """
+
+    old: int
+    new: int
+
+    def __post_init__(self) -> None:
+        check_max_parallelism(self.old)
+        check_max_parallelism(self.new)
+
+    @cached_property
+    def classes(self) -> int:
+        """The number of residue classes: nothing ever moves from one to another."""
+        return gcd(self.old, self.new)
+
+    @property
+    def change(self) -> Change:
+        """How the numbers relate."""
+        if self.classes == self.old:
+            return Change.SPLIT
+        return Change.MERGE if self.classes == self.new else Change.REGROUP
+
+    def sources(self, group: int) -> range:
+        """Return the old key groups that a new one reads."""
+        return range(group % self.classes, self.old, self.classes)
+
+    @property
+    def clips(self) -> bool:
+        """Whether a new group must drop a part of what it reads, as the rest belongs to others."""
+        return self.change is not Change.MERGE
+
+    @property
+    def kept(self) -> float:
+        """The part of what a new group reads that it keeps, with evenly spread keys."""
+        return self.classes / self.new
+
+    def read_by(self, index: int, parallelism: int) -> list[int]:
+        """Return the old key groups that a subtask reads after the change, in order.
+
+        Parameters
+        ----------
+        index
+            The subtask, which owns a range of the new groups.
+        parallelism
+            The number of subtasks after the change.
+        """
+        own = key_group_range(index, parallelism, self.new)
+        classes = {group % self.classes for group in own}
+        return [group for group in range(self.old) if group % self.classes in classes]
+
+    def work_units(self, slots: int) -> list[WorkUnit]:
+        """Return tasks that together write every new group once.
+
+        There is one for each residue class, which reads every old group once in all; with fewer classes than slots
+        the new groups of a class are dealt out over more tasks, each of which reads that class again.
+        """
+        per_class = self.new // self.classes
+        tasks = min(per_class, max(1, slots // self.classes))
+        units = []
+        for residue in range(self.classes):
+            groups = range(residue, self.new, self.classes)
+            reads = tuple(self.sources(residue))
+            units += [WorkUnit(reads, tuple(groups[part::tasks])) for part in range(tasks)]
+        return units

@@ -1,0 +1,181 @@
+"""A checkpoint of a streaming query, as it lies in a file system."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock.errors import StateError
+from penstock.spark.filesystem import Folder
+from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, SnapshotMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.jvm import Bridge
+
+DEFAULT_STORE = "default"
+_SNAPSHOT = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.zip")
+_CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta|snapshot)")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFiles:
+    """What the files of a key group of one store say."""
+
+    operator: int
+    store: str
+    group: int
+    rows: int | None
+    """Keys as of the newest snapshot, if they were counted."""
+    size: int
+    """Bytes that loading the newest version reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A stateful operator of the query."""
+
+    entry: OperatorEntry
+    path: str
+    """Its metadata file, from the checkpoint's folder on."""
+
+    @property
+    def number(self) -> int:
+        """Its number in the checkpoint."""
+        return self.entry.operator
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """Its stores; most have one, joins have four."""
+        return self.entry.stores
+
+
+class Checkpoint:
+    """The logs and the state of a streaming query.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the session whose file systems are used.
+    location
+        The query's ``checkpointLocation``.
+
+    Raises
+    ------
+    StateError
+        If there is no checkpoint at that place.
+    """
+
+    def __init__(self, bridge: Bridge, location: str) -> None:
+        self.folder = Folder(bridge, location.rstrip("/") or location)
+        if not self.folder.exists():
+            raise StateError.no_checkpoint(location, "such folder")
+        for name in ("metadata", "offsets", "commits"):
+            if not self.folder.child(name).exists():
+                raise StateError.no_checkpoint(location, f"{name!r} in it")
+
+    @property
+    def location(self) -> str:
+        """The whole path."""
+        return str(self.folder)
+
+    @cached_property
+    def query_id(self) -> str:
+        """The query's id."""
+        return str(json.loads(self.folder.child("metadata").read()).get("id", "?"))
+
+    def latest(self, log: str) -> int | None:
+        """Return the newest batch in ``offsets`` or ``commits``, read anew."""
+        names = (name for name, is_folder, _ in self.folder.child(log).entries() if not is_folder)
+        return max((int(name) for name in names if name.isdigit()), default=None)
+
+    @cached_property
+    def batch(self) -> int | None:
+        """The newest batch that is done."""
+        return self.latest("commits")
+
+    def offsets(self, batch: int) -> OffsetEntry:
+        """Return what was logged before a batch."""
+        return OffsetEntry.parse(*self._text(f"offsets/{batch}"))
+
+    def commit(self, batch: int) -> CommitEntry:
+        """Return what was logged after a batch."""
+        return CommitEntry.parse(*self._text(f"commits/{batch}"))
+
+    def _text(self, place: str) -> tuple[str, str]:
+        file = self.folder.child(place)
+        if not file.exists():
+            raise StateError.unreadable(self.location, f"there is no {place}")
+        return file.read().decode(), str(file)
+
+    @cached_property
+    def operators(self) -> tuple[Operator, ...]:
+        """The stateful operators, by their numbers."""
+        state = self.folder.child("state")
+        if not state.exists():
+            return ()
+        numbers = sorted(int(name) for name, is_folder, _ in state.entries() if is_folder and name.isdigit())
+        return tuple(self._operator(number) for number in numbers)
+
+    def _operator(self, number: int) -> Operator:
+        place = f"state/{number}/_metadata"
+        versioned = self.folder.child(f"{place}/v2")
+        if versioned.exists():
+            batches = [int(name) for name, _, _ in versioned.entries() if name.isdigit()]
+            place = f"{place}/v2/{max(found for found in batches if self.batch is None or found <= self.batch)}"
+        else:
+            place = f"{place}/metadata"
+        return Operator(OperatorEntry.parse(*self._text(place)), place)
+
+    @staticmethod
+    def group_place(operator: int, group: int, store: str) -> str:
+        """Return where a key group of a store lies, from the checkpoint's folder on."""
+        place = f"state/{operator}/{group}"
+        return place if store == DEFAULT_STORE else f"{place}/{store}"
+
+    def groups(self, operator: int) -> list[int]:
+        """Return the key groups that an operator has folders for."""
+        entries = self.folder.child(f"state/{operator}").entries()
+        return sorted(int(name) for name, is_folder, _ in entries if is_folder and name.isdigit())
+
+    def files(self, max_parallelism: int) -> Iterator[GroupFiles]:
+        """Iterate over what the files of each key group say; folders that an earlier rescale left are passed over."""
+        for operator in self.operators:
+            for group in self.groups(operator.number):
+                if group < max_parallelism:
+                    for store in operator.stores:
+                        yield self._group_files(operator.number, group, store)
+
+    def _group_files(self, operator: int, group: int, store: str) -> GroupFiles:
+        folder = self.folder.child(self.group_place(operator, group, store))
+        entries = (
+            [(name, size) for name, is_folder, size in folder.entries() if not is_folder] if folder.exists() else []
+        )
+        version = (self.batch or 0) + 1
+        snapshots = {int(found[1]): name for name, _ in entries if (found := _SNAPSHOT.fullmatch(name))}
+        newest = max((number for number in snapshots if number <= version), default=None)
+        rows, size = (None, 0)
+        if newest is not None:
+            metadata = self._snapshot(folder.child(snapshots[newest]))
+            rows, size = metadata.rows, metadata.size
+        after = newest or 0
+        for name, length in entries:
+            found = _CHANGES.fullmatch(name)
+            if found and after < int(found[1]) <= version:
+                rows, size = None, size + length
+        return GroupFiles(operator, store, group, rows, size)
+
+    @staticmethod
+    def _snapshot(file: Folder) -> SnapshotMetadata:
+        try:
+            with zipfile.ZipFile(io.BytesIO(file.read())) as archive:
+                text = archive.read("metadata").decode()
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise StateError.unreadable(str(file), f"it is no snapshot: {error}") from error
+        return SnapshotMetadata.parse(text, str(file))

@@ -1,0 +1,139 @@
+"""What a checkpoint's state looks like, without writing anything."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import StateError
+from penstock.spark.jobs import cluster_cores
+from penstock.spark.jvm import root_cause
+from penstock.spark.state_store import StateSession, StoreId
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.layout import ENCODING, PROVIDER
+from penstock.state.preflight import plan_rescale
+from penstock.state.recommendation import Recommendation, recommend
+
+if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """The state of one store."""
+
+    operator: int
+    operator_name: str
+    store: str
+    rows: tuple[int | None, ...]
+    """Of each key group, where they are known."""
+    sizes: tuple[int, ...]
+    """Bytes of each key group."""
+
+    @property
+    def total_rows(self) -> int | None:
+        """The rows of all key groups; None if one is not known."""
+        return None if None in self.rows else sum(rows or 0 for rows in self.rows)
+
+    @property
+    def skew(self) -> float:
+        """The largest key group's bytes as a multiple of the mean."""
+        total = sum(self.sizes)
+        return max(self.sizes) * len(self.sizes) / total if total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What was found in a checkpoint."""
+
+    location: str
+    query: str
+    batch: int | None
+    max_parallelism: int | None
+    provider: str
+    format_version: int | None
+    encoding: str
+    stores: tuple[StoreState, ...]
+    obstacle: str | None
+    """Why it cannot be rescaled; None if it can."""
+    recommendation: Recommendation | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return asdict(self)
+
+
+def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) -> Inspection:
+    """Look at a checkpoint.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of a session.
+    location
+        The query's ``checkpointLocation``.
+    count
+        Whether to read the state and count its rows exactly, instead of believing what its files say.
+
+    Raises
+    ------
+    StateError
+        If there is no checkpoint, or it is damaged.
+    """
+    checkpoint = Checkpoint(bridge, location)
+    batch = checkpoint.batch
+    if batch is None:
+        return Inspection(checkpoint.location, checkpoint.query_id, None, None, "?", None, "?", (),
+                          "no batch of the query has finished yet", None)  # fmt: skip
+    offsets, commit = checkpoint.offsets(batch), checkpoint.commit(batch)
+    current = offsets.max_parallelism or 0
+    stores = _stores(checkpoint, current)
+    if count:
+        stores = _counted(StateSession(bridge, commit.format_version), checkpoint, batch, current, stores)
+    largest = max((sum(store.sizes) for store in stores), default=0)
+    return Inspection(
+        checkpoint.location, checkpoint.query_id, batch, current,
+        offsets.conf.get(PROVIDER, "unknown").rpartition(".")[2], commit.format_version,
+        offsets.conf.get(ENCODING, "unsaferow"), stores, _obstacle(bridge, checkpoint, current),
+        recommend(current, largest, cluster_cores(bridge)) if stores else None,
+    )  # fmt: skip
+
+
+def _stores(checkpoint: Checkpoint, max_parallelism: int) -> tuple[StoreState, ...]:
+    names = {operator.number: operator.entry.name for operator in checkpoint.operators}
+    found: dict[tuple[int, str], list[tuple[int | None, int]]] = {}
+    for files in checkpoint.files(max_parallelism):
+        found.setdefault((files.operator, files.store), []).append((files.rows, files.size))
+    return tuple(
+        StoreState(
+            operator, names[operator], store, tuple(rows for rows, _ in groups), tuple(size for _, size in groups)
+        )
+        for (operator, store), groups in found.items()
+    )
+
+
+def _counted(
+    session: StateSession, checkpoint: Checkpoint, batch: int, groups: int, stores: tuple[StoreState, ...]
+) -> tuple[StoreState, ...]:
+    counted = []
+    for store in stores:
+        try:
+            key = session.partition_key(checkpoint.location, batch, store.operator, store.store)
+            identity = StoreId(store.operator, store.store, bool(key))
+            found = session.count_with_sql(checkpoint.location, batch, identity, groups)
+        except Exception as error:
+            raise StateError.unreadable(
+                f"store {store.store} of operator {store.operator}", root_cause(error)
+            ) from error
+        rows = {count.group: count.rows for count in found}
+        exact = tuple(rows.get(group, 0) for group in range(len(store.sizes)))
+        counted.append(StoreState(store.operator, store.operator_name, store.store, exact, store.sizes))
+    return tuple(counted)
+
+
+def _obstacle(bridge: Bridge, checkpoint: Checkpoint, current: int) -> str | None:
+    try:
+        plan_rescale(bridge, checkpoint, 2 * current if current <= 1 << 14 else 1)
+    except StateError as error:
+        return error.message.partition("\n")[2].replace("    - ", "") or error.message
+    return None

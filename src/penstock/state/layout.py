@@ -1,0 +1,141 @@
+"""The text files of a checkpoint that Structured Streaming keeps its logs and its operators' metadata in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from penstock.errors import StateError
+
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A file whose first line is a version and whose second is JSON; what follows is kept as it is."""
+
+    version: str
+    content: dict[str, Any]
+    rest: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, path: str) -> Self:
+        """Read an entry.
+
+        Raises
+        ------
+        StateError
+            If the text is not one.
+        """
+        version, *lines = text.split("\n")
+        try:
+            content = json.loads(lines[0]) if lines else None
+        except ValueError:
+            content = None
+        if not version.startswith("v") or not isinstance(content, dict):
+            raise StateError.unreadable(path, f"it begins with {text[:40]!r}")
+        return cls(version, content, tuple(lines[1:]))
+
+    def __str__(self) -> str:
+        return "\n".join((self.version, json.dumps(self.content, separators=(",", ":")), *self.rest))
+
+
+class OffsetEntry(LogEntry):
+    """What a batch was to read, and the settings it ran with."""
+
+    __slots__ = ()
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """The settings that are fixed with the first batch."""
+        return dict(self.content.get("conf", {}))
+
+    @property
+    def max_parallelism(self) -> int | None:
+        """The number of state partitions."""
+        value = self.conf.get(SHUFFLE_PARTITIONS)
+        return int(value) if value else None
+
+    def with_max_parallelism(self, number: int) -> Self:
+        """Return the entry with another number of state partitions."""
+        return replace(self, content=self.content | {"conf": self.conf | {SHUFFLE_PARTITIONS: str(number)}})
+
+
+class CommitEntry(LogEntry):
+    """That a batch is done, its next watermark, and in format version 2 which versions its state is in."""
+
+    __slots__ = ()
+
+    @property
+    def format_version(self) -> int:
+        """The format version of the checkpoint: 1, or 2 with unique ids for versions of state."""
+        return int(self.version[1:])
+
+    def with_checkpoint_ids(self, ids: dict[int, list[list[str]]]) -> Self:
+        """Return the entry with other unique ids: for each operator and key group those of its stores."""
+        if self.format_version == 1:
+            return self
+        named = {str(operator): groups for operator, groups in ids.items()}
+        return replace(self, content=self.content | {"stateUniqueIds": named})
+
+
+class OperatorEntry(LogEntry):
+    """The metadata of a stateful operator."""
+
+    __slots__ = ()
+
+    @property
+    def operator(self) -> int:
+        """The operator's number."""
+        return int(self.content["operatorInfo"]["operatorId"])
+
+    @property
+    def name(self) -> str:
+        """The operator's name, such as ``stateStoreSave``."""
+        return str(self.content["operatorInfo"]["operatorName"])
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The names of its stores."""
+        return tuple(str(store["storeName"]) for store in self.content["stateStoreInfo"])
+
+    @property
+    def schema_files(self) -> tuple[str, ...]:
+        """The files that describe its state, where it keeps several."""
+        return tuple(file for store in self.content["stateStoreInfo"] for file in store.get("stateSchemaFilePaths", ()))
+
+    def with_max_parallelism(self, number: int) -> Self:
+        """Return the metadata with another number of state partitions."""
+        stores = [store | {"numPartitions": number} for store in self.content["stateStoreInfo"]]
+        return replace(self, content=self.content | {"stateStoreInfo": stores})
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMetadata:
+    """What a RocksDB snapshot says about itself."""
+
+    rows: int | None
+    """Its keys, if they were counted."""
+    size: int
+    """The bytes of its sorted files."""
+
+    @classmethod
+    def parse(cls, text: str, path: str) -> Self:
+        """Read the file ``metadata`` of a snapshot.
+
+        Raises
+        ------
+        StateError
+            If the text is none.
+        """
+        try:
+            content = json.loads(text.partition("\n")[2])
+            keys = int(content["numKeys"])
+            internal = max(int(content.get("numInternalKeys", 0)), 0)
+            size = sum(int(file["sizeBytes"]) for file in content["sstFiles"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateError.unreadable(path, f"its metadata is {text[:40]!r}") from error
+        return cls(keys + internal if keys >= 0 else None, size)

@@ -1,0 +1,203 @@
+"""Everything that stands against a rescale, found before anything is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import StateError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jobs import cluster_cores
+from penstock.spark.jvm import root_cause
+from penstock.spark.state_store import ROCKSDB, StateSession, StoreId, moves_files, rewrites_state, running_queries
+from penstock.state.assignment import StateAssignment
+from penstock.state.layout import ENCODING, PROVIDER
+from penstock.state.ways import Way, choose_way
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.jvm import Bridge
+    from penstock.state.checkpoint import Checkpoint
+
+MARKER = "_penstock_query.json"
+"""A file in a checkpoint that names the process whose query runs on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorePlan:
+    """What is to be done with one store."""
+
+    store: StoreId
+    operator_name: str
+    key: tuple[str, ...]
+    """The columns of the key that rows are spread by."""
+    way: Way
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RescalePlan:
+    """What a rescale will do."""
+
+    location: str
+    batch: int
+    format_version: int
+    assignment: StateAssignment
+    stores: tuple[StorePlan, ...]
+    state_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "checkpoint": self.location,
+            "batch": self.batch,
+            "from": self.assignment.old,
+            "to": self.assignment.new,
+            "change": str(self.assignment.change),
+            "bytes": self.state_bytes,
+            "stores": [
+                {"operator": plan.store.operator, "name": plan.operator_name, "store": plan.store.name,
+                 "key": list(plan.key), "way": str(plan.way), "reason": plan.reason}
+                for plan in self.stores
+            ],
+        }  # fmt: skip
+
+
+def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, way: Way | None = None) -> RescalePlan:
+    """Look at a checkpoint and return what a rescale will do.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the session that will run it.
+    checkpoint
+        The query's checkpoint.
+    new
+        The max parallelism it shall have.
+    way
+        The way every store that can take it shall take; chosen for each if None.
+
+    Raises
+    ------
+    StateError
+        If there is any obstacle; the message lists all that were found.
+    """
+    batch, old, format_version = _logs(checkpoint)
+    assignment = StateAssignment(old, new)
+    found = [problem for problem in (rewrites_state(bridge),) if problem]
+    found += _log_obstacles(checkpoint, batch, old, new)
+    found += _query_obstacles(bridge, checkpoint)
+    stores: tuple[StorePlan, ...] = ()
+    size = 0
+    if not found:
+        session = StateSession(bridge, format_version)
+        stores, problems = _stores(session, checkpoint, batch, assignment, way)
+        size = sum(files.size for files in checkpoint.files(old))
+        found += [*problems, *_space_obstacles(checkpoint, size)]
+    if found:
+        raise StateError.obstacles(checkpoint.location, found)
+    return RescalePlan(checkpoint.location, batch, format_version, assignment, stores, size)
+
+
+def _logs(checkpoint: Checkpoint) -> tuple[int, int, int]:
+    batch = checkpoint.batch
+    if batch is None:
+        raise StateError.obstacles(checkpoint.location, ["no batch of the query has finished yet"])
+    old = checkpoint.offsets(batch).max_parallelism
+    if old is None:
+        raise StateError.unreadable(f"{checkpoint.location}/offsets/{batch}", "it has no number of shuffle partitions")
+    return batch, old, checkpoint.commit(batch).format_version
+
+
+def _log_obstacles(checkpoint: Checkpoint, batch: int, old: int, new: int) -> Iterator[str]:
+    conf = checkpoint.offsets(batch).conf
+    started = checkpoint.latest("offsets")
+    if started is not None and started > batch:
+        if checkpoint.offsets(started).max_parallelism != old:
+            yield (
+                f"batch {started} is an unfinished repartitioning by Spark: finish it with the number it was started "
+                "with, or delete that file of offsets"
+            )
+        else:
+            yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
+    if new == old:
+        yield f"max parallelism is {old} already"
+    if conf.get(PROVIDER) != ROCKSDB:
+        provider = conf.get(PROVIDER, "unknown").rpartition(".")[2]
+        yield (
+            f"its state is kept by {provider}; only RocksDB's can be rescaled. A query's provider is fixed with its "
+            f"first batch: start it with a new checkpoint and {PROVIDER}={ROCKSDB}"
+        )
+    if not checkpoint.operators:
+        yield "it has no state: a stateless query takes any number of partitions"
+
+
+def _query_obstacles(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
+    for location, name in running_queries(bridge):
+        if str(Folder(bridge, location)) == checkpoint.location:
+            yield f"query {name} is running on it: stop it first"
+    running = marked_process(checkpoint.folder)
+    if running is not None:
+        yield (
+            f"process {running} on this machine runs a query on it: stop it first (or delete {MARKER} in it, "
+            "if that process is another program)"
+        )
+    for name in ("", "offsets", "commits", "state"):
+        folder = checkpoint.folder.child(name) if name else checkpoint.folder
+        if folder.exists() and not folder.may_write():
+            yield f"there is no permission to write to {folder}"
+
+
+def marked_process(folder: Folder) -> int | None:
+    """Return the other process of this machine that runs a query on a checkpoint, if one has said so and lives."""
+    file = folder.child(MARKER)
+    if not file.exists():
+        return None
+    try:
+        said = json.loads(file.read())
+        pid, host = int(said["pid"]), str(said["host"])
+    except (ValueError, KeyError, TypeError):
+        return None
+    if host != socket.gethostname() or pid == os.getpid():
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return pid
+
+
+def _stores(
+    session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, way: Way | None
+) -> tuple[tuple[StorePlan, ...], list[str]]:
+    plans, problems = [], []
+    encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
+    files_problem = moves_files(session.bridge)
+    slots = cluster_cores(session.bridge)
+    for operator in checkpoint.operators:
+        for name in operator.stores:
+            what = f"operator {operator.number} ({operator.entry.name}), store {name}"
+            try:
+                key = session.partition_key(checkpoint.location, batch, operator.number, name)
+            except Exception as error:  # noqa: BLE001 - Spark refuses in many classes of exception
+                problems.append(f"{what}: {root_cause(error)}")
+                continue
+            chosen, reason = choose_way(
+                assignment, keyed=bool(key), encoding=encoding, files_problem=files_problem, slots=slots
+            )
+            plan = StorePlan(StoreId(operator.number, name, bool(key)), operator.entry.name, tuple(key), chosen, reason)
+            plans.append(replace(plan, way=way, reason="as asked") if way else plan)
+    return tuple(plans), problems
+
+
+def _space_obstacles(checkpoint: Checkpoint, size: int) -> Iterator[str]:
+    free = checkpoint.folder.free_bytes()
+    if free < size:
+        yield f"its new state needs about {show_bytes(size)}, and {show_bytes(free)} are left on its file system"

@@ -1,0 +1,323 @@
+"""Changes the max parallelism of a checkpoint: aside first, checked there, then put in place under a journal.
+
+Nothing of the checkpoint is touched until the new state is complete and checked. What is put in place then is one more
+batch, which reads no data: its offsets with the new number first (from then on Spark refuses to start the query), its
+state, and last its commit. A process that dies in between leaves a journal to finish or undo by.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import PenstockError, StateError
+from penstock.spark.jobs import cluster_cores
+from penstock.spark.jvm import root_cause
+from penstock.spark.state_store import StateRewrite, StateSession
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.journal import FOLDER, STAGED, Journal, Phase
+from penstock.state.ways import Way
+
+if TYPE_CHECKING:
+    from penstock.spark.filesystem import Folder
+    from penstock.spark.jvm import Bridge
+    from penstock.spark.state_store import GroupCount
+    from penstock.state.preflight import RescalePlan, StorePlan
+
+OnProgress = Callable[[int, int, str], None]
+"""Told how many steps of how many are done, and what comes next."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What became of one store."""
+
+    operator: int
+    name: str
+    store: str
+    way: str
+    reason: str
+    rows: int
+    largest_group: int
+    """Rows of the largest new key group."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleReport:
+    """What a rescale did."""
+
+    location: str
+    batch: int
+    """The batch that the rescale became."""
+    old: int
+    new: int
+    stores: tuple[StoreReport, ...]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return asdict(self)
+
+
+class Rescale:
+    """One rescale of one checkpoint.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the session that runs it.
+    plan
+        What is to be done.
+    on_progress
+        Told about every step.
+    """
+
+    def __init__(self, bridge: Bridge, plan: RescalePlan, on_progress: OnProgress) -> None:
+        self._bridge = bridge
+        self._plan = plan
+        self._tell = on_progress
+        self._checkpoint = Checkpoint(bridge, plan.location)
+        self._work = self._checkpoint.folder.child(FOLDER)
+        self._staged = self._work.child(STAGED)
+        self._next = plan.batch + 1
+
+    def run(self) -> RescaleReport:
+        """Do it.
+
+        Raises
+        ------
+        StateError
+            If it failed; the checkpoint is as it was, unless the message says otherwise.
+        """
+        began = time.monotonic()
+        journal = Journal(self._plan.batch, self._plan.assignment.old, self._plan.assignment.new)
+        doing = "making a folder for the new state"
+        try:
+            discard(self._checkpoint.folder)
+            self._staged.make()
+            journal.save(self._checkpoint.folder)
+            self._prepare()
+            rewrite = self._rewrite()
+            reports, ids = [], {}
+            for done, plan in enumerate(self._plan.stores):
+                doing = f"writing operator {plan.store.operator} ({plan.operator_name}), store {plan.store.name}"
+                self._tell(done, len(self._plan.stores) + 1, doing)
+                report, ids[plan.store.operator, plan.store.name] = self._write(rewrite, plan)
+                reports.append(report)
+            doing = "writing the batch's commit"
+            self._commit_staged(ids)
+            doing = "checking the new state"
+            reports = [self._checked(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
+            journal = journal.publishing(*self._changes())
+        except PenstockError:
+            discard(self._checkpoint.folder)
+            raise
+        except BaseException as error:
+            discard(self._checkpoint.folder)
+            if isinstance(error, Exception):
+                raise StateError.failed(self._plan.location, doing, root_cause(error)) from error
+            raise
+        self._tell(len(self._plan.stores), len(self._plan.stores) + 1, "putting it in place")
+        publish(self._checkpoint, journal)
+        self._tell(len(self._plan.stores) + 1, len(self._plan.stores) + 1, "done")
+        return RescaleReport(
+            self._plan.location, self._next, journal.old, journal.new, tuple(reports), time.monotonic() - began
+        )
+
+    def _rewrite(self) -> StateRewrite:
+        return StateRewrite(
+            self._bridge, self._plan.format_version, self._plan.location, self._plan.batch, str(self._staged)
+        )
+
+    def _prepare(self) -> None:
+        """Lay out a checkpoint that has everything but state."""
+        batch = self._plan.batch
+        for name in ("offsets", "commits"):
+            self._staged.child(name).make()
+        for name in ("metadata", f"offsets/{batch}", f"commits/{batch}"):
+            self._checkpoint.folder.child(name).copy_to(self._staged.child(name))
+        offsets = self._checkpoint.offsets(batch).with_max_parallelism(self._plan.assignment.new)
+        self._staged.child(f"offsets/{self._next}").write(str(offsets).encode())
+        for operator in self._checkpoint.operators:
+            place = f"state/{operator.number}"
+            self._staged.child(place).make()
+            for hidden in ("_metadata", "_stateSchema"):
+                if self._checkpoint.folder.child(f"{place}/{hidden}").exists():
+                    self._checkpoint.folder.child(f"{place}/{hidden}").copy_to(self._staged.child(f"{place}/{hidden}"))
+            for store in operator.stores:
+                schema = f"{Checkpoint.group_place(operator.number, 0, store)}/_metadata"
+                if self._checkpoint.folder.child(schema).exists():
+                    self._staged.child(schema).parent.make()
+                    self._checkpoint.folder.child(schema).copy_to(self._staged.child(schema))
+
+    def _write(self, rewrite: StateRewrite, plan: StorePlan) -> tuple[StoreReport, tuple[str, ...]]:
+        assignment, store = self._plan.assignment, plan.store
+        began = time.monotonic()
+        way, reason = plan.way, plan.reason
+        if way is Way.FILES:
+            units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
+            try:
+                written = rewrite.move_files(store, assignment.new, units if store.keyed else [((0,), (0,))])
+            except Exception as error:
+                # What a task throws reaches the driver as text; anything else is a failure of its own.
+                if "UnsupportedOperationException" not in str(error):
+                    raise
+                self._discard(store.operator, store.name)
+                way = Way.SHUFFLE if assignment.change == "regroup" else Way.ROWS
+                reason = f"not as files: {root_cause(error)}"
+        if way is not Way.FILES:
+            written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=way is Way.SHUFFLE)
+        rows = -1 if written.rows_read is None else written.rows_read
+        seconds = time.monotonic() - began
+        report = StoreReport(store.operator, plan.operator_name, store.name, str(way), reason, rows, 0, seconds)
+        return report, written.checkpoint_ids
+
+    def _discard(self, operator: int, store: str) -> None:
+        for group in range(self._plan.assignment.new):
+            folder = self._staged.child(Checkpoint.group_place(operator, group, store))
+            for name, _, _ in folder.entries() if folder.exists() else []:
+                if not name.startswith("_"):
+                    folder.child(name).delete()
+
+    def _commit_staged(self, ids: dict[tuple[int, str], tuple[str, ...]]) -> None:
+        """Write the commit of the new batch, with the unique ids of format version 2."""
+        by_group: dict[int, list[list[str]]] = {}
+        for plan in self._plan.stores:
+            of_store = ids[plan.store.operator, plan.store.name]
+            groups = by_group.setdefault(plan.store.operator, [[] for _ in of_store])
+            for group, identifier in zip(groups, of_store, strict=True):
+                group.append(identifier)
+        entry = self._checkpoint.commit(self._plan.batch).with_checkpoint_ids(by_group)
+        self._staged.child(f"commits/{self._next}").write(str(entry).encode())
+
+    def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
+        """Read the new state: as many rows as before, and each in the key group it belongs to."""
+        session = StateSession(self._bridge, self._plan.format_version)
+        compiled = plan.way is Way.FILES
+        now = self._counted(session, str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
+        before = report.rows
+        if before < 0:
+            counts = self._counted(
+                session, self._plan.location, self._plan.batch, plan, self._plan.assignment.old, compiled
+            )
+            before = sum(count.rows for count in counts)
+        rows, foreign = sum(count.rows for count in now), sum(count.foreign for count in now)
+        if rows != before or foreign:
+            what = f"operator {report.operator}, store {report.store}: {before:,} rows before, {rows:,} after"
+            raise StateError.failed(self._plan.location, "the check", f"{what}, {foreign:,} in a wrong key group")
+        largest = max((count.rows for count in now), default=0)
+        return StoreReport(**asdict(report) | {"rows": rows, "largest_group": largest})
+
+    def _counted(
+        self,
+        session: StateSession,
+        location: str,
+        batch: int,
+        plan: StorePlan,
+        groups: int,
+        compiled: bool,  # noqa: FBT001
+    ) -> list[GroupCount]:
+        count = session.count if compiled else session.count_with_sql
+        return count(location, batch, plan.store, groups)
+
+    def _changes(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return what is to be moved, and what the files say that are replaced."""
+        files, replaced = [], {}
+        for operator in self._checkpoint.operators:
+            entry = operator.entry.with_max_parallelism(self._plan.assignment.new)
+            if operator.path.endswith("/metadata"):
+                replaced[operator.path] = self._checkpoint.folder.child(operator.path).read().decode()
+                place = operator.path
+            else:
+                place = f"{operator.path.rpartition('/')[0]}/{self._next}"
+                files.append(place)
+            self._staged.child(place).delete()
+            self._staged.child(place).write(str(entry).encode())
+            for group in range(self._plan.assignment.new):
+                for store in operator.stores:
+                    folder = Checkpoint.group_place(operator.number, group, store)
+                    if self._staged.child(folder).exists():
+                        files += [f"{folder}/{name}" for name in _state_files(self._staged.child(folder))]
+        return tuple(files), replaced
+
+
+def _state_files(folder: Folder, under: str = "") -> list[str]:
+    """Return the files of a key group, without the schema and without check sums, which move with their files."""
+    found = []
+    for name, is_folder, _ in folder.entries():
+        if is_folder and name == "SSTs":
+            found += _state_files(folder.child(name), f"{under}{name}/")
+        elif not is_folder and not name.startswith("."):
+            found.append(under + name)
+    return found
+
+
+def publish(checkpoint: Checkpoint, journal: Journal) -> None:
+    """Put a staged checkpoint in place; may be called again after it was stopped anywhere.
+
+    Raises
+    ------
+    StateError
+        If the query went on meanwhile; the checkpoint is left to it.
+    """
+    folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
+    following = journal.batch + 1
+    journal.save(folder)
+    offsets = staged.child(f"offsets/{following}").read()
+    place = folder.child(f"offsets/{following}")
+    if not place.write(offsets) and place.read() != offsets:
+        discard(folder)
+        raise StateError.failed(checkpoint.location, "putting it in place", f"the query has started batch {following}")
+    if not folder.child(f"commits/{following}").exists():
+        for file in journal.files:
+            if staged.child(file).exists():
+                target = folder.child(file)
+                target.parent.make()
+                target.delete()
+                staged.child(file).move_to(target)
+        for file in journal.replaced:
+            folder.child(file).write(staged.child(file).read(), overwrite=True)
+        folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
+    discard(folder)
+
+
+def undo(checkpoint: Checkpoint, journal: Journal) -> None:
+    """Take back what `publish` has put in place so far; may be called again after it was stopped anywhere.
+
+    Raises
+    ------
+    StateError
+        If it is complete.
+    """
+    folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
+    following = journal.batch + 1
+    place = folder.child(f"offsets/{following}")
+    if (
+        journal.phase is not Phase.STAGING
+        and place.exists()
+        and place.read() == staged.child(f"offsets/{following}").read()
+    ):
+        if folder.child(f"commits/{following}").exists():
+            discard(folder)
+            raise StateError(
+                f"the rescale of {checkpoint.location} to {journal.new} key groups is complete and cannot be aborted",
+                hint=f"rescale it to {journal.old} to go back",
+            )
+        # From here on there is only this way: what is taken back cannot be put in place again.
+        journal.aborting().save(folder)
+        for file in journal.files:
+            if not staged.child(file).exists():
+                folder.child(file).delete()
+        for file, text in journal.replaced.items():
+            folder.child(file).write(text.encode(), overwrite=True)
+        place.delete()
+    discard(folder)
+
+
+def discard(folder: Folder) -> None:
+    """Remove what a rescale has written aside; the journal first, as without it the rest is known to be of no use."""
+    Journal.forget(folder)
+    folder.child(FOLDER).delete()

@@ -1,0 +1,35 @@
+"""Rescales a checkpoint and dies by SIGKILL at the n-th change to its files; run as a program of its own.
+
+Arguments: checkpoint, max parallelism, n. With n = 0 it lives, and prints how many changes there were.
+"""
+
+import os
+import signal
+import sys
+
+from penstock.spark.filesystem import Folder
+from penstock.spark.session import embedded_session
+from penstock.state import rescale
+
+location, number, deadly = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+changes = 0
+
+
+def counted(name):
+    original = getattr(Folder, name)
+
+    def change(self, *arguments, **options):
+        global changes
+        changes += 1
+        if changes == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, *arguments, **options)
+
+    setattr(Folder, name, change)
+
+
+for method in ("make", "write", "copy_to", "move_to", "delete"):
+    counted(method)
+spark = embedded_session("local[2]", {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
+rescale(location, number, spark=spark)
+print("changes", changes)

@@ -1,0 +1,240 @@
+"""Stateful streaming queries of every kind, each with a way to run it over some more input."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STORE = "spark.sql.streaming.stateStore"
+BASE = {f"{STORE}.providerClass": ROCKSDB}
+MINUTE = datetime.timedelta(minutes=1)
+NOON = datetime.datetime(2026, 11, 22, 12)
+SCHEMA = "k string, v long, t timestamp"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A streaming query: what it computes from the stream of rows, and how it is run."""
+
+    name: str
+    build: Callable[[DataFrame], DataFrame]
+    mode: str = "update"
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def write_input(spark: SparkSession, folder: Path, number: int) -> None:
+    """Add one file: 400 rows of 200 keys, each file ten minutes later than the one before."""
+    rows = [
+        (f"key {(7 * i + number) % 200}", i % 5, NOON + 10 * number * MINUTE + (i % 10) * MINUTE) for i in range(400)
+    ]  # fmt: skip
+    at = folder / f"part-{number}"
+    spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(str(at))
+    for file in at.glob("*.parquet"):
+        (folder / f"{number:03}.parquet").write_bytes(file.read_bytes())
+        # The order of files is that of their times.
+        os.utime(folder / f"{number:03}.parquet", (1_700_000_000 + number, 1_700_000_000 + number))
+    shutil.rmtree(at)
+
+
+@contextmanager
+def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Set session settings for a while."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, partitions: int = 4) -> list[list[tuple]]:
+    """Run the query over the files it has not seen, one a batch; return the rows of each batch that gave any."""
+    batches: list[list[tuple]] = []
+
+    def keep(df: DataFrame, _: int) -> None:
+        rows = sorted((tuple(row) for row in df.collect()), key=str)
+        if rows:
+            batches.append(rows)
+
+    with settings(spark, BASE | {"spark.sql.shuffle.partitions": str(partitions)} | query.settings):
+        source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "*.parquet"))
+        writer = query.build(source).writeStream.outputMode(query.mode).foreachBatch(keep)
+        stream = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        stream.awaitTermination()
+    return batches
+
+
+def _pandas_counts(df: DataFrame) -> DataFrame:
+    def count(key: tuple, frames: Iterator[pd.DataFrame], state) -> Iterator[pd.DataFrame]:
+        seen, total = state.get if state.exists else (0, 0)
+        for frame in frames:
+            seen, total = seen + len(frame), total + int(frame["v"].sum())
+        state.update((seen, total))
+        yield pd.DataFrame({"k": [key[0]], "n": [seen], "total": [total]})
+
+    return df.groupBy("k").applyInPandasWithState(
+        count, "k string, n long, total long", "n long, total long", "update", "NoTimeout"
+    )
+
+
+class Everything(StatefulProcessor):
+    """Value, list and map state, and an event-time timer for each key."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "n long")
+        self._values = handle.getListState("values", "v long")
+        self._places = handle.getMapState("places", "v long", "n long")
+
+    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - names of Spark
+        count = self._count.get()[0] if self._count.exists() else 0
+        latest = None
+        for frame in rows:
+            for value, time in zip(frame["v"], frame["t"], strict=True):
+                count += 1
+                place = (int(value),)
+                known = self._places.getValue(place)[0] if self._places.containsKey(place) else 0
+                self._places.updateValue(place, (known + 1,))
+                if count % 3 == 0:
+                    self._values.appendValue((int(value),))
+                latest = time if latest is None else max(latest, time)
+        self._count.update((count,))
+        self._handle.registerTimer(int(latest.timestamp() * 1000) + 600_000)
+        listed = sorted(value[0] for value in self._values.get())
+        places = sorted((key[0], value[0]) for key, value in self._places.iterator())
+        yield pd.DataFrame({"k": [key[0]], "what": ["rows"], "n": [count], "state": [str((listed, places))]})
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        yield pd.DataFrame(
+            {"k": [key[0]], "what": ["timer"], "n": [expiredTimerInfo.getExpiryTimeInMs()], "state": [""]}
+        )
+
+    def close(self) -> None:
+        pass
+
+
+class Kept(StatefulProcessor):
+    """State with a time to live, longer than any test."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._count = handle.getValueState("count", "n long", ttlDurationMs=86_400_000)
+        self._places = handle.getMapState("places", "v long", "n long", ttlDurationMs=86_400_000)
+
+    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        count = self._count.get()[0] if self._count.exists() else 0
+        for frame in rows:
+            for value in frame["v"]:
+                count += 1
+                self._places.updateValue((int(value),), (count,))
+        self._count.update((count,))
+        places = sorted((key[0], value[0]) for key, value in self._places.iterator())
+        yield pd.DataFrame({"k": [key[0]], "n": [count], "state": [str(places)]})
+
+    def close(self) -> None:
+        pass
+
+
+def _timers(df: DataFrame) -> DataFrame:
+    return df.withWatermark("t", "5 minutes").groupBy("k").transformWithStateInPandas(
+        Everything(), "k string, what string, n long, state string", "Update", "EventTime"
+    )  # fmt: skip
+
+
+def _ttl(df: DataFrame) -> DataFrame:
+    return df.groupBy("k").transformWithStateInPandas(
+        Kept(), "k string, n long, state string", "Update", "ProcessingTime"
+    )
+
+
+def _counts(df: DataFrame) -> DataFrame:
+    return df.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+
+
+def _windows(df: DataFrame) -> DataFrame:
+    return df.withWatermark("t", "5 minutes").groupBy(F.window("t", "10 minutes"), "k").agg(F.count("*"), F.max("v"))
+
+
+def _sides(df: DataFrame) -> tuple[DataFrame, DataFrame]:
+    left = (
+        df.where("v < 2").select("k", F.col("v").alias("lv"), F.col("t").alias("lt")).withWatermark("lt", "5 minutes")
+    )
+    right = df.where("v = 3").select(F.col("k").alias("rk"), F.col("t").alias("rt")).withWatermark("rt", "5 minutes")
+    return left, right
+
+
+def _join(how: str) -> Callable[[DataFrame], DataFrame]:
+    def build(df: DataFrame) -> DataFrame:
+        left, right = _sides(df)
+        near = F.expr("k = rk AND rt BETWEEN lt - INTERVAL 12 MINUTES AND lt + INTERVAL 12 MINUTES")
+        return left.join(right, near, how)
+
+    return build
+
+
+def _chain(df: DataFrame) -> DataFrame:
+    distinct = df.withWatermark("t", "5 minutes").dropDuplicates(["k", "v", "t"])
+    fine = distinct.groupBy(F.window("t", "5 minutes").alias("w"), "k").agg(F.count("*").alias("n"))
+    return fine.groupBy(F.window(F.window_time("w"), "10 minutes")).agg(F.sum("n"), F.count("*"))
+
+
+def _sessions(df: DataFrame) -> DataFrame:
+    return df.withWatermark("t", "5 minutes").groupBy(F.session_window("t", "3 minutes"), "k").agg(F.count("*"))
+
+
+QUERIES = [
+    Query("counts updated", _counts),
+    Query("counts complete", _counts, "complete"),
+    Query("windows appended", _windows, "append"),
+    Query("distinct", lambda df: df.dropDuplicates(["k", "v"]), "append"),
+    Query("distinct within watermark",
+          lambda df: df.withWatermark("t", "30 minutes").dropDuplicatesWithinWatermark(["k"]), "append"),
+    Query("sessions", _sessions, "append"),
+    Query("inner join", _join("inner"), "append"),
+    Query("left join", _join("left"), "append"),
+    Query("three operators", _chain, "append"),
+    Query("applyInPandasWithState", _pandas_counts),
+    Query("state of every kind with timers", _timers),
+    Query("state with time to live", _ttl),
+    Query("no key", lambda df: df.groupBy().agg(F.count("*"), F.sum("v"))),
+    Query("distinct, then no key",
+          lambda df: df.withWatermark("t", "5 minutes").dropDuplicates(["k", "v", "t"])
+          .groupBy(F.window("t", "10 minutes")).agg(F.count("*")), "append"),
+    Query("changelog", _counts, settings={f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
+    Query("changelog of a join", _join("left"), "append",
+          {f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
+    Query("format 2", _counts, settings={f"{STORE}.checkpointFormatVersion": "2"}),
+    Query("format 2 with changelog", _windows, "append",
+          {f"{STORE}.checkpointFormatVersion": "2", f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
+    Query("format 2 of a join", _join("left"), "append", {f"{STORE}.checkpointFormatVersion": "2"}),
+    Query("row checksums", _counts, settings={f"{STORE}.rowChecksum.enabled": "true"}),
+    Query("row checksums of timers", _timers, settings={f"{STORE}.rowChecksum.enabled": "true"}),
+    Query("join in column families", _join("left"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}),
+]  # fmt: skip
+BY_NAME = {query.name: query for query in QUERIES}
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A query that ran for a while, and what it gives when it goes on untouched."""
+
+    query: Query
+    input: Path
+    """What it has seen, and what comes later."""
+    checkpoint: Path
+    later: list[list[tuple]]

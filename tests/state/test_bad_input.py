@@ -1,0 +1,169 @@
+"""What cannot be rescaled is refused in words, and the checkpoint is left as it was, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+import penstock.state as st
+from penstock.errors import StateError
+from tests.state.queries import BASE, BY_NAME, STORE, Query, run, settings
+
+HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+def digest(folder: Path) -> str:
+    """Return a hash of all names and bytes below a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        found.update(str(path.relative_to(folder)).encode())
+        found.update(path.read_bytes() if path.is_file() else b"")
+    return found.hexdigest()
+
+
+@pytest.fixture
+def checkpoint(stopped, tmp_path):
+    shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def refused(spark, folder: Path, number: int = 8, **options) -> str:
+    """Rescale a checkpoint that cannot be; return what is said."""
+    before = digest(folder)
+    with pytest.raises(StateError) as found:
+        st.rescale(str(folder), number, spark=spark, **options)
+    assert digest(folder) == before
+    assert "Exception" not in str(found.value) or "Java" not in str(found.value)
+    assert "\tat " not in str(found.value)
+    return str(found.value)
+
+
+@pytest.mark.parametrize("number", [0, -1, 32769])
+def test_numbers_out_of_bounds(spark, checkpoint, number):
+    assert f"max parallelism is {number}" in refused(spark, checkpoint, number)
+
+
+def test_the_present_number(spark, checkpoint):
+    assert "max parallelism is 4 already" in refused(spark, checkpoint, 4)
+
+
+def test_no_such_folder(spark, tmp_path):
+    with pytest.raises(StateError, match="is no checkpoint"):
+        st.rescale(str(tmp_path / "nothing"), 8, spark=spark)
+
+
+def test_a_folder_without_a_checkpoint(spark, tmp_path):
+    (tmp_path / "file").write_text("not a checkpoint")
+    assert "there is no 'metadata' in it" in refused(spark, tmp_path)
+
+
+def test_no_finished_batch(spark, checkpoint):
+    shutil.rmtree(checkpoint / "commits")
+    (checkpoint / "commits").mkdir()
+    assert "no batch of the query has finished" in refused(spark, checkpoint)
+
+
+def test_a_batch_that_is_not_finished(spark, checkpoint):
+    for name in ("1", ".1.crc"):
+        (checkpoint / "commits" / name).unlink()
+    assert "batch 1 was started and is not finished" in refused(spark, checkpoint)
+
+
+def test_a_torn_log(spark, checkpoint):
+    (checkpoint / "offsets/.1.crc").unlink()
+    (checkpoint / "offsets/1").write_text("v1\n{torn")
+    assert "cannot be read as a part of a checkpoint" in refused(spark, checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["*.zip", "SSTs/*.sst"])
+def test_a_damaged_snapshot(spark, checkpoint, kind):
+    damaged = sorted((checkpoint / "state/0/2").glob(kind))[-1]
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    (damaged.parent / f".{damaged.name}.crc").unlink()
+    said = refused(spark, checkpoint)
+    assert "cannot be read" in said or "the checkpoint is as it was before" in said
+
+
+def test_a_missing_sorted_file(spark, checkpoint):
+    sorted((checkpoint / "state/0/2/SSTs").glob("*.sst"))[-1].unlink()
+    assert "the checkpoint is as it was before" in refused(spark, checkpoint)
+
+
+def test_no_permission_to_write(spark, checkpoint):
+    (checkpoint / "offsets").chmod(0o555)
+    try:
+        said = refused(spark, checkpoint)
+    finally:
+        (checkpoint / "offsets").chmod(0o755)
+    assert "there is no permission to write to" in said
+    assert "offsets" in said
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize(("left", "said"), [(20_000, "are left on its file system"), (150_000, "No space left")])
+def test_a_full_disk(spark, checkpoint, small_disk, left, said):
+    shutil.copytree(checkpoint, small_disk / "checkpoint")
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filler").write_bytes(bytes(free - left))
+    assert said in refused(spark, small_disk / "checkpoint", 64)
+
+
+def test_a_query_that_runs(spark, checkpoint, stopped):
+    one = stopped("counts updated")
+    with settings(spark, BASE):
+        source = spark.readStream.schema("k string, v long, t timestamp").parquet(str(one.input / "*.parquet"))
+        writer = one.query.build(source).writeStream.outputMode("update").format("noop").queryName("nightly")
+        query = writer.option("checkpointLocation", str(checkpoint)).start()
+        try:
+            query.processAllAvailable()
+            assert "query nightly is running on it" in refused(spark, checkpoint)
+        finally:
+            query.stop()
+    assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+
+
+def test_state_that_is_not_in_rocksdb(spark, stopped, tmp_path):
+    query = Query("other provider", BY_NAME["counts updated"].build, settings={f"{STORE}.providerClass": HDFS})
+    run(spark, query, stopped("counts updated").input, tmp_path / "checkpoint")
+    said = refused(spark, tmp_path / "checkpoint")
+    assert "HDFSBackedStateStoreProvider; only RocksDB's can be rescaled" in said
+    assert f"{STORE}.providerClass=" in said
+
+
+def test_an_operator_whose_state_has_no_key(spark, stopped, tmp_path):
+    run(
+        spark,
+        Query("limit", lambda df: df.limit(900), "append"),
+        stopped("counts updated").input,
+        tmp_path / "checkpoint",
+    )
+    assert "operator 0 (globalLimit)" in refused(spark, tmp_path / "checkpoint")
+
+
+def test_a_query_without_state(spark, stopped, tmp_path):
+    stateless = Query("stateless", lambda df: df.where(F.col("v") > 1), "append")
+    run(spark, stateless, stopped("counts updated").input, tmp_path / "checkpoint")
+    assert "it has no state" in refused(spark, tmp_path / "checkpoint")
+
+
+def test_all_obstacles_are_named_at_once(spark, checkpoint):
+    (checkpoint / "offsets").chmod(0o555)
+    try:
+        said = refused(spark, checkpoint, 4)
+    finally:
+        (checkpoint / "offsets").chmod(0o755)
+    assert "already" in said
+    assert "permission" in said

@@ -1,0 +1,78 @@
+"""The driver is killed while it rescales: whatever comes next, the query's state is right."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import penstock.state as st
+from penstock.errors import StateError
+from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from tests.state.queries import run
+
+JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"
+POINTS = (2, 7, 15, 19, 21, 24, 30, 38, 43, 46)
+"""Of about fifty changes to files: the first twenty lay out, the next ones put in place, the last clean up."""
+QUICK = {24, 43}
+
+
+def rescale_and_die(checkpoint: Path, change: int) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(JOB), str(checkpoint), "8", str(change)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+
+
+@pytest.mark.parametrize(
+    "change", [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
+)
+def test_killed_driver(spark, stopped, tmp_path, change):
+    one = stopped("counts updated")
+    shutil.copytree(one.checkpoint, tmp_path / "killed")
+    assert rescale_and_die(tmp_path / "killed", change).returncode == -9
+    outcomes = []
+    for what in ("resume", "abort", "restart"):
+        checkpoint = tmp_path / what
+        shutil.copytree(tmp_path / "killed", checkpoint)
+        journal = Journal.load(Folder(Bridge(spark), str(checkpoint)))
+        committed = (checkpoint / "commits/2").exists()
+        if what == "resume":
+            if not (committed and journal is None):
+                st.rescale(str(checkpoint), 8, spark=spark)
+            assert not (checkpoint / FOLDER).exists()
+            assert st.inspect(str(checkpoint), spark=spark).max_parallelism == 8
+        elif what == "abort":
+            try:
+                st.abort(str(checkpoint), spark=spark)
+            except StateError as error:
+                assert committed
+                assert "complete" in str(error)
+            assert not (checkpoint / FOLDER).exists()
+            assert st.inspect(str(checkpoint), spark=spark).max_parallelism == (8 if committed else 4)
+        elif (
+            journal is not None
+            and journal.phase is Phase.PUBLISHING
+            and (checkpoint / "offsets/2").exists()
+            and not committed
+        ):
+            # Half in place: Spark itself refuses to go on, until it is finished or taken back.
+            with pytest.raises(Exception, match="UNFINISHED_REPARTITION"):
+                run(spark, one.query, one.input, checkpoint)
+            outcomes.append("refused")
+            continue
+        assert run(spark, one.query, one.input, checkpoint) == one.later
+        outcomes.append(what)
+    assert len(outcomes) == 3
+
+
+def test_the_points_reach_every_phase(stopped, tmp_path):
+    one = stopped("counts updated")
+    shutil.copytree(one.checkpoint, tmp_path / "alive")
+    done = rescale_and_die(tmp_path / "alive", 0)
+    assert done.returncode == 0, done.stderr
+    changes = int(done.stdout.split()[-1])
+    assert max(POINTS) <= changes, "points beyond the last change kill nobody"

@@ -1,0 +1,83 @@
+"""A query that was rescaled goes on as its twin that was not: every kind of state, every change, every way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import penstock.state as st
+from penstock.state.ways import Way
+from tests.state.queries import BASE, QUERIES, Stopped, run, settings
+
+# Each change: the numbers of key groups one after the other from 4 on, and how.
+QUICK = [
+    ("counts updated", (8,), None),
+    ("counts complete", (8, 4), None),
+    ("windows appended", (6,), None),
+    ("left join", (8, 4), None),
+    ("state of every kind with timers", (6,), None),
+    ("no key", (8,), None),
+    ("format 2 with changelog", (12,), None),
+    ("three operators", (2,), Way.ROWS),
+    ("counts updated", (6,), Way.SHUFFLE),
+    ("sessions", (8,), Way.ROWS),
+]
+CHANGES = [(way, numbers) for way, all_numbers in (
+    (None, [(8, 4), (6,), (12,)]), (Way.ROWS, [(8,), (2,)]), (Way.SHUFFLE, [(6,)]),
+) for numbers in all_numbers]  # fmt: skip
+CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'}") for case in QUICK] + [
+    pytest.param(query.name, numbers, way, marks=pytest.mark.slow, id=f"{query}: 4 to {numbers} {way or 'chosen'}")
+    for query in QUERIES for way, numbers in CHANGES if (query.name, numbers, way) not in QUICK
+]  # fmt: skip
+
+
+def rescaled(spark, one: Stopped, folder: Path, numbers: tuple[int, ...], way: Way | None) -> list:
+    """Copy a checkpoint and rescale it some times; return the reports."""
+    shutil.copytree(one.checkpoint, folder)
+    return [st.rescale(str(folder), number, spark=spark, way=way) for number in numbers]
+
+
+@pytest.mark.parametrize(("name", "numbers", "way"), CASES)
+def test_later_output_is_the_same(spark, stopped, tmp_path, name, numbers, way):
+    one = stopped(name)
+    assert one.later, "a query that gives nothing later shows nothing"
+    reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, way)
+    for report in reports:
+        for store in report.stores:
+            assert store.way == (way or Way.FILES)
+    assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
+
+
+def test_the_state_has_the_new_number_of_groups(spark, stopped, tmp_path):
+    one = stopped("counts updated")
+    rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
+    assert sorted(int(p.name) for p in (tmp_path / "checkpoint/state/0").iterdir() if p.name.isdigit()) == list(
+        range(8)
+    )
+    before, after = (st.inspect(str(p), count=True, spark=spark) for p in (one.checkpoint, tmp_path / "checkpoint"))
+    assert (before.max_parallelism, after.max_parallelism) == (4, 8)
+    assert before.stores[0].total_rows == after.stores[0].total_rows == 200
+    assert [sum(after.stores[0].rows[k::4]) for k in range(4)] == list(before.stores[0].rows)
+    metadata = spark.read.format("state-metadata").load(str(tmp_path / "checkpoint"))
+    assert metadata.first()["numPartitions"] == 8
+
+
+def test_earlier_batches_can_still_be_read(spark, stopped, tmp_path):
+    one = stopped("counts updated")
+    rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
+    with settings(spark, BASE):
+        for batch in (0, 1, 2):
+            state = spark.read.format("statestore").option("batchId", batch).load(str(tmp_path / "checkpoint"))
+            assert state.count() == 200
+
+
+def test_dropped_groups_are_removed_on_demand_only(spark, stopped, tmp_path):
+    one = stopped("left join")
+    rescaled(spark, one, tmp_path / "checkpoint", (2,), None)
+    left = tmp_path / "checkpoint/state/0"
+    assert (left / "3").exists()
+    assert st.prune(str(tmp_path / "checkpoint"), spark=spark) == ["state/0/2", "state/0/3"]
+    assert not (left / "3").exists()
+    assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
