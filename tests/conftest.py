@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -99,3 +100,38 @@ def s3():
 @pytest.fixture(scope="session")
 def sqlite(tmp_path_factory):
     return Sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def inputs(spark, tmp_path_factory):
+    from tests.state.queries import write_input
+
+    folder = tmp_path_factory.mktemp("stream")
+    for number in range(5):
+        write_input(spark, folder, number)
+    return sorted(folder.glob("*.parquet"))
+
+
+@pytest.fixture(scope="session")
+def stopped(spark, inputs, tmp_path_factory):
+    """Return a function that gives a streaming query by its name, stopped after two files of five."""
+    from tests.state.queries import BY_NAME, Stopped, run
+
+    made = {}
+
+    def make(name: str):
+        if name not in made:
+            folder = tmp_path_factory.mktemp("query")
+            (folder / "in").mkdir()
+            for file in inputs[:2]:
+                shutil.copy2(file, folder / "in")
+            query = BY_NAME[name]
+            run(spark, query, folder / "in", folder / "checkpoint")
+            shutil.copytree(folder / "checkpoint", folder / "untouched")
+            for file in inputs[2:]:
+                shutil.copy2(file, folder / "in")
+            later = run(spark, query, folder / "in", folder / "untouched")
+            made[name] = Stopped(query, folder / "in", folder / "checkpoint", later)
+        return made[name]
+
+    return make

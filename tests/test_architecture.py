@@ -10,17 +10,19 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units"},
+    {"errors", "units", "hashing", "masking"},
     {"location", "decisions", "config"},
     {"graph"},
     {"optimizer"},
     {"spark", "spark_errors"},
     {"connectors"},
-    {"marks"},
+    {"marks", "state"},
     {"functions", "rebalance", "results"},
     {"planner"},
     {"scheduler"},
-    {"progress", "report", "explain"},
+    {"history"},
+    {"web"},
+    {"progress", "report", "explain", "observer"},
     {"environment"},
     {"cli"},
 ]
@@ -28,7 +30,9 @@ LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
         "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
-        "rebalance/record_writer", "rebalance/credit", "rebalance/protocol")  # fmt: skip
+        "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
+        "state/assignment", "state/layout", "state/recommendation", "state/ways", "history/record", "history/event_log",
+        "web/views", "web/drawing", "web/pages", "web/store", "web/api", "web/models")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
 
 

@@ -32,4 +32,4 @@ if ! "$python" -m venv "$venv"; then
   exit 1
 fi
 echo "Installing Penstock and what it needs into $venv (a minute or two)"
-"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[delta,demo,dev,iceberg,kafka]'
+"$venv/bin/pip" install --quiet --disable-pip-version-check --editable '.[delta,demo,dev,iceberg,kafka,web]'

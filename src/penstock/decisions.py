@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from penstock.masking import mask
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -91,7 +93,7 @@ class DecisionLog:
         """Keep a decision and write it to the log ``penstock``."""
         with self._lock:
             self._decisions.append(decision)
-        log.info("%s", decision)
+        log.info("%s", mask(str(decision)))
         return decision
 
     def settle(self, decision: Decision, **outcome: float | str) -> None:

@@ -12,6 +12,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.marks import Mark, remember
+from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.planner import Output, plan_job, plan_whole
 from penstock.progress import Progress
@@ -47,6 +48,8 @@ class Environment:
         Whether to draw progress bars; if None, only on a terminal.
     strategies
         Further strategies that may reshape the plan while a job runs: classes, or objects that then serve all jobs.
+    ui
+        Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class Environment:
         config_file: str | Path | None = None,
         progress: bool | None = None,
         strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+        ui: bool | None = None,
     ) -> None:
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
@@ -78,8 +82,14 @@ class Environment:
         )
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._strategies = tuple(strategies)
+        self._observer = Observer(self._bridge, self.config, ui)
         self._outputs: list[Output] = []
         self.last_job: Job | None = None
+
+    @property
+    def ui_url(self) -> str | None:
+        """The address of the page, with the token that cancelling needs; None where none is served."""
+        return None if self._observer.server is None else self._observer.server.url_with_token
 
     # -- in ------------------------------------------------------------------------------------------------------
 
@@ -207,14 +217,16 @@ class Environment:
         whole = plan_whole(self._bridge, self.config, outputs)
         plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
         job = self.last_job = Job(name)
+        self._observer.watch(job)
         if plan is None:
             assert whole is not None
             job.start_whole(self._bridge, outputs, opened, whole.known_bytes, whole.reason)
         else:
-            listeners = [Progress(job)] if self._progress else []
+            if self._progress:
+                job.watch(Progress(job))
             strategies = strategies_of(self.config, self._strategies)
             sinks = dict(zip(plan.sinks, opened, strict=True))
-            job.start(self._bridge, plan, self.config, sinks, strategies, listeners)
+            job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
 
     def _finish(self, job: Job) -> Job:

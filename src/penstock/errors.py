@@ -217,6 +217,52 @@ class StateError(PenstockError):
         )
 
 
+class HistoryError(PenstockError):
+    """Event logs of jobs cannot be read or written."""
+
+    @classmethod
+    def no_folder(cls, path: str) -> Self:
+        """Build the error for a folder that is not there."""
+        return cls(
+            f"there is no folder {path} with event logs",
+            hint="jobs write them where the option jobmanager.archive.fs.dir points to",
+        )
+
+    @classmethod
+    def unwritable(cls, path: str, cause: str) -> Self:
+        """Build the error for a folder that logs cannot be written to."""
+        return cls(f"event logs cannot be written to {path}", cause=cause)
+
+    @classmethod
+    def no_job(cls, job_id: str) -> Self:
+        """Build the error for a job that no log tells of."""
+        return cls(f"there is no job {job_id!r}", hint="`penstock history list` shows all")
+
+
+class WebError(PenstockError):
+    """The web server cannot be started as asked."""
+
+    @classmethod
+    def needs_token(cls, address: str) -> Self:
+        """Build the error for an open address without a token."""
+        return cls(
+            f"the API is to listen on {address}, where others can reach it, and there is no token",
+            hint="set rest.token, or leave rest.bind-address at 127.0.0.1",
+        )
+
+    @classmethod
+    def no_port(cls, address: str, port: int, cause: str) -> Self:
+        """Build the error for a port that cannot be listened on."""
+        return cls(
+            f"the API cannot listen on {address}:{port}", cause=cause, hint="set rest.port to another one, 0 for any"
+        )
+
+    @classmethod
+    def missing(cls, package: str) -> Self:
+        """Build the error for a package that the web needs."""
+        return cls(f"the page and API need the package {package}", hint="pip install 'penstock[web]'")
+
+
 class JobError(PenstockError):
     """A job failed; the message names the vertex, the operator and the user's line."""
 

@@ -10,6 +10,7 @@ from penstock.graph import UNDECIDED
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
+    from penstock.history.record import JobRecord
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.scheduler.job import Job
 
@@ -46,24 +47,43 @@ def _vertex_as_dict(execution: ExecutionJobVertex) -> dict[str, Any]:
 
 def job_table(job: Job) -> Table:
     """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
-    table = Table(title=f"{job.name}: {job.state.value.lower()}", title_justify="left", expand=False)
+    rows = [
+        (execution.vertex.id, execution.vertex.name, execution.bytes_in, execution.parallelism, execution.reason,
+         execution.seconds)
+        for execution in job.vertices
+    ]  # fmt: skip
+    notes = [(str(decision.chosen), decision.reason) for decision in job.decisions]
+    return _table(f"{job.name}: {job.state.value.lower()}", rows, notes)
+
+
+def record_table(record: JobRecord) -> Table:
+    """Return the same table of a job of the past."""
+    rows = [
+        (vertex["id"], vertex["name"], vertex["bytes_in"], vertex["parallelism"], vertex["reason"],
+         _seconds(vertex["timestamps"]))
+        for vertex in record.vertices.values()
+    ]  # fmt: skip
+    notes = [(str(decision["chosen"]), decision["reason"]) for decision in record.decisions]
+    return _table(f"{record.name}: {record.state.lower()}", rows, notes)
+
+
+def _seconds(timestamps: dict[str, float]) -> float:
+    ends = [at for state, at in timestamps.items() if state in {"FINISHED", "FAILED", "CANCELED"}]
+    return ends[0] - timestamps["RUNNING"] if ends and "RUNNING" in timestamps else 0.0
+
+
+def _table(title: str, rows: list[tuple[str, str, int, int, str, float]], notes: list[tuple[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left", expand=False)
     table.add_column("vertex", no_wrap=True)
     table.add_column("operators", ratio=3, overflow="fold")
     table.add_column("bytes in", justify="right", no_wrap=True)
     table.add_column("tasks", justify="right", no_wrap=True)
     table.add_column("why", ratio=3, overflow="fold")
     table.add_column("seconds", justify="right", no_wrap=True)
-    for execution in job.vertices:
-        tasks = "" if execution.parallelism == UNDECIDED else str(execution.parallelism)
-        table.add_row(
-            execution.vertex.id,
-            execution.vertex.name,
-            show_bytes(execution.bytes_in),
-            tasks,
-            execution.reason,
-            f"{execution.seconds:.2f}",
-        )
-    if not job.vertices:
-        for decision in job.decisions:
-            table.add_row("", decision.chosen if isinstance(decision.chosen, str) else "", "", "", decision.reason, "")
+    for vertex, name, bytes_in, parallelism, reason, seconds in rows:
+        tasks = "" if parallelism == UNDECIDED else str(parallelism)
+        table.add_row(vertex, name, show_bytes(bytes_in), tasks, reason, f"{seconds:.2f}")
+    if not rows:
+        for chosen, reason in notes:
+            table.add_row("", chosen, "", "", reason, "")
     return table

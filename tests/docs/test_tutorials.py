@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from penstock import Environment
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
+from tests.state.queries import BASE, SCHEMA, settings
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -73,3 +75,27 @@ def test_a_connector_of_your_own(spark):
         assert len([path for path in Items.asked if "items" in path]) == 11
     finally:
         server.shutdown()
+
+
+def test_growing_a_query(spark, stopped, tmp_path):
+    """The page on more key groups: its Python, and its commands, from 4 to 16."""
+    one = stopped("counts updated")
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(one.checkpoint, checkpoint)
+    text = (DOCS / "how-to" / "grow-a-query.md").read_text()
+    rescale, start = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    found = {"checkpoint": str(checkpoint)}
+    exec(rescale, found)
+    assert (found["report"].old, found["report"].new) == (4, 16)
+    given = []
+    with settings(spark, BASE):
+        source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
+        writer = one.query.build(source).writeStream.outputMode("update").trigger(availableNow=True)
+        found["writer"] = writer.foreachBatch(lambda df, _: given.append(sorted(map(tuple, df.collect()), key=str)))
+        exec(start, found)
+        found["query"].awaitTermination()
+    assert given == one.later
+
+
+def test_the_explanation_of_key_groups():
+    exec(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1])

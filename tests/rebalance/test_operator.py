@@ -12,7 +12,6 @@ import penstock
 from penstock.config import Configuration
 from penstock.errors import RebalanceError, SourceError
 from penstock.marks import Exchange
-from penstock.rebalance.operator import hash_of_int
 from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
@@ -159,9 +158,3 @@ def test_not_adaptive_is_an_ordinary_exchange(make_env, spark, adaptive):
     assert sorted(row.id for row in env.collect(out)) == list(range(1000))
     assert [str(v.vertex.inputs[0].stream_edge.partitioner) for v in env.last_job.vertices if v.vertex.inputs] == ["REBALANCE"]
     assert env.last_job.vertices[-1].tasks == 3
-
-
-def test_spark_hashes_alike(spark):
-    numbers = [0, 1, -1, 2, 41, 7919, 2**31 - 1, -(2**31)]
-    rows = spark.createDataFrame([(n,) for n in numbers], "n int").select("n", F.hash("n").alias("h")).collect()
-    assert all(hash_of_int(row.n & 0xFFFFFFFF) == row.h for row in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 
 from penstock.cli.demo import run_demo
+from penstock.cli.history import history, ui
 from penstock.cli.session import Common, common_options, register_tables
 from penstock.cli.state import state
 from penstock.config import OPTIONS
@@ -25,6 +27,8 @@ def main() -> None:
 
 
 main.add_command(state)
+main.add_command(history)
+main.add_command(ui)
 
 
 @main.command()
@@ -43,9 +47,18 @@ def demo(common: Common, keep: str | None) -> None:
 @main.command(context_settings={"ignore_unknown_options": True})
 @common_options
 @click.option("--quiet", is_flag=True, help="Do not print what was decided.")
+@click.option("--ui", is_flag=True, help="Serve the page and the REST API while it runs; the address is printed.")
+@click.option("--history", metavar="DIR", help="Leave the event log of every job in this folder.")
 @click.argument("job", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(common: Common, quiet: bool, job: str, arguments: tuple[str, ...]) -> None:  # noqa: FBT001
+def run(
+    common: Common,
+    quiet: bool,  # noqa: FBT001
+    ui: bool,  # noqa: FBT001
+    history: str | None,
+    job: str,
+    arguments: tuple[str, ...],
+) -> None:
     """Run the Python file JOB, which makes an Environment, and print what was decided for its jobs.
 
     \b
@@ -56,6 +69,10 @@ def run(common: Common, quiet: bool, job: str, arguments: tuple[str, ...]) -> No
 
     with common.output() as output:
         common.export()
+        if ui:
+            os.environ["PENSTOCK_REST_ENABLED"] = "true"
+        if history:
+            os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
         sys.argv = [job, *arguments]
         sys.path.insert(0, str(Path(job).resolve().parent))
         try:

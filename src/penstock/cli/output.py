@@ -42,6 +42,10 @@ class Output(ABC):
         """Show a dry run."""
 
     @abstractmethod
+    def table(self, table: Table) -> None:
+        """Show a table that is made already; programs get records instead."""
+
+    @abstractmethod
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         """Show named values; lists of such become tables."""
 
@@ -80,6 +84,9 @@ class TextOutput(Output):
     def explanation(self, explanation: Explanation) -> None:
         self.note(str(explanation))
 
+    def table(self, table: Table) -> None:
+        self._console.print(table)
+
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
         self.note(name + ": " + ", ".join(f"{key} {_shown(record[key])}" for key in record if key not in tables))
@@ -111,6 +118,9 @@ class JsonOutput(Output):
 
     def explanation(self, explanation: Explanation) -> None:
         self._said["explanation"] = explanation.as_dict()
+
+    def table(self, table: Table) -> None:
+        """Do nothing; a table is for people."""
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         self._said[name] = dict(record)

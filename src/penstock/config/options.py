@@ -141,12 +141,32 @@ SKEWED_THRESHOLD = Option(
 )  # fmt: skip
 PIPELINE_MAX_PARALLELISM = Option(
     "pipeline.max-parallelism", INT, default=None, minimum=1, maximum=1 << 15,
-    doc="The number of key groups (state partitions) of a stateful streaming query; if unset, that of its state, and at "
-    "the first start half as much again as its parallelism, as a power of two, at least 128.",
+    doc="The number of key groups (state partitions) of a stateful streaming query; if unset, that of its state, and "
+    "at the first start half as much again as its parallelism, as a power of two, at least 128.",
 )  # fmt: skip
 RESCALE_ON_RESTART = Option(
     "state.rescale-on-restart", BOOL, default=False,
     doc="Whether a query whose state has another max parallelism than it asks for is rescaled before it starts.",
+)  # fmt: skip
+REST_ENABLED = Option(
+    "rest.enabled", BOOL, default=False,
+    doc="Whether a driver serves the REST API and the page beside its jobs; `Environment(ui=True)` does so too.",
+)  # fmt: skip
+REST_BIND_ADDRESS = Option(
+    "rest.bind-address", STRING, default="127.0.0.1",
+    doc="Where the API and the page listen; on another address than loopback every request needs the token.",
+)  # fmt: skip
+REST_PORT = Option(
+    "rest.port", INT, default=8081, minimum=0, maximum=65535,
+    doc="The port of the API and the page; 0, or one that is taken, means any that is free.",
+)  # fmt: skip
+REST_TOKEN = Option(
+    "rest.token", STRING, default=None,
+    doc="What a request must bring to cancel a job; if unset, one is made up and shown with the page's address.",
+)  # fmt: skip
+ARCHIVE_FOLDER = Option(
+    "jobmanager.archive.fs.dir", STRING, default=None,
+    doc="A folder that every job leaves its event log in, on any file system Spark can write to; none if unset.",
 )  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

@@ -16,6 +16,7 @@ from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
 from penstock.connectors.base import checked_parallelism
 from penstock.errors import RebalanceError
+from penstock.hashing import hash_int
 from penstock.location import callers_line
 from penstock.marks import Exchange, Mark, Stage, remember, remember_stage
 from penstock.rebalance import credit, pandas_function, protocol, record_writer, task, transport
@@ -258,27 +259,11 @@ def _salts(filled: int, partitions: int) -> list[int]:
     found: dict[int, int] = {}
     number = 0
     while len(found) < filled:
-        place = hash_of_int(number) % partitions
+        place = hash_int(number) % partitions
         if place < filled:
             found.setdefault(place, number)
         number += 1
     return [found[place] for place in range(filled)]
-
-
-def hash_of_int(value: int, seed: int = 42) -> int:
-    """Return Spark's hash of an INT: MurmurHash3, x86, 32 bits, signed (``Murmur3Hash``)."""
-    mask = 0xFFFFFFFF
-    k = (value * 0xCC9E2D51) & mask
-    k = (((k << 15) | (k >> 17)) * 0x1B873593) & mask
-    h = seed ^ k
-    h = (((h << 13) | (h >> 19)) & mask) * 5 + 0xE6546B64 & mask
-    h ^= 4
-    h ^= h >> 16
-    h = (h * 0x85EBCA6B) & mask
-    h ^= h >> 13
-    h = (h * 0xC2B2AE35) & mask
-    h ^= h >> 16
-    return h - (1 << 32) if h >> 31 else h
 
 
 def _behind_a_boundary(df: DataFrame, partitions: int) -> DataFrame:

@@ -126,6 +126,15 @@ class AdaptiveBatchScheduler:
         """The graphs of the job."""
         return self._manager
 
+    @property
+    def planned_graph(self) -> StreamGraph:
+        """The stream graph as it was planned, before any strategy saw it."""
+        return self._plan.graph
+
+    def group_of(self, vertex: JobVertex) -> str:
+        """Return the Spark job group that a vertex runs in."""
+        return self._runner.group_of(vertex)
+
     def cancel(self, reason: str) -> None:
         """Ask the job to stop; `run` then raises."""
         self._events.put(JobCancelEvent(reason))
@@ -267,6 +276,7 @@ class AdaptiveBatchScheduler:
             if run.result is not None:
                 execution.rows_out = run.result.rows
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
+            execution.subpartitions = self._runner.subpartitions(vertex)
             if execution.parallelism == UNDECIDED and run.tasks > 0:
                 execution.parallelism = run.tasks
             self._tell_channels(vertex)

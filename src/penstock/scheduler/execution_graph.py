@@ -12,7 +12,7 @@ from penstock.errors import GraphError
 from penstock.graph import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.graph import JobVertex, JobVertexID
 
@@ -58,6 +58,8 @@ class ExecutionJobVertex:
         How many ran, -1 while unknown or where nothing had to run.
     bytes_in, bytes_out, rows_out
         Measured figures, -1 while unknown.
+    subpartitions
+        Bytes of each subpartition it wrote; empty while unknown, and of sinks.
     timestamps
         When each state was reached, seconds since the epoch.
     """
@@ -70,6 +72,7 @@ class ExecutionJobVertex:
     bytes_in: int = -1
     bytes_out: int = -1
     rows_out: int = -1
+    subpartitions: Sequence[int] = ()
     timestamps: dict[ExecutionState, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -81,6 +81,20 @@ class Job:
         """How many vertices are in each state."""
         return self._scheduler.execution_graph.status_counts if self._scheduler else {}
 
+    @property
+    def error(self) -> BaseException | None:
+        """What it failed with, if it did."""
+        return self._error
+
+    @property
+    def scheduler(self) -> AdaptiveBatchScheduler | None:
+        """What runs its vertices; None where Spark was handed the query whole."""
+        return self._scheduler
+
+    def watch(self, listener: JobStatusListener) -> None:
+        """Tell a listener of every change from now on; before the job starts, of all."""
+        self._listeners.append(listener)
+
     def cancel(self, reason: str = "cancelled by the user") -> None:
         """Stop the job: no Spark job of it goes on, and its sinks show nothing. Returns at once; `wait` then raises."""
         if self.state.is_terminal:
@@ -120,12 +134,11 @@ class Job:
         config: Configuration,
         sinks: dict[int, SinkJob],
         strategies: Sequence[StreamGraphOptimizationStrategy] = (),
-        listeners: Sequence[JobStatusListener] = (),
     ) -> None:
         """Run a planned job on a thread of its own; for `Environment`."""
         sessions = SessionPool(bridge, _clone_settings(bridge, config))
         self._scheduler = AdaptiveBatchScheduler(
-            bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, listeners
+            bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, self._listeners
         )
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
@@ -170,9 +183,16 @@ class Job:
                 self._fail(error, sinks)
             finally:
                 self.ended = time.time()
+                self._tell()
                 self._done.set()
 
+        self._tell()
+
         threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True).start()
+
+    def _tell(self) -> None:
+        for listener in tuple(self._listeners):
+            listener.on_job_changed()
 
     def _fail(self, error: BaseException, sinks: list[SinkJob]) -> None:
         for sink in sinks:

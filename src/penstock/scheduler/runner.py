@@ -174,6 +174,13 @@ class VertexRunner:
         mappers = result.mapper_bytes if len(result.stages) == 1 else None
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
+    def subpartitions(self, vertex: JobVertex) -> list[int]:
+        """Return the bytes of each subpartition that a finished vertex has written; none of a sink."""
+        result = self._results.get(vertex.tail_id)
+        if result is None:
+            return []
+        return [result.size_in_bytes] if isinstance(result, BroadcastResult) else result.sizes[0].tolist()
+
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
         """Return the rows that were read from the sources of a vertex, as far as their scans have counted them."""
         leaves = {n: self._plan.sources[n].leaf.handle for n in vertex.node_ids if n in self._plan.sources}

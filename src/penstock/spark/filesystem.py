@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
 
-_STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?")
+_STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
 
 
 class Folder:
@@ -108,11 +108,22 @@ class Folder:
         util.copy(self._fs, self._hadoop_path, target._fs, target._hadoop_path, False, conf)
 
     def entries(self) -> list[tuple[str, bool, int]]:
-        """Return name, whether it is a folder, and bytes of everything in the folder, hidden ones too, in one call."""
+        """Return name, whether it is a folder, and bytes of everything in the folder, hidden ones too."""
+        return [(name, is_folder, size) for name, is_folder, size, _ in self.statuses()]
+
+    def statuses(self) -> list[tuple[str, bool, int, float]]:
+        """Return name, whether it is a folder, bytes and time of change of everything in the folder, in one call."""
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
         found = _STATUS.findall(str(wrapped.mkString(" ")))
-        return [(path.rpartition("/")[2], folder == "true", int(size or 0)) for path, folder, size in found]
+        return [
+            (path.rpartition("/")[2], folder == "true", int(size or 0), int(modified or 0) / 1000)
+            for path, folder, size, modified in found
+        ]
+
+    def open_to_write(self) -> Any:
+        """Begin a file and return the stream into it."""
+        return self._fs.create(self._hadoop_path, False)
 
     def may_write(self) -> bool:
         """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
@@ -144,3 +155,47 @@ class Folder:
     def delete(self) -> None:
         """Delete it with all it holds; a path with nothing there is fine."""
         self._fs.delete(self._hadoop_path, True)
+
+
+class HadoopLogs:
+    """A folder of logs on a file system of Hadoop.
+
+    Parameters
+    ----------
+    folder
+        The folder; made where it is not there.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def entries(self) -> list[tuple[str, int, float]]:
+        """Return name, bytes and time of change of each file."""
+        if not self._folder.exists():
+            return []
+        return [(name, size, modified) for name, is_folder, size, modified in self._folder.statuses() if not is_folder]
+
+    def read(self, name: str, start: int, length: int) -> bytes:
+        """Return a part of a file."""
+        return self._folder.child(name).read()[start : start + length]
+
+    def create(self, name: str) -> HadoopLog:
+        """Begin a file."""
+        self._folder.make()
+        return HadoopLog(self._folder.child(name).open_to_write())
+
+
+class HadoopLog:
+    """A log on a file system of Hadoop; on object stores its lines can be read once it is closed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def append(self, text: str) -> None:
+        """Add text, and hand it to the file system's servers."""
+        self._stream.write(bytearray(text.encode()))
+        self._stream.hflush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()

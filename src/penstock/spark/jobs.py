@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -101,3 +102,65 @@ def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
             if stage is not None and stage.numCompletedTasks:
                 found[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
     return [found[stage_id] for stage_id in sorted(found)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A task that has ended.
+
+    Parameters
+    ----------
+    stage, index
+        Spark's stage id, and the task's place in the stage.
+    state
+        What became of it, such as ``SUCCESS``.
+    host
+        Where it ran.
+    started
+        Seconds since the epoch.
+    seconds
+        How long it took.
+    bytes_in, bytes_out
+        What it read from sources and shuffles, and wrote to shuffles and sinks.
+    rows_in, rows_out
+        The same as rows.
+    """
+
+    stage: int
+    index: int
+    state: str
+    host: str
+    started: float
+    seconds: float
+    bytes_in: int
+    bytes_out: int
+    rows_in: int
+    rows_out: int
+
+
+def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
+    """Return the tasks that ran in a job group, as Spark's status store tells; one call for each stage."""
+    store = bridge.spark.sparkContext._jsc.sc().statusStore()
+    mapper = bridge.find("com.fasterxml.jackson.databind.ObjectMapper")()
+    mapper.registerModule(bridge.find("com.fasterxml.jackson.module.scala.DefaultScalaModule")())
+    found: list[TaskRun] = []
+    for stage in stages_of(bridge, group):
+        if len(found) >= at_most:
+            break
+        attempt = store.lastStageAttempt(stage.id).attemptId()
+        text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
+        found += [_task_run(stage.id, task) for task in json.loads(str(text))]
+    return found
+
+
+def _task_run(stage: int, task: dict[str, Any]) -> TaskRun:
+    metrics = task.get("taskMetrics") or {}
+    read, written = metrics.get("inputMetrics") or {}, metrics.get("outputMetrics") or {}
+    fetched, shuffled = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
+    return TaskRun(
+        stage, task["index"], task["status"], task["host"], task["launchTime"] / 1000, (task["duration"] or 0) / 1000,
+        read.get("bytesRead", 0) + fetched.get("remoteBytesRead", 0) + fetched.get("localBytesRead", 0),
+        written.get("bytesWritten", 0) + shuffled.get("bytesWritten", 0),
+        read.get("recordsRead", 0) + fetched.get("recordsRead", 0),
+        written.get("recordsWritten", 0) + shuffled.get("recordsWritten", 0),
+    )  # fmt: skip

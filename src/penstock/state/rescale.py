@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StateError
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import StateRewrite, StateSession
+from penstock.spark.state_store import StateRewrite, StateSession, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
 from penstock.state.ways import Way
@@ -196,7 +196,7 @@ class Rescale:
     def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
         """Read the new state: as many rows as before, and each in the key group it belongs to."""
         session = StateSession(self._bridge, self._plan.format_version)
-        compiled = plan.way is Way.FILES
+        compiled = moves_files(self._bridge) is None
         now = self._counted(session, str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
         before = report.rows
         if before < 0:

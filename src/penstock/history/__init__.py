@@ -1,0 +1,1 @@
+"""What happened to jobs, as events: kept in memory while they run, and in a folder for later."""

@@ -1,0 +1,117 @@
+"""A job as its events tell it: the one source of what the API, the page, the terminal and notebooks show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+"""One line of a job's log; ``type`` says what it is, ``at`` when it happened in seconds since the epoch."""
+
+ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
+
+
+@dataclass
+class JobRecord:
+    """What is known of a job; grows by `apply`.
+
+    Attributes
+    ----------
+    nodes, edges
+        The stream graph as it is now, by ids as text.
+    vertices
+        The job vertices made so far, in order.
+    decisions
+        All decisions, in order.
+    changes
+        What the optimizer changed: before, after and why.
+    tasks
+        The tasks of each vertex that has ended.
+    """
+
+    id: str = "?"
+    name: str = ""
+    state: str = "CREATED"
+    started: float = 0.0
+    ended: float | None = None
+    changed: float = 0.0
+    host: str = ""
+    pid: int = 0
+    pending: int = 0
+    spark: str = ""
+    config: dict[str, dict[str, str]] = field(default_factory=dict)
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    edges: dict[str, dict[str, Any]] = field(default_factory=dict)
+    vertices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    exceptions: list[dict[str, Any]] = field(default_factory=list)
+    timestamps: dict[str, float] = field(default_factory=dict)
+    version: int = 0
+    """Grows with every event."""
+
+    def apply(self, event: Event) -> None:
+        """Take an event; one of an unknown type, from a newer release, is passed over."""
+        handler = getattr(self, f"_on_{event.get('type')}", None)
+        if handler is not None:
+            handler(event)
+            self.changed = max(self.changed, float(event.get("at", 0.0)))
+            self.version += 1
+
+    def _on_job(self, event: Event) -> None:
+        for key in ("id", "name", "started", "host", "pid", "spark", "config"):
+            setattr(self, key, event[key])
+
+    def _on_state(self, event: Event) -> None:
+        self.state, self.pending = event["state"], event["pending"]
+        self.timestamps.setdefault(self.state, event["at"])
+        if self.state in ENDED:
+            self.ended = event["at"]
+
+    def _on_nodes(self, event: Event) -> None:
+        self.nodes |= {node["id"]: node for node in event["nodes"]}
+
+    def _on_edges(self, event: Event) -> None:
+        self.edges |= {edge["id"]: edge for edge in event["edges"]}
+
+    def _on_change(self, event: Event) -> None:
+        self.changes.append({key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")})
+
+    def _on_vertex(self, event: Event) -> None:
+        values = {key: value for key, value in event.items() if key not in {"type", "at"}}
+        self.vertices.setdefault(values["id"], {}).update(values)
+
+    def _on_tasks(self, event: Event) -> None:
+        self.tasks[event["vertex"]] = event["tasks"]
+
+    def _on_decision(self, event: Event) -> None:
+        index = event["index"]
+        decision = {key: value for key, value in event.items() if key not in {"type", "index"}}
+        if index < len(self.decisions):
+            self.decisions[index] = decision
+        else:
+            self.decisions.append(decision)
+
+    def _on_exception(self, event: Event) -> None:
+        self.exceptions.append({key: event[key] for key in ("at", "message", "trace", "vertex")})
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing will happen to it any more."""
+        return self.state in ENDED
+
+    def vertex_of(self) -> dict[str, str]:
+        """Return the vertex of every stream node that is part of one."""
+        return {node: vertex["id"] for vertex in self.vertices.values() for node in vertex["nodes"]}
+
+    def status_counts(self) -> dict[str, int]:
+        """Return how many vertices are in each state, and how many operators are pending."""
+        counts = dict.fromkeys(("CREATED", "SCHEDULED", "RUNNING", "FINISHED", "FAILED", "CANCELED"), 0)
+        for vertex in self.vertices.values():
+            counts[vertex["state"]] += 1
+        return counts | {"pending-operators": self.pending}
+
+    def seconds(self, now: float) -> float:
+        """Return how long it has been running, or ran."""
+        return max((self.ended if self.ended is not None else now) - self.started, 0.0)

@@ -1,0 +1,101 @@
+"""Lets jobs be seen: recorded in a folder of event logs, and served by the API and the page."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from penstock.config import options as o
+from penstock.errors import WebError
+from penstock.history.event_log import EventLog, History, LocalFolder, LogFolder, log_name
+from penstock.history.recorder import JobRecorder
+from penstock.spark.filesystem import Folder, HadoopLogs
+from penstock.spark.jobs import cluster_cores
+
+if TYPE_CHECKING:
+    from penstock.config import Configuration
+    from penstock.history.record import Event, JobRecord
+    from penstock.scheduler.job import Job
+    from penstock.spark.jvm import Bridge
+    from penstock.web.server import WebServer
+
+_LOCK = threading.Lock()
+_SERVERS: list[WebServer] = []
+"""The server of this process, once one was asked for."""
+
+
+def log_folder(bridge: Bridge | None, path: str) -> LogFolder:
+    """Return a folder of event logs, on this machine or on a file system of Hadoop."""
+    scheme = urlsplit(path).scheme
+    if bridge is None or scheme in {"", "file"}:
+        return LocalFolder(path)
+    return HadoopLogs(Folder(bridge, path))
+
+
+class Observer:
+    """Watches the jobs of an environment, as its options say.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the environment's session.
+    config
+        Its options.
+    ui
+        Whether to serve the page; None for what the option says.
+
+    Raises
+    ------
+    WebError
+        If the page cannot be served as asked.
+    """
+
+    def __init__(self, bridge: Bridge, config: Configuration, ui: bool | None) -> None:  # noqa: FBT001
+        self._bridge = bridge
+        self._config = config
+        archive = config.get(o.ARCHIVE_FOLDER)
+        self._logs = None if archive is None else log_folder(bridge, str(archive))
+        serves = config.flag(o.REST_ENABLED) if ui is None else ui
+        self.server = _server(bridge, config, self._logs) if serves else None
+
+    def watch(self, job: Job) -> None:
+        """Record a job that is about to start, if anybody wants to know of it."""
+        if self._logs is None and self.server is None:
+            return
+        written: list[Event] = []
+        recorder = JobRecorder(job, self._config, written.extend, self._bridge)
+        if self._logs is not None:
+            log = EventLog(self._logs.create(log_name(recorder.record)))
+            log.write(written)
+            recorder.write_to(log.write)
+            recorder.listen(lambda record: log.close() if record.is_ended else None)
+        if self.server is not None:
+            store = self.server.store
+            store.add(recorder.record, job.cancel)
+            recorder.listen(store.changed)
+        job.watch(recorder)
+
+
+def record_of(job: Job) -> JobRecord:
+    """Return what is known of a job now, whether it is watched or not."""
+    recorder = JobRecorder(job)
+    recorder.on_job_changed()
+    return recorder.record
+
+
+def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
+    try:
+        from penstock.web.server import WebServer
+        from penstock.web.store import JobStore
+    except ModuleNotFoundError as error:
+        raise WebError.missing(str(error.name)) from error
+    with _LOCK:
+        if not _SERVERS:
+            store = JobStore(None if logs is None else History(logs))
+            server = WebServer(store, config, slots=cluster_cores(bridge), spark=bridge.spark.version)
+            server.start()
+            _SERVERS.append(server)
+            sys.stderr.write(f"Penstock's page: {server.url_with_token}\n")
+        return _SERVERS[0]

@@ -1,0 +1,131 @@
+"""The routes of the REST API."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
+from fastapi.responses import Response, StreamingResponse
+
+import penstock
+from penstock.web import models, views
+from penstock.web.access import JobId, Record, Vertex, checked_token
+from penstock.web.drawing import draw
+
+router = APIRouter()
+Pending = Annotated[bool, Query(description="Whether to draw operators that are not part of a vertex yet.")]
+_Responses = dict[int | str, dict[str, Any]]
+_MISSING: _Responses = {404: {"description": "There is no such job or vertex.", "model": models.Problem}}
+_CANCEL: _Responses = {
+    401: {"description": "The token is missing or wrong.", "model": models.Problem},
+    409: {"description": "The job does not run in this driver.", "model": models.Problem},
+}
+_SVG: _Responses = {200: {"description": "The drawing.", "content": {"image/svg+xml": {}}}}
+_EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
+
+
+@router.get("/config", response_model=models.Config)
+async def config(request: Request) -> Any:
+    """Say what serves here."""
+    return {
+        "refresh-interval": 0, "timezone-name": time.tzname[0], "penstock-version": penstock.__version__,
+        "spark-version": request.app.state.spark, "features": {"web-cancel": request.app.state.slots > 0},
+    }  # fmt: skip
+
+
+@router.get("/overview", response_model=models.Overview)
+def overview(request: Request) -> Any:
+    """Count jobs by their state."""
+    versions = {"penstock-version": penstock.__version__, "spark-version": request.app.state.spark}
+    return views.overview(request.app.state.store.summaries(), versions, request.app.state.slots)
+
+
+@router.get("/jobs/overview", response_model=models.JobsOverview)
+def jobs_overview(request: Request) -> Any:
+    """List all jobs, newest first."""
+    return views.jobs_overview(request.app.state.store.summaries(), time.time())
+
+
+@router.get("/jobs/{job_id}", response_model=models.JobDetails, responses=_MISSING)
+async def job(request: Request, record: Record) -> Any:
+    """Tell all about a job: vertices, pending operators, and the stream graph as it is now."""
+    return request.app.state.answers.get(record, "job", lambda: views.job_details(record, time.time()))
+
+
+@router.patch("/jobs/{job_id}", status_code=202, dependencies=[Depends(checked_token)], response_model=models.Accepted,
+              responses=_MISSING | _CANCEL)  # fmt: skip
+def cancel(request: Request, job_id: JobId, record: Record) -> Any:
+    """Cancel a job that runs in this driver; needs the token."""
+    if not request.app.state.store.cancel(job_id):
+        raise HTTPException(409, f"job {job_id} is {record.state} and cannot be cancelled here")
+    return {"jid": job_id, "state": "CANCELLING"}
+
+
+@router.get("/jobs/{job_id}/plan", response_model=models.PlanAnswer, responses=_MISSING)
+async def plan(request: Request, record: Record) -> Any:
+    """Show vertices and edges, and the stream graph they are made from."""
+
+    def made() -> dict[str, Any]:
+        return {"plan": views.plan(record), "stream-graph-plan": views.stream_graph(record)}
+
+    return request.app.state.answers.get(record, "plan", made)
+
+
+@router.get("/jobs/{job_id}/config", response_model=models.JobConfig, responses=_MISSING)
+async def job_config(record: Record) -> Any:
+    """Show the options that were set for a job; secrets are masked."""
+    return views.job_config(record)
+
+
+@router.get("/jobs/{job_id}/exceptions", response_model=models.Exceptions, responses=_MISSING)
+async def exceptions(record: Record) -> Any:
+    """Show what a job failed with."""
+    return views.job_exceptions(record)
+
+
+@router.get("/jobs/{job_id}/decisions", response_model=models.Decisions, responses=_MISSING)
+async def decisions(request: Request, record: Record) -> Any:
+    """Show every decision with figures and reason, and what the optimizer changed."""
+    return request.app.state.answers.get(record, "decisions", lambda: views.job_decisions(record))
+
+
+@router.get("/jobs/{job_id}/vertices/{vertex_id}", response_model=models.VertexDetails, responses=_MISSING)
+async def vertex(request: Request, record: Record, one: Vertex) -> Any:
+    """Show a vertex: operators, tasks, bytes of each subpartition, decisions."""
+    made = f"vertex {one['id']}"
+    return request.app.state.answers.get(record, made, lambda: views.vertex_details(record, one, time.time()))
+
+
+@router.get("/jobs/{job_id}/vertices/{vertex_id}/subtasktimes", response_model=models.SubtaskTimes, responses=_MISSING)
+async def subtask_times(record: Record, one: Vertex) -> Any:
+    """Show when the tasks of a vertex ran."""
+    return views.subtask_times(record, one, time.time())
+
+
+@router.get("/jobs/{job_id}/graph.svg", responses=_MISSING | _SVG, response_class=Response)
+async def graph(request: Request, record: Record, pending: Pending = False) -> Response:  # noqa: FBT002
+    """Draw the topology."""
+    answers = request.app.state.answers
+    drawn: Response = answers.get(record, f"svg {pending}", lambda: draw(record, pending=pending), "image/svg+xml")
+    return drawn
+
+
+@router.get("/jobs/{job_id}/events", responses=_MISSING | _EVENTS, response_class=StreamingResponse)
+async def job_events(request: Request, record: Record) -> StreamingResponse:
+    """Send an event whenever a job has changed, until it ends."""
+    return _stream(request, record.id)
+
+
+@router.get("/events", responses=_EVENTS, response_class=StreamingResponse)
+async def events(request: Request) -> StreamingResponse:
+    """Send an event whenever any job has changed."""
+    return _stream(request, None)
+
+
+def _stream(request: Request, job_id: str | None) -> StreamingResponse:
+    async def lines() -> AsyncIterator[str]:
+        async for version in request.app.state.store.versions(job_id):
+            yield ": alive\n\n" if version is None else f"event: changed\ndata: {version}\n\n"
+        yield "event: ended\ndata: 0\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})

@@ -1,0 +1,134 @@
+"""Where the API finds jobs: those of this process, and those of a folder with event logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from penstock.errors import HistoryError
+from penstock.history.event_log import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from penstock.history.event_log import History
+    from penstock.history.record import JobRecord
+
+_KEPT = 200
+"""Jobs of this process that are kept."""
+_POLL = 2.0
+"""Seconds between looks at the folder, while somebody watches."""
+_PAUSE = 0.3
+"""Seconds between two messages to one reader; what changed meanwhile is one change."""
+_SIGN_OF_LIFE = 15.0
+
+
+class JobStore:
+    """Jobs by their ids.
+
+    Parameters
+    ----------
+    history
+        Event logs of earlier jobs, if there are any.
+    """
+
+    def __init__(self, history: History | None = None) -> None:
+        self._history = history
+        self._live: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._version = 0
+        self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
+
+    def add(self, record: JobRecord, cancel: Callable[[str], None]) -> None:
+        """Take a job of this process, and how to cancel it."""
+        with self._lock:
+            self._live[record.id] = (record, cancel)
+            while len(self._live) > _KEPT:
+                self._live.popitem(last=False)
+        self.changed(record)
+
+    def changed(self, record: JobRecord) -> None:
+        """Wake those who watch a job, or all jobs."""
+        self._version += 1
+        for loop, event, job_id in tuple(self._watchers):
+            if job_id in {None, record.id}:
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(event.set)
+
+    def summaries(self) -> list[Summary]:
+        """Return all jobs, newest first."""
+        with self._lock:
+            live = [Summary.of(record) for record, _ in self._live.values()]
+        known = {job.id for job in live}
+        try:
+            earlier = [job for job in self._history.summaries() if job.id not in known] if self._history else []
+        except HistoryError:
+            # A folder appears with the first log that is written to it.
+            earlier = []
+        return sorted([*live, *earlier], key=lambda job: job.started, reverse=True)
+
+    def record(self, job_id: str) -> JobRecord | None:
+        """Return what is known of a job, or None."""
+        found = self._live.get(job_id)
+        if found is not None:
+            return found[0]
+        try:
+            return self._history.record(job_id) if self._history else None
+        except HistoryError:
+            return None
+
+    def cancel(self, job_id: str) -> bool:
+        """Cancel a job; return whether it is one that runs in this process."""
+        found = self._live.get(job_id)
+        if found is None or found[0].is_ended:
+            return False
+        found[1]("cancelled through the API")
+        return True
+
+    async def versions(self, job_id: str | None) -> AsyncIterator[int | None]:
+        """Iterate over a number that grows with every change of a job, or of all; None is a sign of life."""
+        loop, event = asyncio.get_running_loop(), asyncio.Event()
+        watcher = (loop, event, job_id)
+        self._watchers.add(watcher)
+        try:
+            while True:
+                version = self._stamp(job_id)
+                yield version
+                record = self.record(job_id) if job_id else None
+                if record is not None and record.is_ended:
+                    return
+                await asyncio.sleep(_PAUSE)
+                while self._stamp(job_id) == version:
+                    if not await self._woken(event, job_id):
+                        yield None
+        finally:
+            self._watchers.discard(watcher)
+
+    async def _woken(self, event: asyncio.Event, job_id: str | None) -> bool:
+        """Wait for a change; return False when it is time for a sign of life."""
+        event.clear()
+        polled = self._history is not None and (job_id is None or job_id not in self._live)
+        until = time.monotonic() + _SIGN_OF_LIFE
+        while time.monotonic() < until:
+            try:
+                await asyncio.wait_for(event.wait(), _POLL if polled else _SIGN_OF_LIFE)
+            except TimeoutError:
+                if not polled:
+                    return False
+            return True
+        return False
+
+    def _stamp(self, job_id: str | None) -> int:
+        record = self.record(job_id) if job_id else None
+        if record is not None:
+            return record.version
+        if self._history is None:
+            return self._version
+        try:
+            return hash((self._version, tuple(self._history.stamp())))
+        except HistoryError:
+            return self._version

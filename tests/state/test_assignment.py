@@ -1,0 +1,64 @@
+"""Which old key groups make a new one: tables, and the law itself by brute force."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as h
+
+from penstock.state.assignment import Change, StateAssignment
+from penstock.state.key_groups import key_group_range
+
+NUMBERS = h.integers(1, 60)
+# old, new: change, classes, sources of new groups 0 and 1, part that is kept
+TABLE = [
+    (4, 8, Change.SPLIT, 4, ([0], [1]), 1 / 2),
+    (4, 12, Change.SPLIT, 4, ([0], [1]), 1 / 3),
+    (8, 4, Change.MERGE, 4, ([0, 4], [1, 5]), 1.0),
+    (4, 6, Change.REGROUP, 2, ([0, 2], [1, 3]), 1 / 3),
+    (4, 3, Change.REGROUP, 1, ([0, 1, 2, 3], [0, 1, 2, 3]), 1 / 3),
+    (1, 4, Change.SPLIT, 1, ([0], [0]), 1 / 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "change", "classes", "sources", "kept"), TABLE)
+def test_table(old, new, change, classes, sources, kept):
+    found = StateAssignment(old, new)
+    assert (found.change, found.classes, found.kept) == (change, classes, kept)
+    assert (list(found.sources(0)), list(found.sources(1))) == sources
+    assert found.clips is (change is not Change.MERGE)
+
+
+@given(NUMBERS, NUMBERS, h.integers(0, 2**31))
+def test_a_key_is_always_among_the_sources_of_its_new_group(old, new, hashed):
+    assert hashed % old in StateAssignment(old, new).sources(hashed % new)
+
+
+@given(NUMBERS, NUMBERS)
+def test_no_source_is_read_in_vain(old, new):
+    found = StateAssignment(old, new)
+    pairs = {(hashed % new, hashed % old) for hashed in range(old * new)}
+    assert pairs == {(group, source) for group in range(new) for source in found.sources(group)}
+
+
+@given(NUMBERS, NUMBERS, h.integers(1, 16))
+def test_work_units_write_every_group_once_and_read_what_they_need(old, new, slots):
+    found = StateAssignment(old, new)
+    units = found.work_units(slots)
+    assert sorted(group for unit in units for group in unit.writes) == list(range(new))
+    for unit in units:
+        for group in unit.writes:
+            assert list(unit.reads) == list(found.sources(group))
+    if slots <= found.classes:
+        assert sorted(group for unit in units for group in unit.reads) == list(range(old)), "every group is read once"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parallelism", "reads"),
+    # Twice as many groups: with as few subtasks each reads all, with more a part.
+    [(4, 8, 2, [[0, 1, 2, 3]] * 2), (4, 8, 4, [[0, 1], [2, 3]] * 2), (8, 4, 2, [[0, 1, 4, 5], [2, 3, 6, 7]])],
+)
+def test_reads_of_subtasks(old, new, parallelism, reads):
+    found = StateAssignment(old, new)
+    assert [found.read_by(index, parallelism) for index in range(parallelism)] == reads
+    assert len(key_group_range(0, parallelism, new)) == new // parallelism

@@ -1,0 +1,50 @@
+"""Entries of a checkpoint's logs, read and written."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import StateError
+from penstock.state.layout import CommitEntry, OffsetEntry, OperatorEntry, SnapshotMetadata
+
+OFFSETS = 'v1\n{"batchWatermarkMs":7,"conf":{"spark.sql.shuffle.partitions":"4","x":"y"}}\n{"logOffset":1}\n-'
+OPERATOR = (
+    'v1\n{"operatorInfo":{"operatorId":3,"operatorName":"stateStoreSave"},'
+    '"stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":4}]}'
+)
+
+
+def test_offsets_keep_everything_but_the_number():
+    entry = OffsetEntry.parse(OFFSETS, "offsets/1")
+    assert entry.max_parallelism == 4
+    assert str(entry) == OFFSETS
+    assert str(entry.with_max_parallelism(8)) == OFFSETS.replace('"4"', '"8"')
+
+
+def test_commits_carry_ids_in_version_two_only():
+    one = CommitEntry.parse('v1\n{"nextBatchWatermarkMs":7}', "commits/1")
+    assert one.with_checkpoint_ids({0: [["a"]]}) == one
+    two = CommitEntry.parse('v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["old"]]}}', "commits/1")
+    assert str(two.with_checkpoint_ids({0: [["a"], ["b"]]})) == (
+        'v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"],["b"]]}}'
+    )
+
+
+def test_operators():
+    entry = OperatorEntry.parse(OPERATOR, "metadata")
+    assert (entry.operator, entry.name, entry.stores) == (3, "stateStoreSave", ("default",))
+    assert '"numPartitions":12' in str(entry.with_max_parallelism(12))
+
+
+@pytest.mark.parametrize("text", ["", "v1", "v1\n{torn", "v1\n[]", "no version\n{}"])
+def test_damaged_entries(text):
+    with pytest.raises(StateError, match="offsets/1 cannot be read as a part of a checkpoint"):
+        OffsetEntry.parse(text, "offsets/1")
+
+
+def test_snapshots():
+    text = 'v1\n{"sstFiles":[{"sizeBytes":5},{"sizeBytes":6}],"numKeys":4,"numInternalKeys":1}'
+    assert SnapshotMetadata.parse(text, "1.zip") == SnapshotMetadata(5, 11)
+    assert SnapshotMetadata.parse(text.replace("4", "-1"), "1.zip").rows is None
+    with pytest.raises(StateError, match="1.zip"):
+        SnapshotMetadata.parse("v1\n{}", "1.zip")

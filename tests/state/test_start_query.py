@@ -1,0 +1,78 @@
+"""Starting a query sets, keeps, refuses or changes the number of key groups."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import penstock.state as st
+from penstock.errors import StateError
+from penstock.state.preflight import MARKER
+from tests.state.queries import BASE, SCHEMA, settings
+
+
+def start(spark, one, checkpoint, **options):
+    given = []
+    with settings(spark, BASE | {"spark.sql.shuffle.partitions": "7"}):
+        source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
+        writer = one.query.build(source).writeStream.outputMode(one.query.mode).trigger(availableNow=True)
+        writer = writer.foreachBatch(lambda df, _: given.append(sorted(map(tuple, df.collect()), key=str)))
+        query = st.start_query(writer, str(checkpoint), config=options, spark=spark)
+        query.awaitTermination()
+        assert spark.conf.get("spark.sql.shuffle.partitions") == "7", "the session keeps its own setting"
+    return given
+
+
+def groups(spark, checkpoint) -> int:
+    return st.inspect(str(checkpoint), spark=spark).max_parallelism
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    ({"pipeline.max-parallelism": 3}, 3), ({"parallelism.default": 2, "pipeline.max-parallelism": 5}, 5),
+])  # fmt: skip
+def test_the_first_start_sets_the_number(spark, stopped, tmp_path, options, expected):
+    start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
+    assert groups(spark, tmp_path / "checkpoint") == expected
+
+
+@pytest.fixture
+def checkpoint(stopped, tmp_path):
+    shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def test_the_number_of_the_state_is_kept_where_none_is_asked_for(spark, stopped, checkpoint):
+    one = stopped("counts updated")
+    assert start(spark, one, checkpoint) == one.later
+    assert groups(spark, checkpoint) == 4
+
+
+def test_another_number_is_refused_with_both(spark, stopped, checkpoint):
+    with pytest.raises(StateError, match=r"max parallelism 4, and the query asks for 8"):
+        start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
+
+
+def test_another_number_is_rescaled_to_where_that_is_wanted(spark, stopped, checkpoint):
+    one = stopped("counts updated")
+    options = {"pipeline.max-parallelism": 8, "state.rescale-on-restart": True}
+    assert start(spark, one, checkpoint, **options) == one.later
+    assert groups(spark, checkpoint) == 8
+    assert st.rescale(str(checkpoint), 2, spark=spark).new == 2, "a query of this process that has ended is no obstacle"
+
+
+def test_a_process_that_runs_the_query_is_an_obstacle(spark, checkpoint):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    said = json.dumps({"host": os.uname().nodename, "pid": other.pid})
+    (checkpoint / MARKER).write_text(said)
+    try:
+        with pytest.raises(StateError, match=f"process {other.pid} on this machine runs a query on it"):
+            st.rescale(str(checkpoint), 8, spark=spark)
+    finally:
+        other.kill()
+        other.wait()
+    assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
