@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as h
 
 from penstock.hashing import hash_int, hash_row, hash_value
@@ -30,7 +30,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=h.data())
 def test_agrees_with_spark(spark, data):
     names = list(VALUES)

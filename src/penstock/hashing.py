@@ -105,7 +105,7 @@ def _mixed(h: int, word: int) -> int:
 
 
 def _finished(h: int, length: int) -> int:
-    h ^= length
+    h = (h & _MASK) ^ length
     h = (h ^ (h >> 16)) * 0x85EBCA6B & _MASK
     h = (h ^ (h >> 13)) * 0xC2B2AE35 & _MASK
     h ^= h >> 16

@@ -1,0 +1,97 @@
+"""What is recorded of real jobs: graphs, vertices, tasks, decisions, changes, failures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.errors import JobError
+from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.observer import record_of
+from penstock.spark.filesystem import Folder, HadoopLogs
+from penstock.spark.jvm import Bridge
+from tests.conftest import OFF
+
+RUNTIME = OFF | {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY"}
+
+
+def revenue(spark, build=lambda df: df):
+    users = build(spark.range(0, 100, 1, 2).selectExpr("id as user", "id % 5 as team").where("hash(team) <> 7"))
+    orders = spark.range(0, 30_000, 1, 4).selectExpr("id as amount", "id % 100 as customer")
+    joined = orders.join(users, F.col("customer") == F.col("user"))
+    return joined.groupBy("team").agg(F.sum("amount").alias("s"))
+
+
+def watched(spark, folder, **config):
+    settings = RUNTIME | {"jobmanager.archive.fs.dir": str(folder)} | config
+    return Environment(spark, config=settings, progress=False)
+
+
+def test_a_job_leaves_all_it_decided(spark, tmp_path):
+    env = watched(spark, tmp_path, **{"rest.token": "hunter2"})
+    env.collect(revenue(spark))
+    job = env.last_job
+    record = History(LocalFolder(tmp_path)).record(job.id)
+    assert record.state == "FINISHED"
+    assert record.pending == 0
+    assert record.status_counts()["FINISHED"] == len(job.vertices) == len(record.vertices)
+    assert [d["reason"] for d in record.decisions] == [d.reason for d in job.decisions]
+    assert [d["outcome"] for d in record.decisions] == [dict(d.outcome) for d in job.decisions]
+    for execution in job.vertices:
+        kept = record.vertices[execution.vertex.id]
+        assert (kept["parallelism"], kept["bytes_out"]) == (execution.parallelism, execution.bytes_out)
+        assert sum(kept["subpartitions"]) == sum(execution.subpartitions)
+        if execution.tasks > 0:
+            # Where a vertex writes a shuffle and reads it again, two stages ran for it.
+            assert len(record.tasks[execution.vertex.id]) >= execution.tasks
+    assert set(record.vertex_of()) == set(record.nodes)
+    assert ("HASH", "BROADCAST") in {(c["before"].partition("(")[0], c["after"]) for c in record.changes}
+    assert any("broadcast" in reason for change in record.changes for reason in change["reasons"])
+    assert record.config["rest.token"]["value"] == "******"
+    assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
+
+
+def test_a_failed_job_leaves_its_error_without_secrets(spark, tmp_path):
+    env = watched(spark, tmp_path)
+
+    def fail(batches):
+        raise ValueError("cannot reach jdbc:postgresql://me:hunter2@db/shop")
+        yield from batches
+
+    with pytest.raises(JobError):
+        env.collect(spark.range(10).mapInPandas(fail, "id long"))
+    record = History(LocalFolder(tmp_path)).record(env.last_job.id)
+    assert record.state == "FAILED"
+    assert "ValueError" in record.exceptions[0]["message"] + record.exceptions[0]["trace"]
+    assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
+
+
+def test_a_query_handed_over_whole(spark, tmp_path):
+    env = Environment(spark, config={"jobmanager.archive.fs.dir": str(tmp_path)}, progress=False)
+    assert env.count(spark.range(10)) == 10
+    record = History(LocalFolder(tmp_path)).record(env.last_job.id)
+    assert (record.state, record.vertices) == ("FINISHED", {})
+    assert record.decisions[0]["chosen"] == "handed to Spark whole"
+
+
+def test_logs_through_hadoop_are_the_same(spark, tmp_path):
+    env = watched(spark, tmp_path)
+    logs = HadoopLogs(Folder(Bridge(spark), str(tmp_path / "hadoop")))
+    env.collect(revenue(spark))
+    source = next(tmp_path.glob("*.jsonl"))
+    log = EventLog(logs.create(source.name))
+    log.write([json.loads(line) for line in source.read_text().splitlines()])
+    log.close()
+    assert History(logs).record(env.last_job.id) == History(LocalFolder(tmp_path)).record(env.last_job.id)
+    assert History(logs).summaries() == History(LocalFolder(tmp_path)).summaries()
+
+
+def test_a_job_nobody_watched_can_still_be_shown(spark):
+    env = Environment(spark, config=OFF, progress=False)
+    env.collect(revenue(spark))
+    record = record_of(env.last_job)
+    assert record.state == "FINISHED"
+    assert len(record.vertices) == len(env.last_job.vertices)
