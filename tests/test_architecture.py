@@ -11,6 +11,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
     {"errors", "units", "hashing", "masking"},
+    {"tables"},
     {"location", "decisions", "config"},
     {"graph"},
     {"optimizer"},

@@ -11,7 +11,7 @@ from hypothesis import strategies as h
 
 from penstock.hashing import hash_int, hash_row, hash_value
 
-DECIMALS = h.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**7), max_value=10**7, places=3)
+DECIMALS = h.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**6), max_value=10**6, places=3)
 WIDE = h.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**25), max_value=10**25, places=3)
 VALUES = {
     "boolean": h.booleans(),

@@ -12,6 +12,7 @@ from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.decider import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
+from penstock.tables import html_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +112,9 @@ class Explanation:
             "decisions": [decision.as_dict() for decision in self.decisions],
             "notes": [dict(zip(("subject", "chosen", "reason"), note, strict=True)) for note in self.notes],
         }
+
+    def _repr_html_(self) -> str:
+        return html_of_text(str(self))
 
     def __str__(self) -> str:
         lines = ["Stream graph"]

@@ -95,3 +95,13 @@ def test_a_job_nobody_watched_can_still_be_shown(spark):
     record = record_of(env.last_job)
     assert record.state == "FINISHED"
     assert len(record.vertices) == len(env.last_job.vertices)
+
+
+def test_notebooks_show_jobs_and_explanations(spark):
+    env = Environment(spark, config=OFF, progress=False)
+    df = revenue(spark)
+    env.collect(df)
+    shown = env.last_job._repr_html_()
+    assert all(execution.vertex.id in shown for execution in env.last_job.vertices)
+    assert "<script" not in shown
+    assert "Stream graph" in env.explain(df)._repr_html_()

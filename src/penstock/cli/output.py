@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from penstock.report import job_as_dict, job_table
+from penstock.report import job_as_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ class TextOutput(Output):
             self.note(f"({len(rows):,} rows, the first {SHOWN_ROWS} shown)")
 
     def job(self, job: Job) -> None:
-        self._console.print(job_table(job))
+        self._console.print(job.table())
 
     def explanation(self, explanation: Explanation) -> None:
         self.note(str(explanation))

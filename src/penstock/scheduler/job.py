@@ -16,9 +16,12 @@ from penstock.scheduler.failure import cause_of
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
+from penstock.tables import VertexRow, html_of_table, vertices_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from rich.table import Table
 
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
@@ -90,6 +93,21 @@ class Job:
     def scheduler(self) -> AdaptiveBatchScheduler | None:
         """What runs its vertices; None where Spark was handed the query whole."""
         return self._scheduler
+
+    def table(self) -> Table:
+        """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
+        rows = (
+            VertexRow(
+                execution.vertex.id, execution.vertex.name, execution.bytes_in, execution.parallelism,
+                execution.reason, execution.seconds,
+            )
+            for execution in self.vertices
+        )  # fmt: skip
+        notes = ((str(decision.chosen), decision.reason) for decision in self.decisions)
+        return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
+
+    def _repr_html_(self) -> str:
+        return html_of_table(self.table())
 
     def watch(self, listener: JobStatusListener) -> None:
         """Tell a listener of every change from now on; before the job starts, of all."""

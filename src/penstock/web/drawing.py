@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fast_sugiyama import from_edges
+import networkx as nx
 
 from penstock.units import show_bytes, show_count
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 228, 92
 _GAP_X, _GAP_Y = 40, 74
 _LARGE = 600
-"""Boxes from which on crossings are looked for less thoroughly."""
+"""Boxes from which on long edges go straight, behind what is in their way."""
+_SWEEPS = 8
 _CHARACTERS = 30
 
 
@@ -83,10 +85,13 @@ def _vertex_box(record: JobRecord, vertex: dict[str, Any]) -> Box:
 
 
 def _pending_box(node: dict[str, Any]) -> Box:
-    numbers = f"parallelism {_number(node['parallelism'])} · max {_number(node['max_parallelism'])}"
+    numbers = (
+        f"parallelism {_number(node['parallelism'])}",
+        f"max parallelism {_number(node['max_parallelism'])}",
+    )
     tip = f"{node['name']}\n{node['description']}\nnot yet part of a vertex"
     return Box(
-        f"n{node['id']}", f"operator {node['id']}", (*_wrapped(node["name"], 2), numbers), "vertex pending", "", tip
+        f"n{node['id']}", f"operator {node['id']}", (*_wrapped(node["name"], 2), *numbers), "vertex pending", "", tip
     )
 
 
@@ -107,58 +112,87 @@ def _wrapped(text: str, lines: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def layout(ids: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str, tuple[float, float]]:
-    """Return the middle of each box in a layered drawing (Sugiyama), in boxes from the upper left corner."""
-    names = list(ids)
-    numbers = {name: number for number, name in enumerate(names)}
-    pairs = sorted({(numbers[source], numbers[target]) for source, target in edges})
-    places: dict[str, tuple[float, float]] = {}
-    across = 0.0
-    if pairs:
-        thorough = len(names) <= _LARGE
-        parts = from_edges(pairs, vertex_spacing=1, dummy_vertices=thorough, transpose=thorough, ranking_type="up")
-        for positions, width, height, _ in parts:
-            for number, (x, y) in positions:
-                # Numbers beyond are bends of long edges.
-                if int(number) < len(names):
-                    places[names[int(number)]] = (across + x, height - y)
-            across += width + 1
-    for name in names:
-        if name not in places:
-            places[name] = (across, 0.0)
-            across += 1
-    left, top = (min((place[axis] for place in places.values()), default=0.0) for axis in (0, 1))
-    return {name: (x - left, y - top) for name, (x, y) in places.items()}
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where boxes stand and which way edges go, in boxes from the upper left corner; rows follow one another."""
+
+    places: dict[str, tuple[float, float]]
+    bends: dict[tuple[str, str], list[tuple[float, float]]]
+    """For each edge over several rows, where it passes each row between."""
+
+
+def layout(ids: Iterable[str], edges: Iterable[tuple[str, str]]) -> Layout:
+    """Return a layered drawing of an acyclic graph.
+
+    Every box stands in the row after its last input's; within rows boxes are ordered by the mean place of their
+    neighbours, which leaves few crossings (Sugiyama, Tagawa, Toda 1981).
+    """
+    graph = nx.DiGraph()
+    graph.add_nodes_from(ids)
+    graph.add_edges_from(edges)
+    row_of = {name: row for row, names in enumerate(nx.topological_generations(graph)) for name in names}
+    chains: dict[tuple[str, str], list[object]] = {}
+    if len(graph) <= _LARGE:
+        for source, target in list(graph.edges):
+            between = [(source, target, row) for row in range(row_of[source] + 1, row_of[target])]
+            if between:
+                graph.remove_edge(source, target)
+                nx.add_path(graph, [source, *between, target])
+                row_of |= {bend: bend[2] for bend in between}
+                chains[source, target] = list(between)
+    rows: list[list[Any]] = [[] for _ in range(max(row_of.values(), default=-1) + 1)]
+    for name, row in row_of.items():
+        rows[row].append(name)
+    place = {name: float(number) for names in rows for number, name in enumerate(names)}
+    for sweep in range(_SWEEPS):
+        neighbours = graph.predecessors if sweep % 2 == 0 else graph.successors
+        for names in rows if sweep % 2 == 0 else reversed(rows):
+            means = {name: _mean([place[other] for other in neighbours(name)], place[name]) for name in names}
+            names.sort(key=means.__getitem__)
+            place |= {name: number - (len(names) - 1) / 2 for number, name in enumerate(names)}
+    left = min(place.values(), default=0.0)
+    spots = {name: (place[name] - left, float(row_of[name])) for name in row_of}
+    bends = {edge: [spots.pop(bend) for bend in chain] for edge, chain in chains.items()}
+    return Layout(spots, bends)
+
+
+def _mean(values: list[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
 
 
 def _svg(boxes: list[Box], lines: list[Line]) -> str:
-    places = layout((box.id for box in boxes), ((line.source, line.target) for line in lines))
-    step_x, step_y = WIDTH + _GAP_X, HEIGHT + _GAP_Y
-    middles = {name: (x * step_x + WIDTH / 2 + 20, y * step_y + HEIGHT / 2 + 20) for name, (x, y) in places.items()}
+    found = layout((box.id for box in boxes), ((line.source, line.target) for line in lines))
+    middles = {name: _middle(place) for name, place in found.places.items()}
     width = max((x for x, _ in middles.values()), default=0) + WIDTH / 2 + 20
     height = max((y for _, y in middles.values()), default=0) + HEIGHT / 2 + 20
     start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="group" aria-label="Topology of the job">'
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
+        'markerUnits="userSpaceOnUse" orient="auto">'
         '<path d="M0 0L8 4L0 8z" class="head"/></marker></defs>'
     )
     parts = [start]
-    parts += [_line(line, middles) for line in lines]
+    parts += [_line(line, middles, found.bends.get((line.source, line.target), [])) for line in lines]
     parts += [_box(box, *middles[box.id]) for box in boxes]
     parts.append("</svg>")
     return "".join(parts)
 
 
-def _line(line: Line, middles: dict[str, tuple[float, float]]) -> str:
-    x1, y1 = middles[line.source]
-    x2, y2 = middles[line.target]
-    y1, y2 = y1 + HEIGHT / 2, y2 - HEIGHT / 2
-    bend = max((y2 - y1) / 2, 20)
-    path = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}"
-    place = f'x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2:.0f}"'
+def _middle(place: tuple[float, float]) -> tuple[float, float]:
+    return place[0] * (WIDTH + _GAP_X) + WIDTH / 2 + 20, place[1] * (HEIGHT + _GAP_Y) + HEIGHT / 2 + 20
+
+
+def _line(line: Line, middles: dict[str, tuple[float, float]], bends: list[tuple[float, float]]) -> str:
+    (x1, y1), (x2, y2) = middles[line.source], middles[line.target]
+    points = [(x1, y1 + HEIGHT / 2), *map(_middle, bends), (x2, y2 - HEIGHT / 2)]
+    path = [f"M{points[0][0]:.0f} {points[0][1]:.0f}"]
+    for (from_x, from_y), (to_x, to_y) in pairwise(points):
+        bend = max((to_y - from_y) / 2, 20)
+        path.append(f"C{from_x:.0f} {from_y + bend:.0f} {to_x:.0f} {to_y - bend:.0f} {to_x:.0f} {to_y:.0f}")
+    place = f'x="{(points[0][0] + points[1][0]) / 2:.0f}" y="{(points[0][1] + points[1][1]) / 2:.0f}"'
     return (
-        f'<path class="{line.css}" d="{path}" marker-end="url(#arrow)"/>'
+        f'<path class="{line.css}" d="{"".join(path)}" marker-end="url(#arrow)"/>'
         f'<text class="label" {place} text-anchor="middle">{escape(line.label[:34])}</text>'
     )
 

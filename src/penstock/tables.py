@@ -1,0 +1,80 @@
+"""Tables of what a job did, for the terminal and for notebooks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRow:
+    """A vertex in a table; bytes and tasks are -1 while unknown."""
+
+    vertex: str
+    operators: str
+    bytes_in: int
+    tasks: int
+    reason: str
+    seconds: float
+
+
+def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[str, str]]) -> Table:
+    """Return a table with a row per vertex: what it does, how many tasks it got, and why.
+
+    Parameters
+    ----------
+    title
+        Stands above it.
+    rows
+        The vertices.
+    notes
+        What was chosen and why, shown where there are no vertices.
+    """
+    table = Table(title=title, title_justify="left", expand=False)
+    table.add_column("vertex", no_wrap=True)
+    table.add_column("operators", ratio=3, overflow="fold")
+    table.add_column("bytes in", justify="right", no_wrap=True)
+    table.add_column("tasks", justify="right", no_wrap=True)
+    table.add_column("why", ratio=3, overflow="fold")
+    table.add_column("seconds", justify="right", no_wrap=True)
+    shown = list(rows)
+    for row in shown:
+        tasks = "" if row.tasks < 0 else str(row.tasks)
+        table.add_row(row.vertex, row.operators, show_bytes(row.bytes_in), tasks, row.reason, f"{row.seconds:.2f}")
+    if not shown:
+        for chosen, reason in notes:
+            table.add_row("", chosen, "", "", reason, "")
+    return table
+
+
+def html_of_table(table: Table) -> str:
+    """Return a table of the terminal as HTML."""
+    console = Console(record=True, width=150, file=_Nowhere())
+    console.print(table)
+    return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
+
+
+def html_of_text(text: str) -> str:
+    """Return text as HTML, its lines as they are."""
+    return f'<div style="{_STYLE}">{escape(text)}</div>'
+
+
+class _Nowhere:
+    """A file that keeps nothing."""
+
+    def write(self, _: str) -> None:
+        """Take text."""
+
+    def flush(self) -> None:
+        """Do nothing."""

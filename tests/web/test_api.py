@@ -1,0 +1,151 @@
+"""The REST API: its fields, who may do what, and what garbage gets."""
+
+from __future__ import annotations
+
+import pytest
+import schemathesis
+from fastapi.testclient import TestClient
+from schemathesis.specs.openapi.checks import allow_header_conformance, unsupported_method
+
+from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.web.api import create_app
+from penstock.web.store import JobStore
+from tests.history.records import ID, events, record
+
+TOKEN = "a token"
+
+
+class Client(TestClient):
+    """A client whose requests come from this machine."""
+
+    def __init__(self, app):
+        super().__init__(app, base_url="http://127.0.0.1")
+
+
+def served(made=None, cancelled=None, **options):
+    store = JobStore()
+    store.add(made or record(), (cancelled if cancelled is not None else []).append)
+    return create_app(store, TOKEN, slots=2, spark="4.3.0", **options)
+
+
+@pytest.fixture
+def client():
+    return Client(served())
+
+
+def test_a_job_that_is_half_done():
+    answer = Client(served(record(ended=False))).get(f"/jobs/{ID}").json()
+    assert answer["pending-operators"] == answer["status-counts"]["pending-operators"] == 2
+    assert answer["stream-graph-plan"] == answer["stream-graph"]
+    graph = answer["stream-graph-plan"]
+    assert {"jid": graph["jid"], "name": graph["name"], "type": graph["type"]} == {
+        "jid": ID, "name": "a <b>job</b>", "type": "BATCH"}  # fmt: skip
+    source, join, _ = graph["nodes"]
+    assert source == {"id": "1", "parallelism": 3, "maxParallelism": -1, "operator-name": "read <orders>",
+                      "operator-description": "all of read <orders>", "jobvertex-id": "v1", "input-edges": []}  # fmt: skip
+    assert join["parallelism"] == -1
+    assert "jobvertex-id" not in join
+    assert join["input-edges"] == [
+        {"type-num": 1, "partitioner": "HASH(k)", "exchange": "BLOCKING", "source-id": "1", "target-id": "2"}
+    ]
+
+
+def test_an_ended_job(client):
+    answer = client.get(f"/jobs/{ID}").json()
+    assert (answer["state"], answer["duration"], answer["pending-operators"]) == ("FINISHED", 10_000, 0)
+    assert all("jobvertex-id" in node for node in answer["stream-graph"]["nodes"])
+    assert [v["status"] for v in answer["vertices"]] == ["FINISHED", "FINISHED"]
+    assert answer["plan"]["nodes"][1]["inputs"] == [
+        {"num": 0, "id": "v1", "ship_strategy": "HASH(k)", "exchange": "BLOCKING"}
+    ]
+
+
+def test_the_other_answers(client):
+    (job,) = client.get("/jobs/overview").json()["jobs"]
+    assert (job["jid"], job["start-time"], job["end-time"], job["tasks"]["finished"]) == (ID, 10_000, 20_000, 2)
+    assert client.get("/overview").json()["jobs-finished"] == 1
+    assert client.get("/config").json()["features"] == {"web-cancel": True}
+    assert client.get(f"/jobs/{ID}/config").json()["execution-config"]["user-config"] == {"scan.parallelism": "3"}
+    assert client.get(f"/jobs/{ID}/exceptions").json()["root-exception"] is None
+    decisions = client.get(f"/jobs/{ID}/decisions").json()
+    assert decisions["decisions"][0]["outcome"] == {"tasks": 3}
+    assert decisions["changes"][0]["after"] == "BROADCAST"
+    vertex = client.get(f"/jobs/{ID}/vertices/v1").json()
+    assert vertex["subpartitions"] == {"count": 3, "bytes": [10, 20, 400]}
+    assert [task["duration"] for task in vertex["subtasks"]] == [100, 100, 1200]
+    times = client.get(f"/jobs/{ID}/vertices/v1/subtasktimes").json()
+    assert times["subtasks"][2]["timestamps"] == {"RUNNING": 11_000, "FINISHED": 12_200}
+
+
+@pytest.mark.parametrize("path", [
+    "/jobs/ffffffffffff", "/jobs/ffffffffffff/plan", f"/jobs/{ID}/vertices/v99", f"/jobs/{ID}/vertices/v99/subtasktimes",
+    "/ui/jobs/ffffffffffff", f"/ui/jobs/{ID}/vertices/v99", "/static/nothing", "/nowhere",
+])  # fmt: skip
+def test_what_is_not_there(client, path):
+    assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize("path", [
+    "/jobs/..%2f..%2fetc%2fpasswd", "/jobs/%00", "/jobs/x", f"/jobs/{ID}/vertices/../../x", "/static/..%2fserver.py",
+    f"/jobs/{ID}/vertices/v-1", "/jobs/" + "9" * 5000, "/ui/jobs/<script>",
+])  # fmt: skip
+def test_paths_that_try_something(client, path):
+    assert 400 <= client.get(path).status_code < 500
+
+
+def test_cancelling_needs_the_token():
+    asked = []
+    client = Client(served(record(ended=False), asked))
+    assert client.patch(f"/jobs/{ID}").status_code == 401
+    assert client.patch(f"/jobs/{ID}", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert asked == []
+    assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 202
+    assert asked == ["cancelled through the API"]
+
+
+def test_an_ended_job_cannot_be_cancelled(client):
+    assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 409
+
+
+def test_an_open_address_needs_the_token_for_everything():
+    client = TestClient(served(open_to_others=True))
+    for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events"):
+        assert client.get(path).status_code == 401, path
+    assert client.get("/config", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert client.get("/", params={"token": "wrong"}).status_code == 401
+    assert client.get("/", params={"token": TOKEN}).status_code == 200
+    assert client.get(f"/ui/jobs/{ID}").status_code == 200, "the token is kept in a cookie"
+
+
+def test_a_page_of_another_site_gets_nothing(client):
+    assert client.get("/jobs/overview", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_answers_may_run_no_scripts_of_others(client):
+    headers = client.get(f"/ui/jobs/{ID}").headers
+    assert "script-src 'self'" in headers["Content-Security-Policy"]
+    assert headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_events_of_a_job_end_with_it(client):
+    text = client.get(f"/jobs/{ID}/events").text
+    assert text.startswith("event: changed\ndata: ")
+    assert text.endswith("event: ended\ndata: 0\n\n")
+
+
+def test_jobs_of_the_past(tmp_path):
+    log = EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl"))
+    log.write(events())
+    client = Client(create_app(JobStore(History(LocalFolder(tmp_path))), TOKEN))
+    assert client.get(f"/jobs/{ID}").json()["state"] == "FINISHED"
+    assert [job["jid"] for job in client.get("/jobs/overview").json()["jobs"]] == [ID]
+    assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 409
+
+
+schema = schemathesis.openapi.from_asgi("/openapi.json", served(open_to_others=True), headers={"Authorization": f"Bearer {TOKEN}"})
+
+
+@schema.exclude(path_regex="/events$").parametrize()
+def test_garbage_gets_an_answer_as_described(case):
+    # What a method that is not there gets is the framework's to say.
+    case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[unsupported_method, allow_header_conformance])

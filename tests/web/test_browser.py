@@ -1,0 +1,163 @@
+"""The page in a real browser (Debian's Chromium): a job is followed from start to end, and cancelled.
+
+Pictures of what was seen are left in the folder artifacts.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.errors import JobCancelledError
+from tests.conftest import OFF
+from tests.services import needed
+
+ARTIFACTS = Path(__file__).parent.parent.parent / "artifacts"
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+         "--disable-component-update", "--disable-sync"]  # fmt: skip
+CONFIG = OFF | {
+    "rest.port": 0,
+    "table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY",
+    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "100 kb",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser():
+    needed("Chromium", CHROMIUM)
+    from playwright.sync_api import sync_playwright
+
+    ARTIFACTS.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def env(spark):
+    return Environment(spark, config=CONFIG, progress=False, ui=True)
+
+
+@pytest.fixture
+def page(browser, env):
+    context = browser.new_context(viewport={"width": 1180, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    problems = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda said: problems.append(said.text) if said.type == "error" else None)
+    page.goto(env.ui_url)
+    yield page
+    context.close()
+    assert problems == []
+
+
+def slow_users(spark, seconds):
+    def slowly(batches):
+        time.sleep(seconds)
+        yield from batches
+
+    users = spark.range(0, 100, 1, 2).selectExpr("id as user", "id % 5 as team")
+    return users.mapInPandas(slowly, users.schema).where("hash(team) <> 7")
+
+
+def revenue(spark, seconds):
+    """The probe side is held back until the slow build side is measured."""
+    orders = spark.range(0, 300_000, 1, 4).selectExpr("id as amount", "id % 100 as customer")
+    joined = orders.join(slow_users(spark, seconds), F.col("customer") == F.col("user"))
+    return joined.groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
+
+
+def start(env, df, name, tmp_path):
+    from penstock.connectors import FileSink
+
+    env.write(df, FileSink(str(tmp_path / "out"), mode="overwrite"))
+    return env.execute_async(name)
+
+
+def test_a_job_is_followed_from_start_to_end(spark, env, page, tmp_path):
+    job = start(env, revenue(spark, 6), "revenue by team", tmp_path)
+    page.get_by_role("link", name="revenue by team").click()
+    pending = page.locator("#pending-operators")
+    before = int(pending.inner_text())
+    assert before > 0
+    assert page.locator(".graph .pending").count() == 0
+    page.get_by_role("button", name="Show pending operators").click()
+    shown = page.locator(".graph g.pending rect")
+    assert shown.count() == before
+    dashes = shown.first.evaluate("box => [getComputedStyle(box).strokeDasharray, getComputedStyle(box).stroke]")
+    assert dashes == ["7px, 5px", "rgb(43, 138, 62)"], "dashed and green"
+    assert page.locator(".graph path.edge.pending").count() > 0
+    assert "max parallelism undecided" in page.locator(".graph g.pending").first.text_content()
+    assert page.locator(".graph g.pending title").first.text_content()
+    page.screenshot(path=ARTIFACTS / "pending.png", full_page=True)
+    page.wait_for_selector("#state.finished")
+    job.wait()
+    assert page.locator("#pending-operators").inner_text() == "0"
+    assert page.get_by_role("button", name=re.compile("pending operators")).count() == 0
+    change = page.locator(".changes li", has=page.locator(".after", has_text="BROADCAST")).first
+    assert "HASH" in change.locator(".before").inner_text()
+    assert "BROADCAST" in change.locator(".after").inner_text()
+    page.screenshot(path=ARTIFACTS / "finished.png", full_page=True)
+
+
+def test_a_vertex_opens_by_keyboard(spark, env, page, tmp_path):
+    job = start(env, revenue(spark, 0), "by keyboard", tmp_path).wait()
+    page.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
+    vertex = page.locator(".graph a").first
+    vertex.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/vertices/v1")
+    assert page.locator(".bars svg").count() == len(job.vertices[0].subpartitions)
+    assert page.locator(".lanes tbody tr").count() >= job.vertices[0].tasks
+    assert page.locator(".decision").count() >= 1
+    page.screenshot(path=ARTIFACTS / "vertex.png", full_page=True)
+
+
+def test_a_running_job_is_cancelled(spark, env, page, tmp_path):
+    job = start(env, revenue(spark, 60), "too slow", tmp_path)
+    page.get_by_role("link", name="too slow").click()
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel job").click()
+    page.wait_for_selector("#state.canceled")
+    with pytest.raises(JobCancelledError):
+        job.wait(20)
+    assert page.get_by_role("button", name="Cancel job").count() == 0
+
+
+def test_nothing_can_be_cancelled_without_the_token(spark, env, browser, tmp_path):
+    job = start(env, revenue(spark, 60), "not yours", tmp_path)
+    stranger = browser.new_page()
+    stranger.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
+    assert stranger.get_by_role("button", name="Cancel job").count() == 0
+    status = stranger.evaluate(f"fetch('/jobs/{job.id}', {{method: 'PATCH'}}).then(answer => answer.status)")
+    assert status == 401
+    job.cancel()
+    job.wait_silently()
+
+
+def test_phones_and_the_dark(spark, env, browser, tmp_path):
+    job = start(env, revenue(spark, 0), "in the pocket", tmp_path).wait()
+    context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark", device_scale_factor=2)
+    phone = context.new_page()
+    phone.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
+    wider = phone.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert wider <= 0, "the page itself does not scroll sideways"
+    assert phone.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 22, 28)"
+    phone.screenshot(path=ARTIFACTS / "phone.png")
+    context.close()
+
+
+def test_an_idle_page_asks_for_nothing(spark, env, page, tmp_path):
+    asked = []
+    page.wait_for_timeout(1500)
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(4000)
+    assert asked == []
