@@ -95,6 +95,7 @@ def finish(process: subprocess.Popen, folder: Path) -> tuple[dict, list]:
 EXPECTED = [{"team": team, "n": 60_000, "s": sum(range(team, 300_000, 5))} for team in range(5)]
 
 
+@pytest.mark.slow
 def test_local_cluster(tmp_path):
     said, rows = finish(start("local-cluster[2,1,1024]", str(tmp_path / "out")), tmp_path)
     assert rows == EXPECTED

@@ -141,7 +141,7 @@ def check(spark, make_env, df, mode, config=None):
         assert_same_rows(env.collect(df), df.collect())
 
 
-@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
 def test_random_pipelines(spark, make_env, tables, start, steps, mode):
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[
 
 def html_of_table(table: Table) -> str:
     """Return a table of the terminal as HTML."""
-    console = Console(record=True, width=150, file=_Nowhere())
+    console = Console(record=True, width=150, file=io.StringIO())
     console.print(table)
     return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
 
@@ -68,13 +69,3 @@ def html_of_table(table: Table) -> str:
 def html_of_text(text: str) -> str:
     """Return text as HTML, its lines as they are."""
     return f'<div style="{_STYLE}">{escape(text)}</div>'
-
-
-class _Nowhere:
-    """A file that keeps nothing."""
-
-    def write(self, _: str) -> None:
-        """Take text."""
-
-    def flush(self) -> None:
-        """Do nothing."""

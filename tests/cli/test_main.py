@@ -64,8 +64,8 @@ def test_explain(orders):
     ("arguments", "message"),
     [
         (("sql", "--table", "o=/nowhere/x", "select 1"), "PATH_NOT_FOUND"),
-        (("sql", "--table", "ORDERS", "select usr from o"), "suggest"),
-        (("sql", "select * from nothing"), "TABLE_OR_VIEW_NOT_FOUND"),
+        pytest.param(("sql", "--table", "ORDERS", "select usr from o"), "suggest", marks=pytest.mark.slow),
+        pytest.param(("sql", "select * from nothing"), "TABLE_OR_VIEW_NOT_FOUND", marks=pytest.mark.slow),
     ],
 )
 def test_errors_are_words(orders, arguments, message):

@@ -94,7 +94,7 @@ class TextOutput(Output):
             self.rows(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows], key)
 
     def error(self, error: PenstockError) -> None:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False)
+        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Do nothing; everything is said."""

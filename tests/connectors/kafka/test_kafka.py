@@ -163,6 +163,7 @@ def test_bad_targets(env, spark, broker):
         KafkaFormat({"kafka.bootstrap.servers": "x", "subscripe": "t"}).reader(None)
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_is_a_clear_error(env, spark):
     from tests.services import KafkaBroker
 

@@ -1,0 +1,60 @@
+"""The commands on jobs of the past, which need no Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+from penstock.history.event_log import EventLog, LocalFolder
+from tests.history.records import ID, events
+
+
+def folder_with_a_job(tmp_path):
+    EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
+    return str(tmp_path)
+
+
+def said(*arguments):
+    done = CliRunner().invoke(main, ["history", *arguments])
+    return done.exit_code, done.output
+
+
+def test_list_and_show(tmp_path):
+    folder = folder_with_a_job(tmp_path)
+    code, output = said("list", "--history", folder)
+    assert code == 0
+    assert ID in output
+    assert "finished" in output
+    code, output = said("show", "--history", folder, ID)
+    assert code == 0
+    assert "as measured" in output
+    assert "HASH(k) became BROADCAST" in output
+    assert "it is small" in output
+    shown = json.loads(said("show", "--history", folder, ID, "--output-format", "json")[1])["job"]
+    assert (shown["jid"], len(shown["vertices"]), len(shown["changes"])) == (ID, 2, 1)
+
+
+def test_a_job_that_is_not_there(tmp_path):
+    code, output = said("show", "--history", folder_with_a_job(tmp_path), "ffffffffffff")
+    assert code == 1
+    assert "there is no job 'ffffffffffff'" in output
+    assert said("list", "--history", str(tmp_path / "nowhere"))[0] == 1
+
+
+def test_the_page_over_a_folder(tmp_path):
+    command = [sys.executable, "-m", "penstock.cli.main", "ui", "--history", folder_with_a_job(tmp_path), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = re.search(r"http://127\.0\.0\.1:\d+/", server.stdout.readline())[0]
+            with urllib.request.urlopen(f"{address}jobs/{ID}") as answer:
+                assert json.load(answer)["state"] == "FINISHED"
+            with urllib.request.urlopen(f"{address}ui/jobs/{ID}") as answer:
+                assert b"vertex 1" in answer.read()
+        finally:
+            server.kill()

@@ -1,0 +1,56 @@
+"""The commands on state: what they say, to people and to programs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+
+
+@pytest.fixture
+def checkpoint(spark, stopped, tmp_path):
+    shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
+    return str(tmp_path / "checkpoint")
+
+
+def said(*arguments):
+    done = CliRunner().invoke(main, ["state", *arguments])
+    return done.exit_code, done.output
+
+
+def test_inspect(checkpoint):
+    code, output = said("inspect", checkpoint)
+    assert code == 0
+    assert "max parallelism 4" in output
+    assert "can be rescaled" in output
+    assert "recommended max parallelism" in output
+    assert "stateStoreSave" in output
+    code, output = said("inspect", "--count", "--output-format", "json", checkpoint)
+    found = json.loads(output)["inspection"]
+    assert (found["max_parallelism"], found["obstacle"]) == (4, None)
+    assert sum(found["stores"][0]["rows"]) == 200
+
+
+def test_rescale_and_prune(checkpoint):
+    code, output = said("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
+    assert json.loads(output)["plan"]["change"] == "merge"
+    code, output = said("rescale", checkpoint, "--max-parallelism", "2")
+    assert code == 0, output
+    assert "new 2" in output
+    assert "files" in output
+    assert said("rescale", checkpoint, "--abort") == (0, "there was nothing to take back\n")
+    assert "state/0/2, state/0/3" in said("prune", checkpoint)[1]
+    assert "there is nothing to remove" in said("prune", checkpoint)[1]
+
+
+def test_errors_are_words(checkpoint, tmp_path):
+    assert said("rescale", checkpoint, "--max-parallelism", "4")[0] == 1
+    assert said("rescale", checkpoint)[0] == 2
+    code, output = said("inspect", str(tmp_path))
+    assert code == 1
+    assert "is no checkpoint of a streaming query" in output
+    assert "Traceback" not in output
