@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-state bench-decide clean
+.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -58,6 +58,9 @@ bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, co
 
 bench-state: $(STAMP)  ## Compare ways to other numbers of key groups with Spark's own repartitioning.
 	@$(BIN)/python bench/state.py
+
+bench-web: $(STAMP)  ## Measure what being watched costs a job, and how quickly many readers are answered.
+	@$(BIN)/python bench/web.py
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py

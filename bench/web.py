@@ -1,0 +1,162 @@
+"""What being watched costs a job, how quickly many readers are answered meanwhile, and how long large graphs take.
+
+* The same job with nothing, with event log and API, and with event log, API and readers: alternating, medians.
+* Readers: asynchronous clients in a process of their own, each asking again as soon as it was answered, for a while.
+* A graph of 10 000 nodes drawn, answered and logged; 5 000 logs listed.
+
+Medians go to bench/results/web.md.
+"""
+
+import argparse
+import asyncio
+import datetime
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+READ = ("/jobs/{id}", "/jobs/overview", "/jobs/{id}/plan", "/jobs/{id}/decisions", "/jobs/{id}/vertices/v1", "/overview")
+
+
+async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict:
+    """Ask as many readers at a time; return how many answers there were, how quick, and how many were errors."""
+    import httpx
+
+    taken, errors = [], 0
+    until = time.monotonic() + seconds
+    limits = httpx.Limits(max_connections=readers, max_keepalive_connections=readers)
+    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
+        jobs = (await client.get("/jobs/overview")).json()["jobs"]
+        paths = [path.format(id=jobs[0]["jid"]) for path in READ]
+
+        async def reader(number: int) -> None:
+            nonlocal errors
+            await asyncio.sleep(pause * number / readers)
+            while time.monotonic() < until:
+                began = time.monotonic()
+                try:
+                    answer = await client.get(random.choice(paths))
+                    errors += answer.status_code != 200
+                except httpx.HTTPError:
+                    errors += 1
+                taken.append(time.monotonic() - began)
+                await asyncio.sleep(pause)
+
+        await asyncio.gather(*(reader(number) for number in range(readers)))
+    ordered = sorted(taken)
+    return {"answers": len(taken), "errors": errors, "p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--readers", type=int, default=200)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds a reader rests between two questions")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--read", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.read:
+        print(json.dumps(asyncio.run(read_for(arguments.read, arguments.seconds, arguments.readers, arguments.pause))))
+        return
+    lines = ["| what | figure |", "|---|--:|", *large_graphs(), *jobs(arguments)]
+    title = f"Web, {datetime.date.today()}: medians of {arguments.rounds} rounds, local[{arguments.cores}] on 2 cores, readers on the same."
+    (HERE / "results" / "web.md").write_text("\n".join([title, "", *lines, ""]))
+    print("\n".join([title, "", *lines]))
+
+
+def large_graphs() -> list[str]:
+    from penstock.history.event_log import EventLog, History, LocalFolder
+    from penstock.history.record import JobRecord
+    from penstock.web import views
+    from penstock.web.drawing import draw
+    from tests.history.records import edge, events, node
+
+    random.seed(1)
+    made = events(ended=False)[:1]
+    nodes = [node(n, f"operator {n}", description="x" * 200) for n in range(10_000)]
+    edges = [edge(random.randrange(max(0, n - 400), n), n) for n in range(1, 10_000)]
+    made += [{"type": "nodes", "at": 1.0, "nodes": nodes}, {"type": "edges", "at": 1.0, "edges": edges}]
+    record = JobRecord()
+    for event in made:
+        record.apply(event)
+    lines = []
+    began = time.monotonic()
+    draw(record, pending=True)
+    lines.append(f"| a graph of 10 000 nodes drawn | {time.monotonic() - began:.2f} s |")
+    began = time.monotonic()
+    json.dumps(views.job_details(record, 1.0))
+    lines.append(f"| the same answered as JSON | {time.monotonic() - began:.2f} s |")
+    with tempfile.TemporaryDirectory() as folder:
+        log = EventLog(LocalFolder(folder).create("x.jsonl"))
+        log.write(made)
+        size = next(Path(folder).iterdir()).stat().st_size
+        lines.append(f"| the same in an event log | {size / (1 << 20):.1f} MiB |")
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(5000):
+            log = EventLog(LocalFolder(folder).create(f"20261122T120000-{number:012x}.jsonl"))
+            log.write(events(job_id=f"{number:012x}"))
+            log.close()
+        history = History(LocalFolder(folder))
+        for what in ("listed for the first time", "listed again"):
+            began = time.monotonic()
+            assert len(history.summaries()) == 5000
+            lines.append(f"| 5 000 event logs {what} | {time.monotonic() - began:.2f} s |")
+    return lines
+
+
+def jobs(arguments: argparse.Namespace) -> list[str]:
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+
+    from penstock import Environment
+
+    builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "4g")
+    spark = builder.config("spark.log.level", "OFF").getOrCreate()
+    spark.range(0, 12_000_000, 1, 8).selectExpr("id % 1000003 as k", "id as v").createOrReplaceTempView("facts")
+    spark.range(0, 1_000_003, 1, 2).selectExpr("id as k", "id % 97 as team").where("hash(team) > 0").createOrReplaceTempView("teams")
+    query = "SELECT team, count(*) n, sum(v) s FROM facts JOIN teams USING (k) GROUP BY team"
+    off = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}
+    taken: dict[str, list[float]] = {"alone": [], "watched": [], "read by many": []}
+    read = []
+    with tempfile.TemporaryDirectory() as folder:
+        alone = Environment(spark, config=off, progress=False)
+        watched = Environment(spark, config=off | {"jobmanager.archive.fs.dir": folder}, progress=False, ui=True)
+        expected = sorted(alone.collect(alone.sql(query)))
+        for turn in range(arguments.rounds + 1):
+            for way in (list(taken), list(taken)[::-1])[turn % 2]:
+                env = alone if way == "alone" else watched
+                readers = None
+                if way == "read by many":
+                    address = watched.ui_url.partition("?")[0]
+                    command = [sys.executable, __file__, "--read", address, "--readers", str(arguments.readers)]
+                    command += ["--seconds", str(arguments.seconds), "--pause", str(arguments.pause)]
+                    readers = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                    time.sleep(3)
+                began = time.monotonic()
+                assert sorted(env.collect(env.sql(query))) == expected
+                if turn:
+                    taken[way].append(time.monotonic() - began)
+                if readers is not None:
+                    read.append(json.loads(readers.communicate()[0]))
+                print(f"{way}: {time.monotonic() - began:.2f} s", *(read[-1:] if readers else ()), flush=True)
+    base = statistics.median(taken["alone"])
+    lines = [f"| a job, {way} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |" for way, times in taken.items()]
+    lines.append(f"| {arguments.readers} readers, one question every {arguments.pause:g} s each: errors | {sum(one['errors'] for one in read)} |")
+    lines += [f"| the same, {name} | {1000 * statistics.median(one[name] for one in read):.0f} ms |" for name in ("p50", "p99")]
+    lines.append(f"| the same, answers a second | {statistics.median(one['answers'] for one in read) / arguments.seconds:.0f} |")
+    return lines
+
+
+if __name__ == "__main__":
+    main()
