@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.graph.naming import column_names, readable
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.decider import VertexDecider
 from penstock.scheduler.resources import resources_of
@@ -78,6 +79,7 @@ class Explanation:
                 }
                 decided = decider.decide(vertex, inferred)
                 known |= dict.fromkeys(vertex.node_ids, (decided.parallelism, decided.reason))
+        names = column_names(plan.graph)
         nodes = tuple(
             ExplainedNode(
                 node.id,
@@ -88,7 +90,9 @@ class Explanation:
                     node.id,
                     (node.parallelism, "given by the user" if node.parallelism != UNDECIDED else LATER),
                 ),
-                tuple((edge.source_id, str(edge.partitioner)) for edge in plan.graph.in_edges(node.id)),
+                tuple(
+                    (edge.source_id, readable(str(edge.partitioner), names)) for edge in plan.graph.in_edges(node.id)
+                ),
             )
             for node in plan.graph
         )

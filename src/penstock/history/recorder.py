@@ -11,6 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind
+from penstock.graph.naming import column_names, readable
 from penstock.history.record import JobRecord
 from penstock.masking import mask, mask_value
 from penstock.spark.jobs import tasks_of
@@ -71,6 +72,7 @@ class JobRecorder:
         self._lock = threading.RLock()
         self._listeners: list[Callable[[JobRecord], None]] = []
         self._graph: StreamGraph | None = None
+        self._names: dict[str, str] = {}
         self._seen: dict[str, tuple[Any, ...]] = {}
         self._active: list[ExecutionJobVertex] = []
         self._vertices = 0
@@ -123,34 +125,43 @@ class JobRecorder:
         if self._graph is None:
             self._graph = scheduler.planned_graph
             yield _nodes(self._graph)
-            yield _edges(self._graph.edges)
+            self._names = column_names(self._graph)
+            yield self._edges(self._graph.edges)
         now = scheduler.manager.graph
         if now is not self._graph:
             before, self._graph = self._graph, now
             yield from self._changes(before, now)
 
-    def _changes(self, before: StreamGraph, now: StreamGraph) -> Iterable[Event]:
+    def _changes(self, earlier: StreamGraph, now: StreamGraph) -> Iterable[Event]:
         known = len(self._decisions)
         reasons = [mask(str(decision)) for decision in list(self._job.decisions)[known:] if decision.kind in _REASONS]
-        old_nodes = {node.id: node for node in before}
-        old_edges = {edge.id: edge for edge in before.edges}
+        old_nodes = {node.id: node for node in earlier}
+        old_edges = {edge.id: edge for edge in earlier.edges}
         edges = [edge for edge in now.edges if old_edges.get(edge.id) != edge]
         nodes = [node for node in now if old_nodes.get(node.id) != node]
         if nodes:
             yield _nodes(nodes)
         if edges:
-            yield _edges(edges)
+            yield self._edges(edges)
         for edge in edges:
             old = old_edges.get(edge.id)
             if old is not None and (old.partitioner != edge.partitioner or old.source_id != edge.source_id):
                 target = now.node(edge.target_id)
                 what = f"edge from {now.node(edge.source_id).name} to {target.name}"
-                yield _change(what, str(old.partitioner), str(edge.partitioner), reasons, target.id)
+                before, after = (readable(str(one.partitioner), self._names) for one in (old, edge))
+                yield _change(what, before, after, reasons, target.id)
         for node in nodes:
             old_node = old_nodes.get(node.id)
             words = _property_changes(old_node.properties, node.properties) if old_node is not None else None
             if words is not None:
                 yield _change(node.name, *words, reasons, node.id)
+
+    def _edges(self, edges: Iterable[StreamEdge]) -> Event:
+        return {"type": "edges", "at": time.time(), "edges": [
+            {"id": edge.id, "source": str(edge.source_id), "target": str(edge.target_id), "input": edge.type_number,
+             "partitioner": mask(readable(str(edge.partitioner), self._names))[:_TEXT], "exchange": edge.exchange}
+            for edge in edges
+        ]}  # fmt: skip
 
     def _vertex_events(self) -> Iterable[Event]:
         scheduler = self._job.scheduler
@@ -232,14 +243,6 @@ def _nodes(nodes: Iterable[StreamNode]) -> Event:
          "description": mask(node.description)[:_TEXT], "parallelism": node.parallelism,
          "max_parallelism": node.max_parallelism, "location": str(node.location or "")}
         for node in nodes
-    ]}  # fmt: skip
-
-
-def _edges(edges: Iterable[StreamEdge]) -> Event:
-    return {"type": "edges", "at": time.time(), "edges": [
-        {"id": edge.id, "source": str(edge.source_id), "target": str(edge.target_id), "input": edge.type_number,
-         "partitioner": mask(str(edge.partitioner))[:_TEXT], "exchange": edge.exchange}
-        for edge in edges
     ]}  # fmt: skip
 
 

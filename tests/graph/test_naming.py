@@ -1,0 +1,23 @@
+"""Columns get their names back where an operator's description tells them."""
+
+import pytest
+
+from penstock.graph.naming import column_names, readable
+from penstock.graph.stream_graph import OperatorKind, StreamNode
+
+NODES = [
+    StreamNode(1, OperatorKind.CALC, "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),
+    StreamNode(2, OperatorKind.JOIN, "Join", "Join Inner, (none#9 = user#21L)"),
+]
+
+
+def test_names():
+    assert column_names(NODES) == {"20": "id", "21": "user", "22": "team"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("HASH(none#21L, none#22L)", "HASH(user, team)"), ("HASH((none#20L + 1))", "HASH((id + 1))"),
+    ("RANGE(none#9 ASC)", "RANGE(none#9 ASC)"), ("BROADCAST", "BROADCAST"),
+])  # fmt: skip
+def test_texts(text, expected):
+    assert readable(text, column_names(NODES)) == expected
