@@ -22,6 +22,13 @@ API = {
         "CommittedPartition",
     ),
     "penstock.rebalance.operator": ("Rebalanced",),
+    "penstock.state": ("inspect", "plan", "rescale", "abort", "prune", "start_query"),
+    "penstock.state.inspection": ("Inspection", "StoreState"),
+    "penstock.state.rescale": ("RescaleReport", "StoreReport"),
+    "penstock.state.assignment": ("StateAssignment", "Change", "WorkUnit"),
+    "penstock.state.key_groups": (
+        "key_group", "operator_index", "key_group_range", "default_max_parallelism",
+    ),
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",

@@ -29,10 +29,8 @@ _MOVER = "KeyGroupMover"
 
 def rewrites_state(bridge: Bridge) -> str | None:
     """Return None where this Spark can rewrite state offline, else what is missing."""
-    try:
-        _class(bridge, f"{_STATE}StateRewriter")
-    except Exception:  # noqa: BLE001 - py4j wraps ClassNotFoundException in its own
-        return f"Spark {bridge.spark.version} has no offline state rewriter; Spark 4.3 has"
+    if bridge.version < (4, 3):
+        return f"Spark {bridge.spark.version} cannot rewrite state offline as is needed here; Spark 4.3 can"
     return None
 
 
@@ -43,11 +41,6 @@ def moves_files(bridge: Bridge) -> str | None:
     except Exception as error:  # noqa: BLE001 - whatever the compiler says, there is a second way
         return f"its code does not fit Spark {bridge.spark.version}: {str(error).splitlines()[0]}"
     return None
-
-
-def _class(bridge: Bridge, name: str) -> Any:
-    loader = bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader()
-    return bridge.find("java.lang.Class").forName(name, False, loader)
 
 
 def running_queries(bridge: Bridge) -> list[tuple[str, str]]:
