@@ -38,8 +38,7 @@ API = {
     ),
     "penstock.errors": (
         "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "RebalanceError",
-        "JobError",
-        "JobCancelledError",
+        "StateError", "HistoryError", "WebError", "JobError", "JobCancelledError",
     ),
 }  # fmt: skip
 
