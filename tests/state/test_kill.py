@@ -46,6 +46,9 @@ def test_killed_driver(spark, stopped, tmp_path, change):
             assert not (checkpoint / FOLDER).exists()
             assert st.inspect(str(checkpoint), spark=spark).max_parallelism == 8
         elif what == "abort":
+            if journal is not None and journal.phase is Phase.PUBLISHING:
+                with pytest.raises(StateError, match="middle of a rescale from 4 to 8"):
+                    st.rescale(str(checkpoint), 6, spark=spark)
             try:
                 st.abort(str(checkpoint), spark=spark)
             except StateError as error:
