@@ -41,6 +41,7 @@ class JobStore:
         self._live: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
         self._lock = threading.Lock()
         self._version = 0
+        self._looked, self._seen = float("-inf"), 0
         self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
 
     def add(self, record: JobRecord, cancel: Callable[[str], None]) -> None:
@@ -90,45 +91,40 @@ class JobStore:
         return True
 
     async def versions(self, job_id: str | None) -> AsyncIterator[int | None]:
-        """Iterate over a number that grows with every change of a job, or of all; None is a sign of life."""
+        """Iterate over a number that differs after every change of a job, or of all; None is a sign of life."""
         loop, event = asyncio.get_running_loop(), asyncio.Event()
         watcher = (loop, event, job_id)
         self._watchers.add(watcher)
+        # Jobs of this process tell when they change; a folder has to be looked at.
+        polled = self._history is not None and job_id not in self._live
         try:
             while True:
+                event.clear()
                 version = self._stamp(job_id)
                 yield version
                 record = self.record(job_id) if job_id else None
                 if record is not None and record.is_ended:
                     return
                 await asyncio.sleep(_PAUSE)
+                silent_since = time.monotonic()
                 while self._stamp(job_id) == version:
-                    if not await self._woken(event, job_id):
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(event.wait(), _POLL if polled else _SIGN_OF_LIFE)
+                    event.clear()
+                    if time.monotonic() - silent_since >= _SIGN_OF_LIFE:
+                        silent_since = time.monotonic()
                         yield None
         finally:
             self._watchers.discard(watcher)
 
-    async def _woken(self, event: asyncio.Event, job_id: str | None) -> bool:
-        """Wait for a change; return False when it is time for a sign of life."""
-        event.clear()
-        polled = self._history is not None and (job_id is None or job_id not in self._live)
-        until = time.monotonic() + _SIGN_OF_LIFE
-        while time.monotonic() < until:
-            try:
-                await asyncio.wait_for(event.wait(), _POLL if polled else _SIGN_OF_LIFE)
-            except TimeoutError:
-                if not polled:
-                    return False
-            return True
-        return False
-
     def _stamp(self, job_id: str | None) -> int:
-        record = self.record(job_id) if job_id else None
-        if record is not None:
-            return record.version
-        if self._history is None:
-            return self._version
-        try:
-            return hash((self._version, tuple(self._history.stamp())))
-        except HistoryError:
-            return self._version
+        live = self._live.get(job_id) if job_id else None
+        return self._version + self._folder_stamp() if live is None else live[0].version
+
+    def _folder_stamp(self) -> int:
+        """Return a number that differs when a log has grown; the folder is looked at once a second at most."""
+        if self._history is not None and time.monotonic() - self._looked > 1:
+            self._looked = time.monotonic()
+            with contextlib.suppress(HistoryError):
+                self._seen = hash(tuple(self._history.stamp()))
+        return self._seen
