@@ -27,31 +27,35 @@ sys.path.insert(0, str(HERE.parent))
 READ = ("/jobs/{id}", "/jobs/overview", "/jobs/{id}/plan", "/jobs/{id}/decisions", "/jobs/{id}/vertices/v1", "/overview")
 
 
+async def ask(connection, path: str) -> tuple[int, bytes]:
+    """Ask over a connection that is kept; return status and body."""
+    reader, writer = connection
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return int(head.split(b" ", 2)[1]), await reader.readexactly(length)
+
+
 async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict:
     """Ask as many readers at a time; return how many answers there were, how quick, and how many were errors."""
-    import httpx
-
     taken, errors = [], 0
+    host, _, port = url.removeprefix("http://").strip("/").partition(":")
     until = time.monotonic() + seconds
-    limits = httpx.Limits(max_connections=readers, max_keepalive_connections=readers)
-    async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
-        jobs = (await client.get("/jobs/overview")).json()["jobs"]
-        paths = [path.format(id=jobs[0]["jid"]) for path in READ]
+    jobs = json.loads((await ask(await asyncio.open_connection(host, int(port)), "/jobs/overview"))[1])["jobs"]
+    paths = [path.format(id=jobs[0]["jid"]) for path in READ]
 
-        async def reader(number: int) -> None:
-            nonlocal errors
-            await asyncio.sleep(pause * number / readers)
-            while time.monotonic() < until:
-                began = time.monotonic()
-                try:
-                    answer = await client.get(random.choice(paths))
-                    errors += answer.status_code != 200
-                except httpx.HTTPError:
-                    errors += 1
-                taken.append(time.monotonic() - began)
-                await asyncio.sleep(pause)
+    async def reader(number: int) -> None:
+        nonlocal errors
+        await asyncio.sleep(pause * number / readers)
+        connection = await asyncio.open_connection(host, int(port))
+        while time.monotonic() < until:
+            began = time.monotonic()
+            status, _ = await ask(connection, random.choice(paths))
+            errors += status != 200
+            taken.append(time.monotonic() - began)
+            await asyncio.sleep(pause)
 
-        await asyncio.gather(*(reader(number) for number in range(readers)))
+    await asyncio.gather(*(reader(number) for number in range(readers)))
     ordered = sorted(taken)
     return {"answers": len(taken), "errors": errors, "p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
 
@@ -123,7 +127,7 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
     builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "4g")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()
-    spark.range(0, 12_000_000, 1, 8).selectExpr("id % 1000003 as k", "id as v").createOrReplaceTempView("facts")
+    spark.range(0, 60_000_000, 1, 8).selectExpr("id % 1000003 as k", "id as v").createOrReplaceTempView("facts")
     spark.range(0, 1_000_003, 1, 2).selectExpr("id as k", "id % 97 as team").where("hash(team) > 0").createOrReplaceTempView("teams")
     query = "SELECT team, count(*) n, sum(v) s FROM facts JOIN teams USING (k) GROUP BY team"
     off = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}

@@ -15,12 +15,12 @@ from penstock.marks import Exchange
 from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
-QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "values", "slow reader", "job", "exit", "too many")
+QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many")
 SLOW = (
     "rebalance, plain", "rebalance, empty partitions", "rebalance, all empty", "rebalance, fewer rows than readers",
     "rebalance, one reader", "rebalance, fewer readers than writers", "rebalance, behind a shuffle",
     "rebalance, more partitions than slots", "rescale 6 to 2", "rescale 3 to 3", "early end", "more and fewer", "after",
-    "exception", "always wrong", "stream", "pandas",
+    "exception", "always wrong", "stream", "pandas", "values",
 )  # fmt: skip
 CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor")
 

@@ -72,6 +72,7 @@ def test_killed_driver(spark, stopped, tmp_path, change):
     assert len(outcomes) == 3
 
 
+@pytest.mark.slow
 def test_the_points_reach_every_phase(stopped, tmp_path):
     one = stopped("counts updated")
     shutil.copytree(one.checkpoint, tmp_path / "alive")

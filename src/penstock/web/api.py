@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -13,16 +13,18 @@ from penstock.web.access import checked_token
 from penstock.web.answers import Answers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fastapi import Request
-    from fastapi.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from penstock.web.store import JobStore
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'"
 )
+_HEADERS = [
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+]
 _LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
@@ -57,12 +59,22 @@ def create_app(
         # Another site's page could otherwise reach a loopback address by a name of its own.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK)
 
-    @app.middleware("http")
-    async def headers(request: Request, call_next: Callable[[Request], Any]) -> Response:
-        response: Response = await call_next(request)
-        response.headers["Content-Security-Policy"] = _POLICY
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        return response
-
+    app.add_middleware(SafeHeaders)
     return app
+
+
+class SafeHeaders:
+    """Adds what keeps a browser from running, framing or guessing anything."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -36,14 +36,20 @@ async def config(request: Request) -> Any:
 @router.get("/overview", response_model=models.Overview)
 def overview(request: Request) -> Any:
     """Count jobs by their state."""
-    versions = {"penstock-version": penstock.__version__, "spark-version": request.app.state.spark}
-    return views.overview(request.app.state.store.summaries(), versions, request.app.state.slots)
+    state = request.app.state
+    versions = {"penstock-version": penstock.__version__, "spark-version": state.spark}
+    return state.answers.get_of_all(
+        "overview", state.store.version, lambda: views.overview(state.store.summaries(), versions, state.slots)
+    )
 
 
 @router.get("/jobs/overview", response_model=models.JobsOverview)
 def jobs_overview(request: Request) -> Any:
     """List all jobs, newest first."""
-    return views.jobs_overview(request.app.state.store.summaries(), time.time())
+    store = request.app.state.store
+    return request.app.state.answers.get_of_all(
+        "jobs", store.version, lambda: views.jobs_overview(store.summaries(), time.time())
+    )
 
 
 @router.get("/jobs/{job_id}", response_model=models.JobDetails, responses=_MISSING)

@@ -60,6 +60,11 @@ class JobStore:
                 with contextlib.suppress(RuntimeError):
                     loop.call_soon_threadsafe(event.set)
 
+    @property
+    def version(self) -> int:
+        """A number that grows with every change of a job of this process."""
+        return self._version
+
     def summaries(self) -> list[Summary]:
         """Return all jobs, newest first."""
         with self._lock:

@@ -60,7 +60,7 @@ def test_the_database_dies_while_it_is_written(make_env, spark, mortal):
     assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"
 
 
-@pytest.mark.parametrize(("dies", "there"), [pytest.param("before", "0", marks=pytest.mark.slow), ("after", "2000")])
+@pytest.mark.parametrize(("dies", "there"), [pytest.param("before", "0", marks=pytest.mark.slow), pytest.param("after", "2000", marks=pytest.mark.slow)])
 def test_the_driver_dies_around_the_commit(postgres, dies, there):
     table = f"copied_{dies}"
     postgres.sql(f"create table {table} (id int, v bigint)")
