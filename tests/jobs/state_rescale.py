@@ -1,6 +1,6 @@
 """Rescales a checkpoint and dies by SIGKILL at the n-th change to its files; run as a program of its own.
 
-Arguments: checkpoint, max parallelism, n. With n = 0 it lives, and prints how many changes there were.
+Arguments: checkpoint, max parallelism, n, and where Spark runs (this machine). With n = 0 it lives, and prints how many changes there were.
 """
 
 import os
@@ -30,6 +30,7 @@ def counted(name):
 
 for method in ("make", "write", "copy_to", "move_to", "delete"):
     counted(method)
-spark = embedded_session("local[2]", {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
+master = sys.argv[4] if len(sys.argv) > 4 else "local[2]"
+spark = embedded_session(master, {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
 rescale(location, number, spark=spark)
 print("changes", changes)

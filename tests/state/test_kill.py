@@ -22,8 +22,8 @@ POINTS = (2, 7, 15, 19, 21, 24, 30, 38, 43, 46)
 QUICK = {24}
 
 
-def rescale_and_die(checkpoint: Path, change: int) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(JOB), str(checkpoint), "8", str(change)]
+def rescale_and_die(checkpoint: Path, change: int, *master: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(JOB), str(checkpoint), "8", str(change), *master]
     return subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
 
 
@@ -80,3 +80,13 @@ def test_the_points_reach_every_phase(stopped, tmp_path):
     assert done.returncode == 0, done.stderr
     changes = int(done.stdout.split()[-1])
     assert max(POINTS) <= changes, "points beyond the last change kill nobody"
+
+
+@pytest.mark.slow
+def test_executors_in_processes_of_their_own(spark, stopped, tmp_path):
+    one = stopped("counts updated")
+    shutil.copytree(one.checkpoint, tmp_path / "checkpoint")
+    done = rescale_and_die(tmp_path / "checkpoint", 0, "local-cluster[2,1,1024]")
+    assert done.returncode == 0, done.stderr
+    assert st.inspect(str(tmp_path / "checkpoint"), spark=spark).max_parallelism == 8
+    assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
