@@ -203,7 +203,7 @@ QUERIES = [
     Query("windows appended", _windows, "append"),
     Query("distinct", lambda df: df.dropDuplicates(["k", "v"]), "append"),
     Query("distinct within watermark",
-          lambda df: df.withWatermark("t", "30 minutes").dropDuplicatesWithinWatermark(["k"]), "append"),
+          lambda df: df.withWatermark("t", "5 minutes").dropDuplicatesWithinWatermark(["k"]), "append"),
     Query("sessions", _sessions, "append"),
     Query("inner join", _join("inner"), "append"),
     Query("left join", _join("left"), "append"),
