@@ -79,7 +79,7 @@ def rescale(
     *,
     spark: SparkSession | None = None,
     way: Way | None = None,
-    on_progress: OnProgress = lambda *_: None,
+    on_progress: OnProgress | None = None,
 ) -> RescaleReport | None:
     """Change the max parallelism of a streaming query that is stopped.
 
@@ -121,7 +121,7 @@ def rescale(
     if journal is not None:
         undo(found, journal)
     planned = plan_rescale(bridge, Checkpoint(bridge, checkpoint), max_parallelism, way)
-    return Rescale(bridge, planned, on_progress).run()
+    return Rescale(bridge, planned, on_progress or (lambda *_: None)).run()
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
