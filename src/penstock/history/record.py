@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Event = dict[str, Any]
@@ -50,6 +51,25 @@ class JobRecord:
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
     """Grows with every event."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    def apply_all(self, events: list[Event]) -> None:
+        """Take events that belong together: who reads `frozen` records sees all of them or none."""
+        with self._lock:
+            for event in events:
+                self.apply(event)
+
+    def frozen(self) -> JobRecord:
+        """Return a record that stays as it is while this one grows on another thread."""
+        if self.is_ended:
+            return self
+        with self._lock:
+            return replace(
+                self, nodes=dict(self.nodes), edges=dict(self.edges), tasks=dict(self.tasks),
+                vertices={key: dict(vertex) for key, vertex in self.vertices.items()}, decisions=list(self.decisions),
+                changes=list(self.changes), exceptions=list(self.exceptions), timestamps=dict(self.timestamps),
+                _lock=threading.Lock(),
+            )  # fmt: skip
 
     def apply(self, event: Event) -> None:
         """Take an event; one of an unknown type, from a newer release, is passed over."""

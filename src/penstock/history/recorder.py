@@ -112,8 +112,7 @@ class JobRecorder:
             log.warning("job %s is not recorded any further", self._job.id, exc_info=True)
 
     def _emit(self, events: list[Event]) -> None:
-        for event in events:
-            self.record.apply(event)
+        self.record.apply_all(events)
         self._write(events)
         for listener in self._listeners:
             listener(self.record)

@@ -102,11 +102,6 @@ class OperatorEntry(LogEntry):
         """The names of its stores."""
         return tuple(str(store["storeName"]) for store in self.content["stateStoreInfo"])
 
-    @property
-    def schema_files(self) -> tuple[str, ...]:
-        """The files that describe its state, where it keeps several."""
-        return tuple(file for store in self.content["stateStoreInfo"] for file in store.get("stateSchemaFilePaths", ()))
-
     def with_max_parallelism(self, number: int) -> Self:
         """Return the metadata with another number of state partitions."""
         stores = [store | {"numPartitions": number} for store in self.content["stateStoreInfo"]]

@@ -29,7 +29,7 @@ async def found_record(request: Request, job_id: JobId) -> JobRecord:
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")
-    return record
+    return record.frozen()
 
 
 Record = Annotated[JobRecord, Depends(found_record)]

@@ -68,7 +68,7 @@ class JobStore:
     def summaries(self) -> list[Summary]:
         """Return all jobs, newest first."""
         with self._lock:
-            live = [Summary.of(record) for record, _ in self._live.values()]
+            live = [Summary.of(record.frozen()) for record, _ in self._live.values()]
         known = {job.id for job in live}
         try:
             earlier = [job for job in self._history.summaries() if job.id not in known] if self._history else []
