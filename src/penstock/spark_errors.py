@@ -39,6 +39,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return any(sign in text for sign in ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY"))
 
 
-def is_failed_barrier(error: BaseException) -> bool:
-    """Whether tasks that must run together failed in the last stage of a query, which Spark does not repeat."""
-    return "failed barrier ResultStage" in str(error)
+def is_failed_last_stage(error: BaseException) -> bool:
+    """Whether Spark gave up as it does not repeat the last stage of a query: a barrier, or one behind what was lost."""
+    return any(sign in str(error) for sign in ("failed barrier ResultStage", "cannot rollback the ResultStage"))

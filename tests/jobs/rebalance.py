@@ -3,6 +3,7 @@
 Arguments: the master, an empty folder, and the names of cases, all if there are none.
 """
 
+import dataclasses
 import datetime
 import decimal
 import json
@@ -24,6 +25,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
+from penstock.rebalance import operator
+from penstock.rebalance.task import READER_BYTES
 
 spark = (
     SparkSession.builder
@@ -173,6 +176,26 @@ def slow_reader():
     return {"same": sum(counts.values()) == 40_000, "slow": counts[0], "fast": min(counts[i] for i in (1, 2, 3))}
 
 
+def rests():
+    """A consumer that stops for ten seconds: what waits for it stays in its bound, and the others go on."""
+
+    def work(batches):
+        rested = TaskContext.get().partitionId() > 0
+        for batch in batches:
+            if not rested:
+                time.sleep(10)
+                rested = True
+            yield batch.select(["id"])
+
+    rows = spark.range(0, 600_000, 1, 4).withColumn("text", F.repeat(F.lit("x"), 1000))
+    env = Environment(spark, config=OFF, progress=False)
+    made = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, "id long")
+    found = [None if one is None else int(one) for one in env.collect(made.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]]
+    told = [d.as_dict()["figures"] for d in env.last_job.decisions if d.kind.value == "rebalance"]
+    largest = max(one["largest_queue"] for one in told)
+    return {"same": found == facts(rows) and 0 < largest <= READER_BYTES, "largest": largest, "rows": [one["rows"] for one in told]}
+
+
 def job():
     """By the options of a job; what each consumer took is told."""
     rows = spark.range(0, 20_000, 1, 4)
@@ -190,6 +213,25 @@ def job():
     said["edges"] = [str(edge.partitioner) for edge in last._scheduler.manager.graph.edges]
     said["told"] = [d.as_dict() for d in last.decisions if d.kind.value == "rebalance"]
     return said
+
+
+def many_splits():
+    """Files that Spark would cut into more tasks than can run at once: the job cuts them into fewer, and shuffles nothing."""
+    rows = spark.range(0, 300_000, 1, 8)
+    rows.write.parquet(f"{folder}/splits")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "32k")
+    spark.conf.set("spark.sql.files.openCostInBytes", "0")
+    files = spark.read.parquet(f"{folder}/splits").filter("id >= 0")
+    said = {"splits": files.rdd.getNumPartitions()}
+    env = Environment(spark, config=OFF, progress=False)
+    out = penstock.rebalance(files, adaptive=True).map_in_arrow(where, WHERE)
+    said["readers"] = len({row.reader for row in env.collect(out)})
+    said["vertices"] = [vertex.tasks for vertex in env.last_job.vertices]
+    found = env.collect(out.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]
+    said["told"] = sum(d.as_dict()["figures"]["rows"] for d in env.last_job.decisions if d.kind.value == "rebalance")
+    spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    spark.conf.unset("spark.sql.files.openCostInBytes")
+    return said | {"same": [int(one) for one in found] == facts(rows)}
 
 
 def crash(how, path):
@@ -231,6 +273,40 @@ def faults(how):
     return said
 
 
+def lost_block():
+    """An executor that is killed once the exchange is over, when tasks behind it have read some of what it wrote."""
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
+    rows = spark.range(0, 40_000, 1, 4)
+
+    def behind(marker):
+        def work(batches):
+            yield from batches
+            if TaskContext.get().partitionId() == 3 and not os.path.exists(marker):
+                time.sleep(4)  # the others are done by now
+                Path(marker).touch()
+                os.kill(_executor(), 9)
+
+        return work
+
+    def of_rows(found):
+        return [len(found), sum(row.id for row in found), len({row.id for row in found})]
+
+    said = {}
+    env = Environment(spark, config=OFF, progress=False)
+    ways = {"shuffled": facts, "collected": lambda df: of_rows(df.collect()), "job": lambda df: of_rows(env.collect(df))}
+    for name, count in ways.items():
+        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(where, WHERE)
+        try:
+            said[name] = count(out.mapInArrow(behind(f"{folder}/{name}"), WHERE))
+        except Exception as error:
+            said[name] = str(error)[:600]
+    spark.conf.unset("spark.sql.adaptive.coalescePartitions.enabled")
+    # Spark does not repeat the last stage of a query, and says so; a job does.
+    refused = "cannot rollback the ResultStage" in str(said["collected"])
+    right = said["shuffled"] == said["job"] == facts(rows) and (refused or said["collected"] == facts(rows))
+    return said | {"same": right and all(os.path.exists(f"{folder}/{name}") for name in ways)}
+
+
 def always_wrong():
     def wrong(batches):
         for _ in batches:
@@ -267,13 +343,27 @@ def too_many():
     return {"same": False}
 
 
+def driver_out_of_reach():
+    """Tasks that cannot reach the driver find one another by Spark's barrier."""
+    rows = spark.range(0, 10_000, 1, 4)
+    real = operator.rendezvous_of
+    operator.rendezvous_of = lambda spark: dataclasses.replace(real(spark), port=1)
+    try:
+        return exact(rows, penstock.rebalance(rows, 4, adaptive=True))
+    finally:
+        operator.rendezvous_of = real
+
+
 CASES = dict(shapes()) | {
     "values": values, "pandas": pandas, "early end": early, "more and fewer": more_and_fewer, "after": after,
     "slow reader": slow_reader, "job": job, "exception": lambda: faults("exception"), "exit": lambda: faults("exit"),
     "executor": lambda: faults("executor"), "always wrong": always_wrong, "stream": stream, "too many": too_many,
+    "lost block": lost_block, "rests": rests,
+    "many splits": many_splits,
+    "driver out of reach": driver_out_of_reach,
 }  # fmt: skip
 said = {}
-for name in wanted or [name for name in CASES if name != "executor"]:
+for name in wanted or [name for name in CASES if name not in {"executor", "lost block"}]:
     started = time.time()
     try:
         said[name] = CASES[name]()

@@ -12,17 +12,18 @@ import penstock
 from penstock.config import Configuration
 from penstock.errors import RebalanceError, SourceError
 from penstock.marks import Exchange
+from penstock.spark.barrier import _CHECKSUMS
 from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
-QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many")
+QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many", "driver out of reach", "many splits")
 SLOW = (
     "rebalance, plain", "rebalance, empty partitions", "rebalance, all empty", "rebalance, fewer rows than readers",
     "rebalance, one reader", "rebalance, fewer readers than writers", "rebalance, behind a shuffle",
     "rebalance, more partitions than slots", "rescale 6 to 2", "rescale 3 to 3", "early end", "more and fewer", "after",
-    "exception", "always wrong", "stream", "pandas", "values",
+    "exception", "always wrong", "stream", "pandas", "values", "rests",
 )  # fmt: skip
-CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor")
+CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor", "lost block")
 
 
 def run(master, folder, cases):
@@ -71,7 +72,7 @@ def test_exact_on_two_executors(clustered, name):
 @pytest.mark.cluster
 def test_exact_on_a_standalone_cluster(tmp_path):
     with cluster(tmp_path, cores=2) as (master, _):
-        said = run(master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor"))
+        said = run(master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor", "lost block"))
     assert all(one["same"] for one in said.values()), said
 
 
@@ -84,6 +85,18 @@ def test_sessions_that_cannot_have_one(spark, monkeypatch, key):
         penstock.rebalance(spark.range(3), adaptive=True).dataframe()
 
 
+@pytest.mark.parametrize("key", _CHECKSUMS)
+def test_clusters_where_a_lost_block_would_not_be_noticed(spark, monkeypatch, key):
+    """The cluster is only pretended here; tests/jobs/rebalance.py loses blocks on a real one."""
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
+    spark.conf.set(key, "false")
+    try:
+        with pytest.raises(RebalanceError, match=f"{key} is off or unknown"):
+            penstock.rebalance(spark.range(3), adaptive=True).dataframe()
+    finally:
+        spark.conf.unset(key)
+
+
 def test_the_slow_consumer_gets_less(quick):
     assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
 
@@ -91,6 +104,13 @@ def test_the_slow_consumer_gets_less(quick):
 def test_as_many_consumers_as_were_asked_for(quick):
     assert quick["rebalance, more readers than writers"]["readers"] == 6
     assert quick["rescale 2 to 6"]["readers"] == 6
+
+
+def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick):
+    assert quick["many splits"]["splits"] > 8
+    assert quick["many splits"]["vertices"] == [8]
+    assert quick["many splits"]["readers"] == 8
+    assert quick["many splits"]["told"] == 300_000  # of the second job alone
 
 
 def test_too_many_consumers_are_refused_at_once(quick):

@@ -172,6 +172,8 @@ class Translator:
         if not below.children:
             filters = [part for part in run if part.name in {"Project", "Filter"}]
             inner = self._leaf(below, scan=filters[0] if len(filters) == len(run) else None)
+        elif exchange is not None and below.name == "Repartition" and not self._is_shared(below):
+            inner = self._bounded(below)
         else:
             inner = self.translate(below)
         distribution = inner.distribution
@@ -194,6 +196,13 @@ class Translator:
             return Out(node_id, distribution)
         self._adaptive_edge(inner, node_id, below, exchange)
         return Out(node_id)
+
+    def _bounded(self, node: LogicalNode) -> Out:
+        """Leave out what brings rows to as many tasks as there are slots, where so many tasks can make them at once."""
+        inner = self.translate(node.children[0])
+        if self._builder.can_be_given(inner.node_id, int(node.handle.numPartitions())):
+            return inner
+        return self._redistribute(node, inner, int(node.handle.numPartitions()))
 
     def _exchange_in(self, node: LogicalNode) -> Stage | None:
         """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
@@ -318,7 +327,8 @@ class Translator:
     def _repartition(self, node: LogicalNode) -> Out:
         if not node.handle.shuffle():
             return self._opaque(node)  # coalesce(n): Spark merges tasks in place
-        return self._redistribute(node, node.children[0], int(node.handle.numPartitions()))
+        inner = self.translate(node.children[0])
+        return self._redistribute(node, inner, int(node.handle.numPartitions()))
 
     def _repartition_by(self, node: LogicalNode) -> Out:
         if node in self._direct:
@@ -334,16 +344,17 @@ class Translator:
             texts = tuple(str(key.toString()) for key in keys)
             self._operator_edge(inner, node_id, node, RangePartitioner(texts), [])
             return Out(node_id)
-        return self._redistribute(node, node.children[0], wanted, keys)
+        return self._redistribute(node, self.translate(node.children[0]), wanted, keys)
 
     def _rebalance(self, node: LogicalNode) -> Out:
         number = mark_of(node.handle)
         if number is None:
-            return self._redistribute(node, node.children[0], UNDECIDED, items(node.handle.partitionExpressions()))
+            inner = self.translate(node.children[0])
+            return self._redistribute(node, inner, UNDECIDED, items(node.handle.partitionExpressions()))
         return self._marked(node, recall(number))
 
-    def _redistribute(self, node: LogicalNode, child: LogicalNode, wanted: int, keys: list[Any] | None = None) -> Out:
-        inner = self.translate(child)
+    def _redistribute(self, node: LogicalNode, inner: Out, wanted: int, keys: list[Any] | None = None) -> Out:
+        (child,) = node.children
         node_id = self._builder.node(
             OperatorKind.REPARTITION,
             "Repartition",

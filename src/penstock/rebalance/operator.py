@@ -19,7 +19,8 @@ from penstock.errors import RebalanceError
 from penstock.hashing import hash_int
 from penstock.location import callers_line
 from penstock.marks import Exchange, Mark, Stage, remember, remember_stage
-from penstock.rebalance import credit, pandas_function, protocol, record_writer, task, transport
+from penstock.rebalance import credit, pandas_function, protocol, record_writer, rendezvous, task, transport
+from penstock.rebalance.meeting_place import rendezvous_of
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.spark.barrier import BOUNDARY, map_function_id, narrow_partitions, task_slots
@@ -180,14 +181,15 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
     spread, spec = _spread(df, mark.parallelism, spec)
     reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
+    place = rendezvous_of(df.sparkSession)
     with _sent_whole():
-        mapped = spread.mapInArrow(ExchangeTask(spec, function, reports), schema, barrier=True)
+        mapped = spread.mapInArrow(ExchangeTask(spec, function, reports, place), schema, barrier=True)
     stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
     remember_stage(map_function_id(mapped), stage)
     return _behind_a_boundary(mapped, spec.readers)
 
 
-_SENT = (errors, credit, pandas_function, protocol, record_writer, task, transport)
+_SENT = (errors, credit, pandas_function, protocol, record_writer, rendezvous, task, transport)
 
 
 @contextmanager

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import Accumulator, BarrierTaskContext
 
+    from penstock.rebalance.rendezvous import Rendezvous
+
     MapFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _GRACE_SECONDS = 3.0
@@ -141,12 +143,19 @@ class ExchangeTask:
         The user's.
     reports
         Takes a report of the task once it has finished.
+    rendezvous
+        Where the tasks meet.
     """
 
     def __init__(
-        self, spec: ExchangeSpec, function: MapFunction, reports: Accumulator[list[dict[str, object]]]
+        self,
+        spec: ExchangeSpec,
+        function: MapFunction,
+        reports: Accumulator[list[dict[str, object]]],
+        rendezvous: Rendezvous,
     ) -> None:
         self._spec = spec
+        self._rendezvous = rendezvous
         self._function = function
         self._reports = reports
 
@@ -158,7 +167,7 @@ class ExchangeTask:
         index = context.partitionId()
         host = context.getTaskInfos()[index].address.rpartition(":")[0]
         with socket.create_server((host, 0), backlog=512, family=_family(host)) as listener:
-            peers, secret = _introduce(context, host, listener.getsockname()[1])
+            peers, secret = self._introduce(context, (host, listener.getsockname()[1]))
             spec = replace(self._spec, readers=min(self._spec.readers, len(peers)))
             exchange = _Running(spec, index, len(peers))
             with exchange.open(listener, secret, peers):
@@ -169,19 +178,25 @@ class ExchangeTask:
                         _GRACE_SECONDS
                     )  # the task at the other end has failed first: its error is the one to show
                     raise
-            self._reports.add([asdict(exchange.report())])
+            self._reports.add([asdict(exchange.report()) | {"stage": context.stageId()}])
+
+    def _introduce(self, context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
+        """Tell all tasks of this attempt where this one listens; return all of them, and their common secret."""
+        tasks = len(context.getTaskInfos())
+        met = self._rendezvous.meet(context.stageId(), context.taskAttemptId(), context.partitionId(), tasks, address)
+        return met or _gathered(context, address)
 
 
 def _family(host: str) -> socket.AddressFamily:
     return socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
 
 
-def _introduce(context: BarrierTaskContext, host: str, port: int) -> tuple[list[Peer], bytes]:
-    """Tell all tasks of this attempt where this one listens; return all of them, and their common secret.
+def _gathered(context: BarrierTaskContext, address: tuple[str, int]) -> tuple[list[Peer], bytes]:
+    """Find the others by Spark's barrier.
 
-    This is the only place where tasks wait for one another: where a peer may fail, Spark would end the executor.
+    This is the only place where tasks may wait in one: where a peer may fail, Spark would end the executor.
     """
-    told = context.allGather(json.dumps([host, port, os.urandom(32).hex()]))
+    told = context.allGather(json.dumps([*address, os.urandom(32).hex()]))
     found = [json.loads(one) for one in told]
     secret = hashlib.sha256("".join(one[2] for one in found).encode()).digest()
     return [Peer(one[0], one[1]) for one in found], secret

@@ -291,14 +291,14 @@ class AdaptiveBatchScheduler:
     def _tell_channels(self, vertex: JobVertex) -> None:
         """Record what each consumer of an adaptive exchange took."""
         for report in self._runner.channels(vertex):
-            channels = report.pop("channels")
-            rows = {f"rows to {one['reader']}": one["rows"] for one in channels}
-            paces = {f"rows a second of {one['reader']}": one["pace"] for one in channels}
-            subject = f"{vertex.id} {vertex.name}, task {report.pop('index')}"
+            rows = {f"rows to {one['reader']}": one["rows"] for one in report["channels"]}
+            paces = {f"rows a second of {one['reader']}": one["pace"] for one in report["channels"]}
+            subject = f"{vertex.id} {vertex.name}, task {report['index']}"
             reason = (
                 f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own"
             )
-            figures = {**report, **rows, **paces}
+            own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
+            figures = own | rows | paces
             self._decisions.record(Decision(DecisionKind.REBALANCE, subject, f"{report['rows']} rows", reason, figures))
 
     def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:

@@ -26,7 +26,7 @@ from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
-from penstock.spark_errors import is_failed_barrier, is_out_of_memory
+from penstock.spark_errors import is_failed_last_stage, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -227,7 +227,8 @@ class VertexRunner:
         for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
             if isinstance(edge.partitioner, AdaptiveRebalancePartitioner | AdaptiveRescalePartitioner):
                 reports = self._plan.exchanges[edge.target_id].reports()
-                found |= {report["index"]: report for report in reports}
+                latest = max((report["stage"] for report in reports), default=0)  # it may have run for other jobs too
+                found |= {report["index"]: report for report in reports if report["stage"] == latest}
         return [found[index] for index in sorted(found)]
 
     def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
@@ -266,7 +267,7 @@ class VertexRunner:
                 sink.write(dataframe(self._bridge, session, logical))
                 break
             except Exception as error:
-                if attempt == _ATTEMPTS or not is_failed_barrier(error) or not sink.restart():
+                if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
                 log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
         return int(logical.rdd().getNumPartitions())

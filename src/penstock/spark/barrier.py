@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from penstock.errors import RebalanceError
 from penstock.spark.fragment import projected
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _NARROW = frozenset(
     {
@@ -23,6 +25,10 @@ _NARROW = frozenset(
 BOUNDARY = "__penstock_partition"
 """The column by which rows are put behind a shuffle right after a barrier stage."""
 _SECONDS_TO_COME_UP = 4.0
+_CHECKSUMS = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
 
 
@@ -48,6 +54,7 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
             "spark.dynamicAllocation.enabled is on, and all tasks of the exchange must run at the same time",
             "use adaptive=False, or a fixed number of executors",
         )
+    _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
     deadline = time.monotonic() + _SECONDS_TO_COME_UP
@@ -56,6 +63,28 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
         if slots >= wanted or time.monotonic() > deadline:
             return slots
         time.sleep(0.2)
+
+
+def _check_lost_blocks(spark: SparkSession) -> None:
+    """Refuse where Spark would not notice that an exchange run again gives rows to other consumers than before.
+
+    If an executor is lost afterwards, the tasks behind the exchange that are over by then have read what they read.
+    """
+    if (spark.sparkContext.master or "").split("[")[0] == "local":
+        return
+    for key in _CHECKSUMS:
+        if not _is_on(spark, key):
+            raise RebalanceError.refused(
+                f"{key} is off or unknown to Spark {spark.version}: after an executor is lost, rows could come twice",
+                "set it to true (Spark 4.1 and later have it), or use adaptive=False",
+            )
+
+
+def _is_on(spark: SparkSession, key: str) -> bool:
+    try:
+        return spark.conf.get(key) == "true"  # a default given here would hide Spark's own
+    except PySparkException:
+        return False
 
 
 def narrow_partitions(df: DataFrame) -> int | None:

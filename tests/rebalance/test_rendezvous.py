@@ -1,0 +1,145 @@
+"""Tasks that meet at the driver, over real sockets: who is told what, and who is told nothing."""
+
+import socket
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import RebalanceError
+from penstock.rebalance import rendezvous
+from penstock.rebalance.meeting_place import MeetingPlace
+from penstock.rebalance.rendezvous import Caller, Rendezvous
+from penstock.rebalance.transport import Peer
+
+ALL = [Peer("host", 1000 + index) for index in range(4)]
+
+
+@pytest.fixture
+def place():
+    return MeetingPlace("127.0.0.1", patience=5)
+
+
+def at(place, exchange="x"):
+    return Rendezvous("127.0.0.1", place.port, place.secret, exchange)
+
+
+class Task(threading.Thread):
+    def __init__(self, meeting, index, attempt=None, tasks=4, stage=7):
+        super().__init__(daemon=True)
+        self.asked = stage, index if attempt is None else attempt, index, tasks, ("host", 1000 + index)
+        self.meeting, self.told = meeting, "nothing yet"
+        self.start()
+        time.sleep(0.05)
+
+    def run(self):
+        self.told = self.meeting.meet(*self.asked)
+
+    def answer(self):
+        self.join(10)
+        assert not self.is_alive()
+        return self.told
+
+
+def answers(tasks):
+    return [task.answer() for task in tasks]
+
+
+def test_all_are_told_of_all_and_share_a_secret(place):
+    told = answers([Task(at(place), index) for index in (2, 0, 3, 1)])
+    assert [peers for peers, _ in told] == [ALL] * 4
+    assert len({secret for _, secret in told}) == 1
+
+
+def test_every_attempt_has_a_secret_of_its_own(place):
+    first, second = (answers([Task(at(place), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1))
+    assert first[0][1] != second[0][1]
+    assert place.secret not in {first[0][1], second[0][1]}
+
+
+def test_stages_do_not_mix(place):
+    one = [Task(at(place), index, tasks=2) for index in range(1)]
+    other = [Task(at(place, "y"), index, tasks=2) for index in range(2)] + [Task(at(place), index, tasks=2, stage=8) for index in range(2)]
+    assert all(answers(other))
+    assert one[0].is_alive()
+    one.append(Task(at(place), 1, tasks=2))
+    assert all(answers(one))
+
+
+def test_a_later_attempt_of_a_task_takes_its_place(place):
+    early = Task(at(place), 0, attempt=0)
+    later = [Task(at(place), index, attempt=10 + index) for index in (0, 1)]
+    assert early.answer() is None
+    assert Task(at(place), 1, attempt=1).answer() is None  # one of the first attempt that is late
+    assert all(answers(later + [Task(at(place), index, attempt=10 + index) for index in (2, 3)]))
+
+
+def test_who_has_gone_is_not_counted(place):
+    with socket.create_connection(("127.0.0.1", place.port)) as sock:
+        nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
+        gone = Caller("x", 7, 0, 0, 4, "nowhere", 1, "00")
+        sock.sendall(rendezvous.sealed(place.secret, b"call", nonce, gone.body()))
+        time.sleep(0.2)
+    time.sleep(0.2)
+    tasks = [Task(at(place), index) for index in (1, 2, 3)]
+    assert all(task.is_alive() for task in tasks)
+    told = answers([*tasks, Task(at(place), 0, 9)])
+    assert told[0][0] == ALL
+
+
+def test_where_one_does_not_come_all_meet_elsewhere():
+    place = MeetingPlace("127.0.0.1", patience=0.5)
+    assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3
+    started = time.monotonic()
+    assert Task(at(place), 3).answer() is None
+    assert time.monotonic() - started < 0.4
+
+
+def test_a_place_that_cannot_be_reached(place):
+    assert Task(replace(at(place), port=1), 0).answer() is None
+
+
+@pytest.mark.parametrize("change", [{"secret": b"wrong" * 6}, {"secret": b""}])
+def test_a_wrong_secret(place, change):
+    assert Task(replace(at(place), **change), 0, tasks=1).answer() is None
+
+
+def test_a_place_that_does_not_know_the_secret():
+    """Who answers without the secret is not believed."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        task = Task(Rendezvous("127.0.0.1", listener.getsockname()[1], b"secret", "x"), 0, tasks=1)
+        sock, _ = listener.accept()
+        with sock:
+            sock.sendall(bytes(rendezvous.NONCE_BYTES))
+            sock.recv(4096)
+            sock.sendall(rendezvous.sealed(b"guess", b"answer", bytes(16), b'{"peers": [["evil", 1]], "salt": ""}'))
+        assert task.answer() is None
+
+
+def test_what_was_said_before_is_refused(place):
+    """A call recorded from the wire is of no use with another nonce."""
+    def call(nonce_of):
+        with socket.create_connection(("127.0.0.1", place.port)) as sock:
+            nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
+            caller = Caller("x", 7, 0, 0, 1, "host", 1, "00" * 16)
+            sock.sendall(rendezvous.sealed(place.secret, b"call", nonce_of(nonce), caller.body()))
+            return sock.recv(4096)
+
+    assert call(lambda nonce: nonce)
+    assert not call(lambda _: bytes(rendezvous.NONCE_BYTES))
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
+def test_strangers_hold_nobody_up(place, said):
+    strangers = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(20)]
+    for stranger in strangers:
+        stranger.sendall(said)
+    assert all(answers([Task(at(place), index) for index in range(4)]))
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_messages_that_are_too_long():
+    with pytest.raises(RebalanceError, match="broken"):
+        rendezvous.length_of(b"\xff\xff\xff\xff", rendezvous.LARGEST_CALL)
