@@ -295,6 +295,7 @@ def lost_block():
     env = Environment(spark, config=OFF, progress=False)
     ways = {"shuffled": facts, "collected": lambda df: of_rows(df.collect()), "job": lambda df: of_rows(env.collect(df))}
     for name, count in ways.items():
+        wait_for_executors()
         out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(where, WHERE)
         try:
             said[name] = count(out.mapInArrow(behind(f"{folder}/{name}"), WHERE))
@@ -362,8 +363,17 @@ CASES = dict(shapes()) | {
     "many splits": many_splits,
     "driver out of reach": driver_out_of_reach,
 }  # fmt: skip
+def wait_for_executors():
+    """Until those that were killed are there again."""
+    deadline = time.time() + 60
+    profile = spark.sparkContext._jsc.sc().resourceProfileManager().defaultResourceProfile()
+    while spark.sparkContext._jsc.sc().maxNumConcurrentTasks(profile) < 4 and time.time() < deadline:
+        time.sleep(0.5)
+
+
 said = {}
 for name in wanted or [name for name in CASES if name not in {"executor", "lost block"}]:
+    wait_for_executors()
     started = time.time()
     try:
         said[name] = CASES[name]()

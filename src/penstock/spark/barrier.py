@@ -24,7 +24,7 @@ _NARROW = frozenset(
 )  # fmt: skip
 BOUNDARY = "__penstock_partition"
 """The column by which rows are put behind a shuffle right after a barrier stage."""
-_SECONDS_TO_COME_UP = 4.0
+_SECONDS_TO_COME_UP = 10.0
 _CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
@@ -57,7 +57,7 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
-    deadline = time.monotonic() + _SECONDS_TO_COME_UP
+    deadline = time.monotonic() + (0 if _is_local(bridge.spark) else _SECONDS_TO_COME_UP)
     while True:
         slots = int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
         if slots >= wanted or time.monotonic() > deadline:
@@ -70,7 +70,7 @@ def _check_lost_blocks(spark: SparkSession) -> None:
 
     If an executor is lost afterwards, the tasks behind the exchange that are over by then have read what they read.
     """
-    if (spark.sparkContext.master or "").split("[")[0] == "local":
+    if _is_local(spark):
         return
     for key in _CHECKSUMS:
         if not _is_on(spark, key):
@@ -78,6 +78,10 @@ def _check_lost_blocks(spark: SparkSession) -> None:
                 f"{key} is off or unknown to Spark {spark.version}: after an executor is lost, rows could come twice",
                 "set it to true (Spark 4.1 and later have it), or use adaptive=False",
             )
+
+
+def _is_local(spark: SparkSession) -> bool:
+    return (spark.sparkContext.master or "").split("[")[0] == "local"
 
 
 def _is_on(spark: SparkSession, key: str) -> bool:
