@@ -18,6 +18,8 @@ EXPECTED = {
     "text, filtered by a join": (range(1, 5), "2 partitions"),
     "text, few large tasks": (range(1, 2), "8 partitions"),
     "text, static": (range(3, 4), "fixed by the connector at 3"),
+    "text, static, limited": (range(2, 3), "fixed by the connector at 2"),
+    "text, static, limited behind a filter": (range(3, 4), "fixed by the connector at 3"),
     "text, none": (range(5, 6), "inference is off, so the global parallelism 5"),
     "text, scan.parallelism": (range(6, 7), "scan.parallelism is 6"),
     "text without partitions": (range(2, 9), "1 partition of"),

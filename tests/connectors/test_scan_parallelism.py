@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.connectors.scan_parallelism import ScanOptions, choose_scan_parallelism, source_upper_bound
+from penstock.connectors.scan_parallelism import ScanOptions, choose_scan_parallelism, limited, source_upper_bound
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ def test_choice(options, static, inferred, bound, default, expected):
 )
 def test_upper_bound(default_source, global_max, vertex_max, expected):
     assert source_upper_bound(default_source, global_max, vertex_max) == expected
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "limit", "expected"),
+    [(8, None, 8), (8, 100_000, 8), (8, 3999, 3), (8, 1000, 1), (8, 999, 1), (8, 0, 1), (1, 5000, 1)],
+)
+def test_a_limit_bounds_static_inference(parallelism, limit, expected):
+    assert limited(parallelism, limit) == expected

@@ -57,6 +57,8 @@ QUERIES = {
     "text, filtered by a join": ("SELECT e.day, count(*), sum(e.id) FROM events_text e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day", {}),
     "text, few large tasks": ("SELECT count(*), sum(id) FROM events_text", {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 mb"}),
     "text, static": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "static", MODE + "max": 3}),
+    "text, static, limited": ("SELECT count(*) FROM (SELECT id FROM events_text LIMIT 2000)", {MODE + "mode": "static", MODE + "max": 3}),
+    "text, static, limited behind a filter": ("SELECT count(*) FROM (SELECT id FROM events_text WHERE id % 2 = 0 LIMIT 2000)", {MODE + "mode": "static", MODE + "max": 3}),
     "text, none": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "none", "parallelism.default": 5}),
     "text, scan.parallelism": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "static", "scan.parallelism": 6}),
     "text without partitions": ("SELECT count(*), sum(id) FROM flat_text", {}),

@@ -67,3 +67,15 @@ def choose_scan_parallelism(
     if bound is not None and bound < inferred:
         return bound, f"{inferred} inferred, {name} is {bound}"
     return inferred, f"{inferred} inferred"
+
+
+ROWS_PER_TASK = 1000
+"""What a task of a limited scan is worth starting for, as Flink's Hive connector has it."""
+
+
+def limited(parallelism: int, limit: int | None) -> int:
+    """Return the parallelism that static inference leaves to a scan of which no more rows than a limit are wanted.
+
+    Source: ``HiveParallelismInference.limit`` of Flink (FLIP-146).
+    """
+    return parallelism if limit is None else max(1, min(parallelism, limit // ROWS_PER_TASK))

@@ -27,7 +27,7 @@ from penstock.connectors.files import FileSource
 from penstock.connectors.hive import HiveScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.provided import ProvidedScan
-from penstock.connectors.scan_parallelism import ScanOptions
+from penstock.connectors.scan_parallelism import ScanOptions, limited
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
 from penstock.spark import catalyst, files, hive, jdbc, jobs
@@ -71,7 +71,7 @@ class SourceMaker:
         self._config = config
         self._cores = jobs.cluster_cores(bridge)
 
-    def make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None) -> SourcePlan:
+    def make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None, limit: int | None = None) -> SourcePlan:
         """Return the source of a leaf.
 
         Parameters
@@ -82,6 +82,8 @@ class SourceMaker:
             The leaf with the filters right above it.
         mark
             What the user said at this place.
+        limit
+            The most rows that are wanted of it, None where that is not known.
 
         Raises
         ------
@@ -120,7 +122,7 @@ class SourceMaker:
             mode = self._config.get(HIVE_INFER_MODE)
             options = replace(options, infer=options.infer and mode != "none")
             if mode == "static" and options.infer and isinstance(source, DynamicParallelismInference):
-                static = self._static(source)
+                static = self._static(source, limit)
         return SourcePlan(
             leaf=leaf,
             coordinator=SourceCoordinator(name, source),
@@ -132,10 +134,11 @@ class SourceMaker:
             splits=splits,
         )
 
-    def _static(self, source: DynamicParallelismInference) -> int | None:
+    def _static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
         """Return what a source infers of what is known when planning, None for no answer."""
         bound, volume = self._config.integer(HIVE_INFER_MAX), self._config.integer(DATA_VOLUME_PER_TASK)
-        return source.infer_parallelism(ParallelismInferenceContext(bound, volume)) or None
+        inferred = source.infer_parallelism(ParallelismInferenceContext(bound, volume))
+        return limited(inferred, limit) if inferred > 0 else None
 
     def _jdbc_scan(self, relation: JdbcRelation, options: Mapping[str, str], scan: Any) -> JdbcScan | None:
         """Return what cuts a relation of a database, None where the user has cut it or the database is not known."""

@@ -107,6 +107,7 @@ class Translator:
         self._heavy: dict[LogicalNode, bool] = {}
         self._direct: set[LogicalNode] = set()
         self._source_marks: dict[LogicalNode, Mark] = {}
+        self._row_limits: dict[LogicalNode, int] = {}
         self._written: dict[tuple[int, str], int] = {}
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
             **dict.fromkeys(NARROW, self._calc),
@@ -146,7 +147,7 @@ class Translator:
         if stands_for is not None:
             return stands_for[0]
         mark = self._source_marks.get(node)
-        source = self._sources.make(node, scan or node, mark)
+        source = self._sources.make(node, scan or node, mark, self._row_limits.get(node))
         given = source.options.parallelism
         node_id = self._builder.node(
             OperatorKind.SOURCE,
@@ -263,14 +264,23 @@ class Translator:
 
     def _limit(self, node: LogicalNode) -> Out:
         """Take a limit and what Spark plans with it (offset, sort) as one piece."""
-        inner = node.children[0]
+        limit, inner = node, node.children[0]
         while inner.name in _LIMITS:
-            inner = inner.children[0]
+            limit, inner = inner, inner.children[0]
+        self._note_limit(limit, inner)
         if inner.name == "Sort":
             inner = inner.children[0]
         elif inner.name == "Project" and inner.children[0].name == "Sort":
             inner = inner.children[0].children[0]
         return self._one_piece(node, OperatorKind.OPAQUE, (inner,))
+
+    def _note_limit(self, node: LogicalNode, inner: LogicalNode) -> None:
+        """Remember how many rows are wanted of a scan; a filter between them could need any number."""
+        while inner.name == "Project":
+            inner = inner.children[0]
+        limit = catalyst.row_limit(node)
+        if not inner.children and limit is not None:
+            self._row_limits[inner] = limit
 
     def _union(self, node: LogicalNode) -> Out:
         return self._one_piece(node, OperatorKind.UNION, node.children)

@@ -131,6 +131,13 @@ def is_global_sort(node: LogicalNode) -> bool:
     return bool(getattr(node.handle, "global")())
 
 
+def row_limit(node: LogicalNode) -> int | None:
+    """Return how many rows a limit lets through, None of an operator that is none or computes it."""
+    if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node.handle.limitExpr()) != "Literal":
+        return None
+    return int(str(node.handle.limitExpr().toString()))
+
+
 def keys_in_output(node: LogicalNode, keys: list[Any]) -> list[Any]:
     """Return an operator's keys as attributes of its output; empty if one of them is not there."""
     output = {expression_key(attribute): attribute for attribute in items(node.handle.output())}
