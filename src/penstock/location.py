@@ -19,6 +19,11 @@ class SourceLine:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a line of Penstock, which says nothing to the user."""
+        return self.file.startswith(_OWN)
+
 
 def callers_line() -> SourceLine | None:
     """Return the innermost line of the stack that is not Penstock's own."""

@@ -61,6 +61,6 @@ def _culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, s
         top = plan.nodes[node.id].top
         for part in top.walk() if top is not None and top.children else ():
             line = catalyst.user_line(part.handle)
-            if line is not None:
+            if line is not None and not line.is_own:
                 return node, str(line)
     return suspects[0], ""
