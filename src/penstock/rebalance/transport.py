@@ -64,7 +64,7 @@ class _Connection:
     peer
         The writer at the other end, or the place of the reader among the targets; None of a stranger.
     out, held
-        What is to be sent: now, and once the other end has proven who it is.
+        What is to be sent: now, and once the other end has proven who it is. Any thread may send, under `sending`.
     """
 
     sock: socket.socket
@@ -78,9 +78,28 @@ class _Connection:
     have: int = 0
     out: deque[memoryview] = field(default_factory=deque)
     held: deque[memoryview] = field(default_factory=deque)
+    sending: threading.Lock = field(default_factory=threading.Lock)
     frame: tuple[FrameKind, int] = (FrameKind.END, 0)
     nonce: bytes = b""
     ended: bool = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was dropped."""
+        return self.sock.fileno() < 0
+
+    def send(self) -> bool:
+        """Send what the socket takes now; return whether something is left. To be called under `sending`."""
+        try:
+            while self.out:
+                sent = self.sock.send(self.out[0])
+                if sent < len(self.out[0]):
+                    self.out[0] = self.out[0][sent:]
+                else:
+                    self.out.popleft()
+        except BlockingIOError:
+            pass
+        return bool(self.out)
 
     def expect(self, size: int, then: Callable[[_Connection, bytearray], None]) -> None:
         """Say what is read next."""
@@ -212,7 +231,7 @@ class Transport:
             parts = [protocol.frame_header(FrameKind.SCHEMA, 0, len(schema)), schema, *parts]
         with self.changed:
             self._unacknowledged[place] += 1
-        self._request(lambda: self._enqueue(self._channels[place], *parts))
+        self._post(self._channels[place], *parts)
 
     def end(self) -> None:
         """Tell all readers that this task sends nothing more."""
@@ -223,11 +242,8 @@ class Transport:
                     self._ends_to_come -= 1
                     self.changed.notify_all()
             else:
-                self._request(partial(self._send_end, place))
-
-    def _send_end(self, place: int) -> None:
-        self._end_sent.add(place)
-        self._enqueue(self._channels[place], protocol.frame_header(FrameKind.END, 0, 0))
+                self._end_sent.add(place)
+                self._post(self._channels[place], protocol.frame_header(FrameKind.END, 0, 0))
 
     @property
     def all_ends_known(self) -> bool:
@@ -243,8 +259,7 @@ class Transport:
                 self._on_ack(self._targets.index(self._index))
                 self.changed.notify_all()
         else:
-            source = received.source
-            self._request(lambda: self._enqueue(source, protocol.ACK))
+            self._post(received.source, protocol.ACK)
 
     @property
     def all_ended(self) -> bool:
@@ -256,6 +271,19 @@ class Transport:
         with self.changed:
             self.error = self.error or error
             self.changed.notify_all()
+
+    def _post(self, connection: _Connection, *parts: object) -> None:
+        """Send what the socket takes at once; the network's thread is woken for the rest only."""
+        try:
+            with connection.sending:
+                queue = connection.out if connection.trusted else connection.held
+                queue.extend(memoryview(part).cast("B") for part in parts)  # type: ignore[arg-type]
+                is_rest = connection.send()
+        except OSError as error:
+            self._request(partial(self._lost, connection, error))
+        else:
+            if is_rest:
+                self._request(partial(self._watch, connection))
 
     # -- the network's thread ------------------------------------------------------------------------------------
 
@@ -302,20 +330,16 @@ class Transport:
     def _register(self, connection: _Connection, events: int) -> None:
         self._selector.register(connection.sock, events, connection)
 
-    def _enqueue(self, connection: _Connection, *parts: object) -> None:
-        queue = connection.out if connection.trusted else connection.held
-        queue.extend(memoryview(part).cast("B") for part in parts)  # type: ignore[arg-type]
-        self._flush(connection)
-
     def _say(self, connection: _Connection, part: bytes) -> None:
         """Send something of the handshake."""
         connection.out.append(memoryview(part))
         self._flush(connection)
 
     def _trust(self, connection: _Connection) -> None:
-        connection.trusted, connection.deadline = True, None
-        connection.out.extend(connection.held)
-        connection.held.clear()
+        with connection.sending:
+            connection.trusted, connection.deadline = True, None
+            connection.out.extend(connection.held)
+            connection.held.clear()
         self._flush(connection)
 
     def _serve(self, connection: _Connection, events: int) -> None:
@@ -329,16 +353,16 @@ class Transport:
 
     def _flush(self, connection: _Connection) -> None:
         try:
-            while connection.out:
-                sent = connection.sock.send(connection.out[0])
-                if sent < len(connection.out[0]):
-                    connection.out[0] = connection.out[0][sent:]
-                else:
-                    connection.out.popleft()
-        except BlockingIOError:
-            pass
+            with connection.sending:
+                connection.send()
         except OSError as error:
             self._lost(connection, error)
+            return
+        self._watch(connection)
+
+    def _watch(self, connection: _Connection) -> None:
+        """Be told when a socket takes more, if there is more to send."""
+        if connection.closed:
             return
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
         key = self._selector.get_map().get(connection.sock)
@@ -364,6 +388,8 @@ class Transport:
 
     def _lost(self, connection: _Connection, cause: BaseException) -> None:
         """Drop a connection; an error if the other end is a task that has not said its last word."""
+        if connection.closed:
+            return
         if self._selector.get_map().get(connection.sock) is not None:
             self._selector.unregister(connection.sock)
         connection.sock.close()
@@ -413,7 +439,7 @@ class Transport:
         if kind is FrameKind.END:
             connection.ended = True
             connection.expect(protocol.FRAME_BYTES, self._on_frame)
-            self._enqueue(connection, protocol.ACK)
+            self._post(connection, protocol.ACK)
             with self.changed:
                 self._running.discard(connection.peer if connection.peer is not None else -1)
                 self.changed.notify_all()
