@@ -254,11 +254,15 @@ class StateRewrite(StateSession):
     def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> Written:
         """Write a store row by row; without a shuffle one number must divide the other."""
         rows = self.rows(self._source, self._batch, store.operator, store.name)
+        kept = None
         if store.keyed and shuffle:
             functions = self.bridge.find("org.apache.spark.sql.functions")
             rows = rows.repartition(groups, self.bridge.seq([functions.col("partition_key")]))
+        elif store.keyed and groups > old:
+            kept = rows.persist()  # each old group is read by several tasks: from the store only once
+            rows = self._split(kept, old, groups)
         elif store.keyed:
-            rows = self._split(rows, old, groups) if groups > old else self._merged(rows, old, groups)
+            rows = self._merged(rows, old, groups)
         tracked = str(self.session.conf().get(TRACK_ROWS, "true"))
         # Counting rows looks every key up before it is put; Spark counts them anew when the state is first loaded.
         self.session.conf().set(TRACK_ROWS, "false")
@@ -271,6 +275,8 @@ class StateRewrite(StateSession):
             )
         finally:
             self.session.conf().set(TRACK_ROWS, tracked)
+            if kept is not None:
+                kept.unpersist()
         ids = (option(info.stateStoreCkptId()) for info in infos)
         return Written(None, tuple(str(found) for found in ids if found is not None))
 
