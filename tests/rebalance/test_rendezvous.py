@@ -1,5 +1,6 @@
 """Tasks that meet at the driver, over real sockets: who is told what, and who is told nothing."""
 
+import asyncio
 import socket
 import threading
 import time
@@ -34,7 +35,10 @@ class Task(threading.Thread):
         time.sleep(0.05)
 
     def run(self):
-        self.told = self.meeting.meet(*self.asked)
+        try:
+            self.told = self.meeting.meet(*self.asked)
+        except RebalanceError as error:
+            self.told = str(error)
 
     def answer(self):
         self.join(10)
@@ -70,8 +74,8 @@ def test_stages_do_not_mix(place):
 def test_a_later_attempt_of_a_task_takes_its_place(place):
     early = Task(at(place), 0, attempt=0)
     later = [Task(at(place), index, attempt=10 + index) for index in (0, 1)]
-    assert early.answer() is None
-    assert Task(at(place), 1, attempt=1).answer() is None  # one of the first attempt that is late
+    assert "later attempt of task 0" in early.answer()
+    assert "later attempt of task 1" in Task(at(place), 1, attempt=1).answer()  # one of the first attempt that is late
     assert all(answers(later + [Task(at(place), index, attempt=10 + index) for index in (2, 3)]))
 
 
@@ -138,6 +142,15 @@ def test_strangers_hold_nobody_up(place, said):
     assert all(answers([Task(at(place), index) for index in range(4)]))
     for stranger in strangers:
         stranger.close()
+
+
+def test_a_place_is_made_where_a_loop_runs():
+    """As in a notebook."""
+
+    async def cell():
+        return MeetingPlace("127.0.0.1")
+
+    assert Task(at(asyncio.run(cell())), 0, tasks=1).answer()
 
 
 def test_messages_that_are_too_long():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import RebalanceError
 from penstock.rebalance import rendezvous
-from penstock.rebalance.rendezvous import ALONE, Caller, Rendezvous
+from penstock.rebalance.rendezvous import ALONE, REPLACED, Caller, Rendezvous
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +59,11 @@ class MeetingPlace:
         self._given_up: set[tuple[str, int]] = set()
         self._strangers = 0
         self._loop = asyncio.new_event_loop()
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, host, 0, backlog=512))
-        self.port = int(server.sockets[0].getsockname()[1])
         threading.Thread(target=self._loop.run_forever, name="penstock-rendezvous", daemon=True).start()
+        # In a thread of its own: the caller's may have a loop that runs, as in a notebook.
+        starting = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, host, 0, backlog=512), self._loop)
+        self._server = starting.result()
+        self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError, ValueError, TypeError, RebalanceError), contextlib.closing(writer):
@@ -89,19 +91,19 @@ class MeetingPlace:
         return Caller.of(body)
 
     async def _answer(self, caller: Caller, reader: asyncio.StreamReader) -> bytes | None:
-        """Wait for the others; None for who is gone, or was replaced by a later attempt."""
+        """Wait for the others; None for who is gone."""
         key = caller.exchange, caller.stage
         if key in self._given_up:
             return ALONE
         call = _Call(caller, self._loop.create_future())
         if not self._join(key, call):
-            return None
+            return REPLACED
         gone = asyncio.ensure_future(reader.read(1))
         await asyncio.wait({call.answer, gone}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         has_left = gone.done()
         gone.cancel()
         if call.answer.done():
-            return None if call.answer.cancelled() else call.answer.result()
+            return call.answer.result()
         if has_left:
             self._leave(key, caller)
             return None
@@ -123,7 +125,7 @@ class MeetingPlace:
         if earlier is not None:
             if earlier.caller.task_attempt > call.caller.task_attempt:
                 return False
-            earlier.answer.cancel()
+            earlier.answer.set_result(REPLACED)
         waiting[call.caller.index] = call
         if len(waiting) == call.caller.tasks:
             body = rendezvous.answer_of([one.caller for one in self._stages.pop(key).values()])

@@ -32,6 +32,8 @@ LARGEST_CALL = 1 << 16
 _LARGEST_ANSWER = 1 << 26
 ALONE = b"null"
 """The answer to who came while the others did not."""
+REPLACED = b"false"
+"""The answer to who is late by an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,11 @@ class Rendezvous:
         -------
         tuple or None
             None if the place cannot be reached, or not all have come there: they meet elsewhere then.
+
+        Raises
+        ------
+        RebalanceError
+            If a later attempt of the task has come.
         """
         nonce = os.urandom(NONCE_BYTES)
         caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address, nonce.hex())
@@ -161,6 +168,8 @@ class Rendezvous:
             return None
         if answer == ALONE:
             return None
+        if answer == REPLACED:
+            raise RebalanceError(f"a later attempt of task {index} of the exchange has taken the place of this one")
         peers = [Peer(host, port) for host, port in json.loads(answer)["peers"]]
         return peers, hmac.digest(self.secret, b"stage" + answer, hashlib.sha256)
 
