@@ -234,6 +234,18 @@ def many_splits():
     return said | {"same": [int(one) for one in found] == facts(rows)}
 
 
+def behind_an_aggregate():
+    """What an aggregate gives is cut into as many tasks as can run, and not shuffled once more."""
+    rows = spark.range(0, 50_000, 1, 6).groupBy((F.col("id") % 20_000).alias("id")).agg(F.count("*").alias("n"))
+    env = Environment(spark, config=OFF, progress=False)
+    said = {"same": True, "vertices": []}
+    for made in (penstock.rebalance(rows, adaptive=True), penstock.rescale(rows, 3, adaptive=True)):
+        found = env.collect(made.map_in_arrow(lambda batches: batches, "id long, n long"))
+        said["same"] &= sorted(map(tuple, found)) == sorted(map(tuple, rows.collect()))
+        said["vertices"].append(len(env.last_job.vertices))
+    return said
+
+
 def crash(how, path):
     """A function that fails once, in the task that gets a certain row."""
 
@@ -362,7 +374,7 @@ CASES = dict(shapes()) | {
     "slow reader": slow_reader, "job": job, "exception": lambda: faults("exception"), "exit": lambda: faults("exit"),
     "executor": lambda: faults("executor"), "always wrong": always_wrong, "stream": stream, "too many": too_many,
     "lost block": lost_block, "rests": rests,
-    "many splits": many_splits,
+    "many splits": many_splits, "behind an aggregate": behind_an_aggregate,
     "driver out of reach": driver_out_of_reach,
 }  # fmt: skip
 def wait_for_executors():

@@ -16,7 +16,10 @@ from penstock.spark.barrier import _CHECKSUMS
 from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
-QUICK = ("rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many", "driver out of reach", "many splits")
+QUICK = (
+    "rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many",
+    "driver out of reach", "many splits", "behind an aggregate",
+)  # fmt: skip
 SLOW = (
     "rebalance, plain", "rebalance, empty partitions", "rebalance, all empty", "rebalance, fewer rows than readers",
     "rebalance, one reader", "rebalance, fewer readers than writers", "rebalance, behind a shuffle",
@@ -111,6 +114,10 @@ def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick):
     assert quick["many splits"]["vertices"] == [8]
     assert quick["many splits"]["readers"] == 8
     assert quick["many splits"]["told"] == 300_000  # of the second job alone
+
+
+def test_what_an_aggregate_gives_is_not_shuffled_again(quick):
+    assert quick["behind an aggregate"]["vertices"] == [2, 2]
 
 
 def test_too_many_consumers_are_refused_at_once(quick):

@@ -86,7 +86,7 @@ def _is_local(spark: SparkSession) -> bool:
 
 def _is_on(spark: SparkSession, key: str) -> bool:
     try:
-        return spark.conf.get(key) == "true"  # a default given here would hide Spark's own
+        return (spark.conf.get(key) or "").lower() == "true"  # a default given here would hide Spark's own
     except PySparkException:
         return False
 
