@@ -53,6 +53,8 @@ class EdgePlan:
         Edges from one node with equal signatures can read the same written result.
     output
         The attributes under which the consumer knows the result, if not those of `child`.
+    spread_by
+        For `WriteKind.SIDE` before files of a wanted size, the columns whose hash deals out rows with equal keys.
     """
 
     child: LogicalNode
@@ -61,6 +63,7 @@ class EdgePlan:
     keys: tuple[Any, ...] = ()
     signature: str = ""
     output: Any = None
+    spread_by: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
 from penstock.spark.catalyst import Columns, LogicalNode
 from penstock.spark.dataframes import dataframe
+from penstock.spark.fragment import slot_columns
 from penstock.spark.jvm import LOGICAL, items
 from penstock.spark.session import broadcast_threshold
 from penstock.units import show_bytes
@@ -101,7 +102,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     options = sink_options(config)
     for output, plan in zip(outputs, plans, strict=True):
         wanted = output.parallelism or output.sink.parallelism or default
-        node_id = _add_sink(builder, translator, plan, output, wanted, output.sink.file_size(options))
+        node_id = _add_sink(bridge, builder, translator, plan, output, wanted, output.sink.file_size(options))
         sink_id = node_id
         for stage in output.sink.stages(options):
             before = node_id
@@ -242,6 +243,7 @@ def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
 
 
 def _add_sink(
+    bridge: Bridge,
     builder: GraphBuilder,
     translator: Translator,
     plan: LogicalNode,
@@ -264,7 +266,11 @@ def _add_sink(
     by = _attributes(plan, output.sink.folders_by) if sized else []
     if by:
         keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
-        builder.edge(inner.node_id, node_id, keys, translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by)))
+        spread_by = slot_columns(bridge, plan.handle)
+        builder.edge(
+            inner.node_id, node_id, keys,
+            translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by), spread_by=spread_by),
+        )  # fmt: skip
         return node_id
     if parallelism is None:
         forward = ordered or not (output.sink.materialised or sized)

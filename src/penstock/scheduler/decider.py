@@ -24,7 +24,7 @@ from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
-from penstock.scheduler.file_sizes import cut_for_files
+from penstock.scheduler.file_sizes import cut_for_files, slot_count
 from penstock.scheduler.parallelism import (
     Bounds,
     InputInfo,
@@ -73,11 +73,12 @@ class DecidedVertex:
     bytes_in: int
 
 
-_PIECES = 8
-"""How many tasks' output should make a file of a wanted size: large partitions are cut along what tasks wrote."""
-_LEAST = 1 << 20
-_FOR_FILES = 64
+_FOR_FILES = 256
 """Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
+_MOST_WITH_SLOTS = 2000
+"""The most of them, each slot counted: of more, Spark knows only the average (``HighlyCompressedMapStatus``)."""
+_ROW_GROUP = 128 << 20
+"""No file of columns has fewer places to cut than one for each so many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class _GroupCut:
     reason: str
     bytes_in: int
     ranges: list[Range] | None = None
-    slices: dict[str, list[Slice]] = field(default_factory=dict)
+    slices: dict[str, list[tuple[Slice, ...]]] = field(default_factory=dict)
 
 
 class VertexDecider:
@@ -133,17 +134,11 @@ class VertexDecider:
         minimum = config.integer(MIN_PARALLELISM)
         self.bounds = Bounds(minimum, max(minimum, maximum), config.integer(DATA_VOLUME_PER_TASK))
         self._widths: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
 
     def inference_context(self, vertex: JobVertex, keys: KeyFilter | None = None) -> ParallelismInferenceContext:
         """Return what a source of a vertex may know."""
-        return ParallelismInferenceContext(self._source_bound(vertex), self._volume(vertex), keys)
-
-    def _volume(self, vertex: JobVertex) -> int:
-        """Return the bytes a task should read: less than usual where files of a size are cut along what tasks write."""
-        graph = self._graph()
-        readers = [graph.node(edge.target_id).properties for edge in graph.out_edges(vertex.tail_id)]
-        sizes = [int(one["file_size"]) for one in readers if "file_size" in one]
-        return min([self.bounds.volume_per_task, *(max(size // _PIECES, _LEAST) for size in sizes)])
+        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task, keys)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.
@@ -160,7 +155,7 @@ class VertexDecider:
         reasons: list[str] = []
         bytes_in = 0
         ranges: dict[int, list[Range] | None] = {}
-        slices: dict[str, list[Slice]] = {}
+        slices: dict[str, list[tuple[Slice, ...]]] = {}
         split_bytes: dict[int, int] = {}
         at_most: dict[int, int] = {}
         groups = self._groups(vertex)
@@ -199,7 +194,8 @@ class VertexDecider:
             "maximum": self.bounds.maximum,
         }
         self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures))
-        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices)
+        slots = self._slots_written(vertex, graph, parallelism)
+        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices, slots=slots)
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     # -- sources -------------------------------------------------------------------------------------------------
@@ -262,8 +258,7 @@ class VertexDecider:
             cut = self._cut(edges, infos, vertex)
             why = "skewed subpartitions are split along the tasks that wrote them"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
-        bounds = replace(self.bounds, volume_per_task=self._volume(vertex))
-        decision = decide_vertex(infos, vertex_bounds(bounds, maximum=vertex.max_parallelism), wanted)
+        decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
         ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
         return _GroupCut(decision.parallelism, decision.reason, known, ranges)
 
@@ -294,7 +289,9 @@ class VertexDecider:
             infos.append(InputInfo(result.sizes, inter_correlated=True))
         return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
 
-    def _cut(self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex) -> dict[str, list[Slice]]:
+    def _cut(
+        self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex
+    ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
         factor = self._config.get(SKEWED_FACTOR)
         assert isinstance(factor, float)
@@ -319,9 +316,9 @@ class VertexDecider:
             )
         bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
         tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds)
-        return {edge.id: [task[place] for task in tasks] for place, edge in enumerate(edges)}
+        return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
 
-    def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[Slice], str]:
+    def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
         result = self._result_of(edge.source_id)
         assert isinstance(result, StagedResult)
@@ -335,7 +332,8 @@ class VertexDecider:
             return found
 
         why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
-        return cut_for_files(sizes, by_mapper, target), f"{why}, in files of {show_bytes(target)}"
+        slots = self._slots.get(self._plan.groups[edge.id], 1)
+        return cut_for_files(sizes, by_mapper, target, slots), f"{why}, in files of {show_bytes(target)}"
 
     def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
         return rectangles[0][1] if rectangles else (0, 0)
@@ -355,7 +353,7 @@ class VertexDecider:
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
             number = subpartition_count(known, self.bounds.volume_per_task, upper)
             if any("file_size" in graph.node(edge.target_id).properties for edge in edges):
-                number = max(number, min(_FOR_FILES, upper))
+                number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // self._slots.get(group, 1))
             self._widths[group] = number
             volume = show_bytes(self.bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
@@ -369,6 +367,22 @@ class VertexDecider:
                 )
             )
         return self._widths[group]
+
+    def _slots_written(self, vertex: JobVertex, graph: StreamGraph, parallelism: int) -> int:
+        """Return over how many slots a vertex spreads the rows of a key, for a sink whose files are cut to a size."""
+        outgoing = graph.out_edges(vertex.tail_id)
+        if len(outgoing) != 1 or not self._plan.edges[outgoing[0].id].spread_by:
+            return 1
+        group = self._plan.groups[outgoing[0].id]
+        if group not in self._slots:
+            target = int(graph.node(outgoing[0].target_id).properties["file_size"])
+            files = [self._plan.sources[n] for n in vertex.node_ids if n in self._plan.sources]
+            places = [
+                -(-size // _ROW_GROUP) for one in files if one.listing is not None for size in one.listing().sizes
+            ]
+            writers = min([parallelism, *([sum(places)] if places else [])])
+            self._slots[group] = slot_count(self._known_bytes(vertex.tail_id, graph), target, writers)
+        return self._slots[group]
 
     def _bytes_of(self, node_id: int) -> int:
         result = self._result_of(node_id)

@@ -48,6 +48,8 @@ _SAMPLE = 4 << 20
 Result = StagedResult | BroadcastResult
 _ATTEMPTS = 4
 """How often a stage whose tasks run together is tried at the end of a query; elsewhere Spark does so itself."""
+_OPEN_FILES = 8
+"""Files that a task writes side by side; what belongs into further ones is sorted first."""
 _READERS = 2
 """Tasks that read a result in order to broadcast it."""
 
@@ -67,17 +69,20 @@ class VertexSetup:
     subpartitions
         How many it writes.
     slices
-        For every edge whose skewed subpartitions are split, or that must meet such a one, what each task reads.
+        For every edge whose subpartitions are split, or that must meet such a one, what each task reads, bit by bit.
     claims
         Whether what is read may claim to be hash partitioned, see `penstock.scheduler.claims`.
+    slots
+        How many parts each subpartition is written in; rows with equal keys lie in any of them.
     """
 
     ranges: Mapping[int, Sequence[Range] | None] = field(default_factory=dict)
     split_bytes: Mapping[int, int] = field(default_factory=dict)
     at_most: Mapping[int, int] = field(default_factory=dict)
     subpartitions: int = 1
-    slices: Mapping[str, Sequence[Slice]] = field(default_factory=dict)
+    slices: Mapping[str, Sequence[tuple[Slice, ...]]] = field(default_factory=dict)
     claims: bool = True
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +205,10 @@ class VertexRunner:
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
+        if (
+            vertex.tail_id in self._sinks and setup.slices
+        ):  # a task cut for a file holds few partitions: no need to sort
+            settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
         session = self._sessions.take(settings)
         scans = {
             node_id: self._sessions.take(files.split_settings(split_bytes, OPEN_COST))
@@ -212,7 +221,7 @@ class VertexRunner:
             if vertex.tail_id in self._sinks:
                 run = VertexRun(None, self._to_sink(vertex, session, logical))
             else:
-                result = self._write(session, logical, outgoing[0], setup.subpartitions)
+                result = self._write(session, logical, outgoing[0], setup.subpartitions, setup.slots)
                 self._results[vertex.tail_id] = result
                 run = VertexRun(result, result.tasks)
         if not isinstance(run.result, StagedResult) or run.result.stages:
@@ -251,7 +260,7 @@ class VertexRunner:
         output = plan.output if plan.output is not None else plan.child.handle.output()
         group = f"penstock-{self._job_id}-sample-{edge.id}"
         with self._sessions.use() as session, jobs.vertex_thread(self._bridge, session, group, "sample of a sink"):
-            rdd = exchange.read_slices(self._bridge, result, [((index, index + 1), (0, tasks))])
+            rdd = exchange.read_slices(self._bridge, result, [[((index, index + 1), (0, tasks))]])
             leaf = fragment.rdd_leaf(self._bridge, session, output, rdd)
             size = self._sinks[edge.target_id].sample_size(dataframe(self._bridge, session, leaf))
         return size / int(written[tasks - 1]) if size else 1.0
@@ -281,13 +290,16 @@ class VertexRunner:
             if source.splits is not None:
                 source.splits.close()
 
-    def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int) -> Result:
+    def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int, slots: int) -> Result:
         plan = self._plan.edges[edge.id]
         match plan.write:
             case WriteKind.BROADCAST if plan.operator is not None:
                 build = _side(edge)
                 mode = exchange.broadcast_mode(self._bridge, session, plan.operator, build)
                 return exchange.broadcast(self._bridge, session, logical, mode)
+            case WriteKind.SIDE if slots > 1:
+                deal = plan.keys, plan.spread_by
+                logical = fragment.hashed_in_slots(self._bridge, logical, *deal, subpartitions, slots)
             case WriteKind.SIDE:
                 logical = fragment.hashed(self._bridge, logical, plan.keys, subpartitions)
             case WriteKind.OPERATOR if plan.operator is not None:
@@ -443,7 +455,8 @@ class VertexRunner:
             ranges = setup.ranges.get(self._plan.groups[edge.id])
         slices = setup.slices.get(edge.id)
         if slices is not None:
-            rdd = exchange.read_slices(self._bridge, result, [(one.subpartitions, one.mappers) for one in slices])
+            pieces = [[(one.subpartitions, one.mappers) for one in task] for task in slices]
+            rdd = exchange.read_slices(self._bridge, result, pieces)
         else:
             rdd = exchange.read(self._bridge, result, ranges)
         # A split input lies hashed towards its join only, see `_without_claims`; alone, it must not claim so at all.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _STAGE = "ShuffleQueryStageExec"
 _READ = "AQEShuffleReadExec"
+_Slice = tuple[tuple[int, int], tuple[int, int] | None]
+_NOTHING: _Slice = ((0, 0), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,22 +217,29 @@ def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]
     return _respec(bridge, result.above, _merged(bridge, result, ranges)).execute()
 
 
-def read_slices(
-    bridge: Bridge, result: StagedResult, slices: Sequence[tuple[tuple[int, int], tuple[int, int] | None]]
-) -> Any:
-    """Return a one-stage result as an ``RDD[InternalRow]`` with one task per slice.
+def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Any:
+    """Return a one-stage result as an ``RDD[InternalRow]`` with one task for some slices each, one after the other.
 
     A slice is a range of subpartitions, or one subpartition and the range of mappers to read it from
-    (``PartialReducerPartitionSpec``).
+    (``PartialReducerPartitionSpec``). Tasks of several slices take Spark 4.1 (``SQLPartitioningAwareUnionRDD``).
     """
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     split = bridge.find(EXECUTION + "PartialReducerPartitionSpec")
     sizes = result.sizes[0]
-    specs = [
-        merged.apply(start, end, int(sizes[start:end].sum())) if mappers is None else split(start, *mappers, 0)
-        for (start, end), mappers in slices
+
+    def spec(place: _Slice) -> Any:
+        (start, end), mappers = place
+        return merged.apply(start, end, int(sizes[start:end].sum())) if mappers is None else split(start, *mappers, 0)
+
+    layers = [
+        _respec(bridge, result.above, bridge.seq(map(spec, layer))).execute()
+        for layer in zip_longest(*tasks, fillvalue=_NOTHING)
     ]
-    return _respec(bridge, result.above, bridge.seq(specs)).execute()
+    if len(layers) == 1:
+        return layers[0]
+    context, rows = bridge.spark.sparkContext._jsc.sc(), layers[0].elementClassTag()
+    union = bridge.find("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
+    return union(context, bridge.seq(layers), len(tasks), rows)
 
 
 def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
@@ -257,10 +267,14 @@ def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> n
     """
     mappers = int(stage.shuffle().numMappers())
     sizes = np.zeros((mappers, len(subpartitions)), dtype=np.int64)
+    wholes = _subpartition_bytes(bridge, stage)
     util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
     for place, index in enumerate(subpartitions):
         slices = option(util.createSkewPartitionSpecs(stage.shuffle().shuffleId(), index, 1, 0.0))
-        for one in items(slices) if slices is not None else []:
+        if slices is None:  # all of it was written by one task
+            sizes[0, place] = wholes[index]
+            continue
+        for one in items(slices):
             sizes[int(one.startMapIndex()), place] = int(one.dataSize())
     return sizes
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.exchange import physical_plan
-from penstock.spark.jvm import LOGICAL
+from penstock.spark.jvm import EXPRESSIONS, LOGICAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.spark.jvm import Bridge
 
-_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 _BITS_PER_ROW = 10
 _PLANNED_PER_ROW = 2.3
 """Items the filter is planned for, per row: that makes it use three hash functions, and lets 1.7 % through in error.
@@ -74,9 +73,9 @@ def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], r
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
-    aggregates = _EXPRESSIONS + "aggregate."
+    aggregates = EXPRESSIONS + "aggregate."
     longs = [
-        bridge.companion(_EXPRESSIONS + "Literal").fromSQL(f"{size}L")
+        bridge.companion(EXPRESSIONS + "Literal").fromSQL(f"{size}L")
         for size in (math.ceil(rows * _PLANNED_PER_ROW), min(max(rows * _BITS_PER_ROW, 1 << 13), _MOST_BITS))
     ]
     functions = [bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)]
@@ -105,22 +104,22 @@ def filtered(bridge: Bridge, plan: Any, conditions: Sequence[Any]) -> Any:
     """Return a plan less the rows that do not meet all conditions (``Filter``)."""
     both = None
     for part in conditions:
-        both = part if both is None else bridge.find(_EXPRESSIONS + "And")(both, part)
+        both = part if both is None else bridge.find(EXPRESSIONS + "And")(both, part)
     return plan if both is None else bridge.find(LOGICAL + "Filter")(both, plan)
 
 
 def might_contain(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> Any:
     """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
-    return bridge.find(_EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+    return bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
 
 
 def for_sources(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> list[Any]:
     """Return conditions, true of keys that are among those found, that sources can leave out data by."""
-    parts = [bridge.find(_EXPRESSIONS + "InSet")(key, exact) for key, exact in zip(keys, found.exact, strict=False)]
+    parts = [bridge.find(EXPRESSIONS + "InSet")(key, exact) for key, exact in zip(keys, found.exact, strict=False)]
     for key, bounds in zip(keys, found.bounds, strict=False):
         if bounds is not None:
-            parts.append(bridge.find(_EXPRESSIONS + "GreaterThanOrEqual")(key, bounds[0]))
-            parts.append(bridge.find(_EXPRESSIONS + "LessThanOrEqual")(key, bounds[1]))
+            parts.append(bridge.find(EXPRESSIONS + "GreaterThanOrEqual")(key, bounds[0]))
+            parts.append(bridge.find(EXPRESSIONS + "LessThanOrEqual")(key, bounds[1]))
     return parts
 
 
@@ -143,7 +142,7 @@ class _Values:
         arguments = gateway.new_array(bridge.jvm.Object, 2)  # type: ignore[union-attr]
         bridge.find("java.lang.System").arraycopy(self._array, place, arguments, 0, 1)
         arguments[1] = self._types[place]
-        literal = bridge.find("java.lang.Class").forName(_EXPRESSIONS + "Literal")
+        literal = bridge.find("java.lang.Class").forName(EXPRESSIONS + "Literal")
         return literal.getConstructors()[0].newInstance(arguments)
 
     def set_of(self, place: int) -> Any:
@@ -153,10 +152,10 @@ class _Values:
 
 
 def _hash(bridge: Bridge, keys: Sequence[Any]) -> Any:
-    return bridge.find(_EXPRESSIONS + "XxHash64")(bridge.seq(keys))
+    return bridge.find(EXPRESSIONS + "XxHash64")(bridge.seq(keys))
 
 
 def _alias(bridge: Bridge, expression: Any, name: str) -> Any:
-    fresh = bridge.companion(_EXPRESSIONS + "NamedExpression").newExprId()
+    fresh = bridge.companion(EXPRESSIONS + "NamedExpression").newExprId()
     empty = bridge.seq([])
-    return bridge.find(_EXPRESSIONS + "Alias")(expression, name, fresh, empty, bridge.none, empty)
+    return bridge.find(EXPRESSIONS + "Alias")(expression, name, fresh, empty, bridge.none, empty)

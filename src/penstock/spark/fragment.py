@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import EXECUTION, LOGICAL, PHYSICAL, with_fields
+from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, items, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,42 @@ def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -
     """Return a plan that hashes another's rows by keys (``RepartitionByExpression``)."""
     optional = bridge.some(subpartitions), bridge.none
     return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq(keys), plan, *optional)
+
+
+_NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double", "date", "timestamp", "timestamp_ntz")
+_TEXTS = ("string", "binary")
+_ENOUGH = 2
+
+
+def slot_columns(bridge: Bridge, plan: Any) -> tuple[Any, ...]:
+    """Return the columns of a plan whose hash can deal out its rows, quick ones if there are several.
+
+    None before Spark 4.1, which cannot be told the subpartition of a row.
+    """
+    if bridge.version < (4, 1):
+        return ()
+    types = [(one, str(one.dataType().typeName()).partition("(")[0]) for one in items(plan.output())]
+    quick = tuple(one for one, name in types if name in _NUMBERS)
+    return quick if len(quick) >= _ENOUGH else (*quick, *(one for one, name in types if name in _TEXTS))
+
+
+def hashed_in_slots(
+    bridge: Bridge, plan: Any, keys: Sequence[Any], spread_by: Sequence[Any], subpartitions: int, slots: int
+) -> Any:
+    """Return a plan that hashes another's rows by keys into subpartitions of several slots each.
+
+    Which slot a row lies in depends on nothing but its values, so that a task that runs again puts it there again.
+    Uses ``DirectShufflePartitionID`` and ``HashPartitioning.partitionIdExpression`` (since Spark 4.1).
+    """
+    hashing = bridge.find(PHYSICAL + "HashPartitioning")
+    subpartition = hashing(bridge.seq(keys), subpartitions).partitionIdExpression()
+    slot = hashing(bridge.seq(spread_by), slots).partitionIdExpression()
+    first = bridge.find(EXPRESSIONS + "Multiply")(
+        subpartition, bridge.companion(EXPRESSIONS + "Literal").fromSQL(str(slots))
+    )
+    place = bridge.find(EXPRESSIONS + "DirectShufflePartitionID")(bridge.find(EXPRESSIONS + "Add")(first, slot))
+    optional = bridge.some(subpartitions * slots), bridge.none
+    return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq([place]), plan, *optional)
 
 
 def rebalanced(bridge: Bridge, plan: Any, subpartitions: int) -> Any:

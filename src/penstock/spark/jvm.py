@@ -19,6 +19,7 @@ SUPPORTED = ((4, 0), (4, 3))
 
 LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
 PHYSICAL = "org.apache.spark.sql.catalyst.plans.physical."
+EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 EXECUTION = "org.apache.spark.sql.execution."
 
 

@@ -6,15 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst, files, fragment
-from penstock.spark.jvm import LOGICAL, items
+from penstock.spark.jvm import EXPRESSIONS, LOGICAL, items
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.spark.files import FileListing
     from penstock.spark.jvm import Bridge
-
-_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 
 
 class ProvidedPlan:
@@ -61,14 +59,14 @@ class ProvidedPlan:
         """Return the plan with the attributes of a leaf; columns that it does not have are null."""
         bridge = self._bridge
         have = {str(one.name()): one for one in items(self._handle.output())}
-        literal = bridge.companion(_EXPRESSIONS + "Literal")
+        literal = bridge.companion(EXPRESSIONS + "Literal")
         columns = []
         for wanted in items(output):
             found = have.get(str(wanted.name()))
             value = literal.create(None, wanted.dataType()) if found is None else found
             empty = bridge.seq([])
             columns.append(
-                bridge.find(_EXPRESSIONS + "Alias")(
+                bridge.find(EXPRESSIONS + "Alias")(
                     value, wanted.name(), wanted.exprId(), wanted.qualifier(), bridge.none, empty
                 )
             )

@@ -13,7 +13,7 @@ from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
-from penstock.connectors.splits import COARSE, worth_opening
+from penstock.connectors.splits import worth_opening
 from penstock.errors import SourceError
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sources")
 
+_COARSE = 16
+"""How many times the volume per task a split may hold: a connection costs more to open than a file does."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
 _SECRET = re.compile(r"(?i)((?:password|pwd|secret|token)=)[^&;]*|(//[^:/@]*:)[^@/]*@")
 
@@ -141,7 +143,7 @@ class JdbcScan:
             bound = context.parallelism_inference_upper_bound
             volume = context.data_volume_per_task
             fine = count_splits(estimate.rows, estimate.row_bytes, volume, bound)
-            coarse = count_splits(estimate.rows, estimate.row_bytes, COARSE * volume, bound)
+            coarse = count_splits(estimate.rows, estimate.row_bytes, _COARSE * volume, bound)
             wanted = worth_opening(fine, coarse, self._cores)
             limit = self._limit(database)
             self._conditions = estimate.cut(database, min(wanted, limit))
