@@ -1,7 +1,7 @@
 """Sources against plain Spark: how the tasks that Penstock decides compare with the default and with hand-tuned reads.
 
 Every way runs once uncounted, then in each round once, taking turns at going first. Counts and checksums are compared on
-every run. Medians go to bench/results/connectors.md. PostgreSQL and the broker are started by the benchmark itself.
+every run. Medians go to bench/results/connectors.md, with a chart. The servers are started by the benchmark itself.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -24,8 +25,8 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
-from penstock.connectors import IcebergSource, KafkaSource
-from tests.services import KafkaBroker, Postgres, session_settings
+from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
+from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 HERE = Path(__file__).parent
 
@@ -149,6 +150,64 @@ class Bench:
             }
             return f"Iceberg, {files:,} small files", self.compare(ways)
 
+    def objects(self, files: int) -> tuple[str, dict[str, float]]:
+        """Nothing is read here: the time to find out which objects there are, and to pack them into splits."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow.fs import FileSelector
+
+        store = SeaweedFs()
+        try:
+            system = store.filesystem()
+            system.create_dir("bucket")
+            made = pa.BufferOutputStream()
+            pq.write_table(pa.table({"id": [1]}), made)
+            content = made.getvalue()
+
+            def put(number: int) -> None:
+                with system.open_output_stream(f"bucket/t/day={number // 1000}/{number}.parquet") as out:
+                    out.write(content)
+
+            with ThreadPoolExecutor(16) as pool:
+                list(pool.map(put, range(files)))
+
+            def listed() -> tuple:
+                found = system.get_file_info(FileSelector("bucket/t", recursive=True))
+                return sum(info.is_file for info in found), sum(info.size for info in found if info.is_file)
+
+            def planned() -> tuple:
+                source = ObjectStoreSource("s3://bucket/t", store.options)
+                splits = source.enumerate_splits(ScanContext(1024, 16 << 20))
+                self.tasks["Penstock"] = len(splits)
+                return sum(map(len, splits)), sum(map(source.split_size, splits))
+
+            ways = {"Arrow's listing": listed, "Penstock": planned}
+            return f"S3 protocol, {files:,} objects listed and packed, not read", self.compare(ways)
+        finally:
+            store.close()
+
+
+def chart(results: dict[str, dict[str, float]], path: Path) -> None:
+    """Draw the seconds of each way, a panel for each table."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    heights = [len(medians) for medians in results.values()]
+    figure, panels = plt.subplots(len(results), figsize=(8, 0.32 * sum(heights) + 0.7 * len(heights)), height_ratios=heights, squeeze=False)
+    for axes, (about, medians) in zip(panels[:, 0], results.items(), strict=True):
+        colours = ["#1f7a8c" if way == "Penstock" else "#c8553d" for way in medians]
+        bars = axes.barh(list(medians), list(medians.values()), color=colours)
+        axes.bar_label(bars, fmt="%.1f s", padding=3, fontsize=8)
+        axes.set_title(about, fontsize=9, loc="left")
+        axes.tick_params(labelsize=8)
+        axes.margins(x=0.12)
+        axes.invert_yaxis()
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -157,11 +216,12 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1, help="TPC-H scale of the table in PostgreSQL; 1 has 6 million rows")
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--cases", default="jdbc,kafka,iceberg")
+    parser.add_argument("--objects", type=int, default=100_000)
+    parser.add_argument("--cases", default="jdbc,kafka,iceberg,objects")
     parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     bench = Bench(arguments.cores, arguments.rounds)
-    sizes = {"jdbc": arguments.scale, "kafka": arguments.records, "iceberg": arguments.files}
+    sizes = {"jdbc": arguments.scale, "kafka": arguments.records, "iceberg": arguments.files, "objects": arguments.objects}
     lines = [
         f"Sources, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
         f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "
@@ -170,15 +230,18 @@ def main() -> None:
         "| table | way | tasks of Penstock | seconds | Penstock is so many times as fast |",
         "|---|---|--:|--:|--:|",
     ]
+    results = {}
     for case in arguments.cases.split(","):
         print(case, flush=True)
         about, medians = getattr(bench, case)(sizes[case])
+        results[about] = medians
         for name, seconds in medians.items():
             tasks = str(bench.tasks["Penstock"]) if name == "Penstock" else ""
             lines.append(f"| {about} | {name} | {tasks} | {seconds:.2f} | {seconds / medians['Penstock']:.2f} |")
     text = "\n".join(lines) + "\n"
     (arguments.output / "connectors.md").write_text(text)
     print(text)
+    chart(results, arguments.output / "connectors.png")
 
 
 if __name__ == "__main__":

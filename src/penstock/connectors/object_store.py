@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WORTH_A_FOOTER = 2
 """A file of so many times the volume per task is cut, at its row groups; others are read whole, unseen."""
+_REQUESTS = 16
+"""Footers that are asked for at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +103,17 @@ class ObjectStoreSource(SplitSource):
         """Return the files packed by their bytes; the footers of large ones only are looked at."""
         _, root = self._place()
         volume = context.data_volume_per_task
-        parts: list[FilePart] = []
-        for file in self._files():
+
+        def wanted(file: FilePart) -> bool:
             values = _partition(file.path, root)
             known = {name: ColumnStatistics(value, value, int(value is None), 1) for name, value in values.items()}
-            if all(might_match(predicate, known) for predicate in context.predicates):
-                parts += self._cut(file, volume) if file.size >= _WORTH_A_FOOTER * volume else [file]
-        return _packed(parts, volume)
+            return all(might_match(predicate, known) for predicate in context.predicates)
+
+        files = [file for file in self._files() if wanted(file)]
+        large = [file for file in files if file.size >= _WORTH_A_FOOTER * volume]
+        with ThreadPoolExecutor(_REQUESTS) as pool:
+            cut = dict(zip(large, pool.map(partial(self._cut, volume=volume), large), strict=True))
+        return _packed([part for file in files for part in cut.get(file, [file])], volume)
 
     def split_size(self, split: list[FilePart]) -> int:
         """Return the bytes of a split."""

@@ -266,7 +266,7 @@ def _add_sink(
     by = _attributes(plan, output.sink.folders_by) if sized else []
     if by:
         keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
-        spread_by = slot_columns(bridge, plan.handle)
+        spread_by = slot_columns(bridge, plan.handle, by)
         builder.edge(
             inner.node_id, node_id, keys,
             translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by), spread_by=spread_by),

@@ -112,14 +112,16 @@ def _pieces(first: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
 
 
 def runs_near(weights: Sequence[float], target: float) -> list[Range]:
-    """Return runs of neighbours, none of whose weights is further from a target than need be."""
+    """Return runs of neighbours whose weights are near a target: as few as can be too far off, the others close to it."""
     about = sum(weights) / target
     counts = {max(1, min(len(weights), round(about * part))) for part in _PARTS}
 
-    def worst(runs: list[Range]) -> float:
-        return max(abs(sum(weights[low:high]) / target - 1) for low, high in runs)
+    def distance(runs: list[Range]) -> tuple[int, float]:
+        parts = [sum(weights[low:high]) / target for low, high in runs]
+        far = sum(not 2 - _TOO_LARGE <= part <= _TOO_LARGE for part in parts)
+        return far, sum((part - 1) ** 2 for part in parts) / len(parts)
 
-    return min((even_runs(weights, count) for count in sorted(counts)), key=worst)
+    return min((even_runs(weights, count) for count in sorted(counts)), key=distance)
 
 
 def even_runs(weights: Sequence[float], count: int) -> list[Range]:

@@ -29,21 +29,27 @@ def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -
     return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq(keys), plan, *optional)
 
 
-_NUMBERS = ("byte", "short", "integer", "long", "decimal", "float", "double", "date", "timestamp", "timestamp_ntz")
+_WIDE = ("long", "double", "decimal", "timestamp", "timestamp_ntz")
+_NARROW = ("integer", "date", "float", "short", "byte")
 _TEXTS = ("string", "binary")
 _ENOUGH = 2
+"""So many columns tell rows apart well enough; hashing all of them would cost more than it is worth."""
 
 
-def slot_columns(bridge: Bridge, plan: Any) -> tuple[Any, ...]:
-    """Return the columns of a plan whose hash can deal out its rows, quick ones if there are several.
+def slot_columns(bridge: Bridge, plan: Any, keys: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the columns of a plan whose hash can deal out rows with equal keys: quick ones that are likely to differ.
 
     None before Spark 4.1, which cannot be told the subpartition of a row.
     """
     if bridge.version < (4, 1):
         return ()
-    types = [(one, str(one.dataType().typeName()).partition("(")[0]) for one in items(plan.output())]
-    quick = tuple(one for one, name in types if name in _NUMBERS)
-    return quick if len(quick) >= _ENOUGH else (*quick, *(one for one, name in types if name in _TEXTS))
+    ranks = {name: rank for rank, names in enumerate((_WIDE, _NARROW, _TEXTS)) for name in names}
+    found = []
+    for column in items(plan.output()):
+        rank = ranks.get(str(column.dataType().typeName()).partition("(")[0])
+        if rank is not None and not any(column.semanticEquals(key) for key in keys):
+            found.append((rank, column))
+    return tuple(column for _, column in sorted(found, key=lambda one: one[0])[:_ENOUGH])
 
 
 def hashed_in_slots(
