@@ -50,15 +50,15 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(make_env, spark, t
     }
     kind = F.expr("if(id % 10 > 0, 'hot', concat('k', id div 10 % 2))").alias("kind")
     numbers = [] if extra else ["id", F.expr("rand(1)").alias("x")]
-    spark.range(0, ROWS, 1, 1).select(*numbers, *(columns[name] for name in extra), kind).write.parquet(str(tmp_path / "in"))
+    spark.range(0, ROWS if not extra else ROWS // 4, 1, 1).select(*numbers, *(columns[name] for name in extra), kind).write.parquet(str(tmp_path / "in"))
     rows = spark.read.parquet(str(tmp_path / "in"))
     env = make_env()
     target = sum(files(tmp_path / "in")) // 20
     env.write(rows, FileSink(str(tmp_path / "out"), partition_by=["kind"], target_file_size=target))
     job = env.execute()
     hot = files(tmp_path / "out" / "kind=hot")
-    if "nested" in extra:
-        assert len(hot) == 1  # nothing that could be hashed
+    if "nested" in extra or tuple(map(int, spark.version.split(".")[:2])) < (4, 1):
+        assert len(hot) == 1  # nothing that could be hashed, or a Spark that cannot be told where rows go
     else:
         assert 14 <= len(hot) <= 24
         assert near(hot, target) >= 0.9, hot

@@ -88,6 +88,36 @@ def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, propertie
     assert first.tasks == first.parallelism == 1
 
 
+@pytest.mark.parametrize("renamed", [False, True])
+def test_files_that_were_added_are_read_by_their_names(make_env, spark, catalog, properties, tmp_path, renamed):
+    """Such files have no ids of columns, and the table a mapping of names; Spark reads them if no column was renamed."""
+    import pyarrow.parquet as pq
+
+    name = f"n.added_{renamed}"
+    made = catalog.create_table(name, rows(0, 1).schema)
+    for part in range(40):
+        pq.write_table(rows(part * 10, 10), tmp_path / f"{part}.parquet")
+    made.add_files([str(tmp_path / f"{part}.parquet") for part in range(40)])
+    if renamed:
+        with made.update_schema() as change:
+            change.rename_column("name", "called")
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", 4)
+    before = spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism")
+    tracker = spark.sparkContext.statusTracker()
+    jobs = set(tracker.getJobIdsForGroup())
+    env = make_env(**VOLUME)
+    try:
+        found = env.collect(env.read(IcebergSource(name, properties)))
+    finally:
+        spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
+    assert_same_rows(found, [tuple(row.values()) for row in rows(0, 400).to_pylist()])
+    assert ("files of" in env.last_job.vertices[0].reason) is not renamed
+    assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == before
+    listed = [tracker.getStageInfo(stage) for job in set(tracker.getJobIdsForGroup()) - jobs for stage in tracker.getJobInfo(job).stageIds]
+    assert all(stage.numTasks <= 16 for stage in listed), "Spark lists files by a task for each"
+    assert bool(listed) is not renamed
+
+
 def test_deleted_rows_stay_deleted(env, catalog, properties):
     made = catalog.create_table("n.thinned", rows(0, 1).schema)
     made.append(rows(0, 1000))

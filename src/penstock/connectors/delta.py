@@ -16,6 +16,7 @@ from penstock.connectors.predicates import ColumnStatistics, Predicate, might_ma
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
 from penstock.errors import SinkError, SourceError
+from penstock.spark.files import read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class DeltaSource(DataFrameScanProvider):
         root = table.table_uri.rstrip("/")
         if all(_spark_finds(file) for file in files):
             paths = [f"{root}/{file.path}" for file in files]
-            return spark.read.schema(schema).option("basePath", root).parquet(*paths)
+            return read_parquet(spark, schema, paths, basePath=root)
         return _DeltaFiles(root, tuple(files), schema).produce_data_frame(spark, context)
 
 

@@ -16,6 +16,7 @@ from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
 from penstock.errors import SinkError, SourceError
+from penstock.spark.files import read_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -44,7 +46,7 @@ class IcebergSource(DataFrameScanProvider):
     catalog
         The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
     snapshot_id
-        The snapshot; if None, the current one when the plan is made.
+        The snapshot, with the columns it was made with; if None, the current one when the plan is made.
     parallelism
         The number of tasks, instead of what the files suggest.
     """
@@ -81,20 +83,24 @@ class IcebergSource(DataFrameScanProvider):
         if not tasks:
             return spark.createDataFrame([], schema)
         plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)
-        if plain and len(table.metadata.schemas) == 1 and "schema.name-mapping.default" not in table.properties:
-            return spark.read.schema(schema).parquet(*[task.file.file_path for task in tasks])
-        return _IcebergTasks(table, tasks, schema).produce_data_frame(spark, context)
+        # Spark finds columns by name; a mapping that renames none is there where files were added.
+        by_name = table.name_mapping() in (None, table.schema().name_mapping)
+        if plain and by_name and len(table.metadata.schemas) == 1:
+            return read_parquet(spark, schema, [task.file.file_path for task in tasks])
+        columns = _schema_of(table, self.snapshot_id)
+        return _IcebergTasks(table, tasks, schema, columns).produce_data_frame(spark, context)
 
 
 class _IcebergTasks(SplitSource):
     """Files that pyiceberg reads, with their deleted rows left out."""
 
-    def __init__(self, table: Table, tasks: Sequence[FileScanTask], schema: StructType) -> None:
+    def __init__(self, table: Table, tasks: Sequence[FileScanTask], schema: StructType, columns: Schema) -> None:
         self._metadata = table.metadata
         self._properties = dict(table.io.properties)
         self._location = table.metadata_location
         self._tasks = list(tasks)
         self._schema = schema
+        self._columns = columns
 
     @property
     def schema(self) -> StructType:
@@ -115,7 +121,7 @@ class _IcebergTasks(SplitSource):
         from pyiceberg.io.pyarrow import ArrowScan
 
         wanted = arrow_schema(self._schema, columns)
-        projected = self._metadata.schema().select(*columns)
+        projected = self._columns.select(*columns)
         io = load_file_io(self._properties, self._location)
         scan = ArrowScan(self._metadata, io, projected, AlwaysTrue())
         for batch in scan.to_record_batches(split):
@@ -234,13 +240,18 @@ def _spark_schema(table: Table, snapshot_id: int | None) -> StructType:
     from pyiceberg.io.pyarrow import schema_to_pyarrow
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found = table.schema()
-    snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
-    if snapshot is not None and snapshot.schema_id is not None:
-        found = table.schemas()[snapshot.schema_id]
-    plain = pa.schema([pa.field(one.name, one.type, one.nullable) for one in schema_to_pyarrow(found)])
+    arrow = schema_to_pyarrow(_schema_of(table, snapshot_id))
+    plain = pa.schema([pa.field(one.name, one.type, one.nullable) for one in arrow])
     schema: StructType = from_arrow_schema(plain)
     return schema
+
+
+def _schema_of(table: Table, snapshot_id: int | None) -> Schema:
+    """Return the columns as they were when a snapshot was made: a table may have changed since."""
+    snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
+    if snapshot is None or snapshot.schema_id is None:
+        return table.schema()
+    return table.schemas()[snapshot.schema_id]
 
 
 def _expression(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:

@@ -112,7 +112,7 @@ def _pieces(first: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
 
 
 def runs_near(weights: Sequence[float], target: float) -> list[Range]:
-    """Return runs of neighbours whose weights are near a target: as few as can be too far off, the others close to it."""
+    """Return runs of neighbours with weights near a target: few too far off, the others close to it."""
     about = sum(weights) / target
     counts = {max(1, min(len(weights), round(about * part))) for part in _PARTS}
 

@@ -10,7 +10,7 @@ from penstock.spark.jvm import LOGICAL, Bridge, option
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _MARK_BASE = 64 << 20
 _MARK_END = _MARK_BASE + (1 << 24)
@@ -26,9 +26,11 @@ def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
 
 
 @contextmanager
-def with_settings(df: DataFrame, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let settings hold for what is done with a DataFrame in the block."""
-    conf = df._jdf.sparkSession().conf()
+def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let settings hold for what is done with a DataFrame, or in a session, in the block."""
+    from pyspark.sql import DataFrame
+
+    conf = (of._jdf.sparkSession() if isinstance(of, DataFrame) else of._jsparkSession).conf()
     before = {key: option(conf.getOption(key)) for key in settings}
     for key, value in settings.items():
         conf.set(key, value)

@@ -8,17 +8,24 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.catalyst import is_files, read_fraction
+from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, with_fields
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
 _BY_COLUMN = ("parquet", "orc")
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LEAST_LISTING_TASKS = 16
+_TASKS_PER_CORE = 4
 _LISTED = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
 
 
@@ -102,6 +109,18 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
         paths=tuple(path for path, _ in found),
         rows=cache(partial(estimate_rows, bridge, session, sized) if kind == "parquet" else (lambda: -1)),
     )
+
+
+def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
+    """Return the rows of parquet files that are known to exist.
+
+    Spark looks at many paths by a job with a task for each of them; a few for each core are as good, and take a second
+    for 10 000 files instead of half a minute.
+    """
+    given = int(str(spark.conf.get(_LISTING_TASKS)))
+    few = max(_LEAST_LISTING_TASKS, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
+    with with_settings(spark, {_LISTING_TASKS: str(min(given, few))}):
+        return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
 def relation_options(leaf: Any) -> dict[str, str]:

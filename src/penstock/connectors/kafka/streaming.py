@@ -23,8 +23,8 @@ _KAFKA = "kafka."
 class KafkaFormat(DataSource):
     """The format; its options are named as those of Spark's own Kafka source.
 
-    ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), ``maxOffsetsPerTrigger``,
-    ``scan.parallelism`` (tasks of a batch, hot partitions cut into several), and any ``kafka.`` property of librdkafka.
+    ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), ``maxOffsetsPerTrigger`` (from
+    Spark 4.2 on), ``scan.parallelism`` (tasks of a batch, hot partitions cut into several), and any ``kafka.`` property of librdkafka.
     Register it with ``spark.dataSource.register(KafkaFormat)``.
     """
 
@@ -44,6 +44,12 @@ class KafkaFormat(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002
         """Return what reads a topic as it grows."""
         most = self.options.get("maxOffsetsPerTrigger")
+        if most and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+            raise SourceError(
+                f"{FORMAT}: maxOffsetsPerTrigger would be ignored",
+                cause="before Spark 4.2 a batch of a Python data source takes all there is",
+                hint="leave the option out, or use Spark 4.2",
+            )
         return _StreamReader(_source(self.options), _tasks(self.options), int(most) if most else None)
 
 
