@@ -24,8 +24,8 @@ class KafkaFormat(DataSource):
     """The format; its options are named as those of Spark's own Kafka source.
 
     ``kafka.bootstrap.servers``, ``subscribe``, ``startingOffsets`` (earliest or latest), ``maxOffsetsPerTrigger`` (from
-    Spark 4.2 on), ``scan.parallelism`` (tasks of a batch, hot partitions cut into several), and any ``kafka.`` property of librdkafka.
-    Register it with ``spark.dataSource.register(KafkaFormat)``.
+    Spark 4.2 on), ``scan.parallelism`` (tasks of a batch, hot partitions cut into several), and any ``kafka.`` property
+    of librdkafka. Register it with ``spark.dataSource.register(KafkaFormat)``.
     """
 
     @classmethod
