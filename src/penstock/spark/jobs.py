@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+
+
+_STATUS_LAG = 0.2
+"""Seconds after which Spark's status surely knows of a task (twice ``spark.ui.liveUpdate.period``)."""
 
 
 @contextmanager
@@ -53,6 +58,15 @@ def active_session(bridge: Bridge, session: Any) -> Iterator[None]:
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     """Cancel the Spark jobs of a group, and those it would still start (``cancelJobGroupAndFutureJobs``)."""
     bridge.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group, reason)
+
+
+def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
+    """Wait until no task runs any more, at most so long: when a job fails, its other tasks go on for a while."""
+    tracker = bridge.spark.sparkContext._jsc.sc().statusTracker()
+    until = time.monotonic() + seconds
+    time.sleep(_STATUS_LAG)
+    while time.monotonic() < until and any(one.numRunningTasks() for one in tracker.getExecutorInfos()):
+        time.sleep(_STATUS_LAG)
 
 
 def cluster_cores(bridge: Bridge) -> int:

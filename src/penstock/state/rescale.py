@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import PenstockError, StateError
-from penstock.spark.jobs import cluster_cores
+from penstock.spark.jobs import cluster_cores, wait_for_tasks
 from penstock.spark.jvm import root_cause
 from penstock.spark.state_store import StateRewrite, StateSession, moves_files
 from penstock.state.checkpoint import Checkpoint
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 OnProgress = Callable[[int, int, str], None]
 """Told how many steps of how many are done, and what comes next."""
+_PATIENCE = 30.0
+"""Seconds that tasks have to come to their end after one of them has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ class Rescale:
             discard(self._checkpoint.folder)
             raise
         except BaseException as error:
+            wait_for_tasks(self._bridge, _PATIENCE)  # else they would write into what is removed
             discard(self._checkpoint.folder)
             if isinstance(error, Exception):
                 raise StateError.failed(self._plan.location, doing, root_cause(error)) from error

@@ -1,0 +1,32 @@
+"""Waiting for what still runs, on real Spark."""
+
+import threading
+import time
+
+import pytest
+
+from penstock.spark.jobs import wait_for_tasks
+from penstock.spark.jvm import Bridge
+
+
+@pytest.mark.parametrize(("patience", "least", "most"), [(20.0, 0.8, 15.0), (0.3, 0.2, 1.0)])
+def test_it_waits_until_no_task_runs(spark, patience, least, most):
+    def slow(rows):
+        time.sleep(2)
+        return rows
+
+    spark.sparkContext.parallelize(range(2), 2).mapPartitions(list).count()  # Python's workers are up now
+    job = threading.Thread(target=lambda: spark.sparkContext.parallelize(range(2), 2).mapPartitions(slow).count())
+    job.start()
+    time.sleep(1)
+    began = time.monotonic()
+    wait_for_tasks(Bridge(spark), patience)
+    took = time.monotonic() - began
+    assert least <= took <= most
+    job.join()
+
+
+def test_it_does_not_wait_for_nothing(spark):
+    began = time.monotonic()
+    wait_for_tasks(Bridge(spark), 60)
+    assert time.monotonic() - began < 5
