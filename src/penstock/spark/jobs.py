@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import parse_size
+from penstock.spark.jvm import items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
-_STATUS_LAG = 0.2
-"""Seconds after which Spark's status surely knows of a task (twice ``spark.ui.liveUpdate.period``)."""
+_LOOK_AGAIN = 0.05
 
 
 @contextmanager
@@ -61,12 +61,14 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
-    """Wait until no task runs any more, at most so long: when a job fails, its other tasks go on for a while."""
-    tracker = bridge.spark.sparkContext._jsc.sc().statusTracker()
+    """Wait until no task runs any more, at most so long: when a job fails, its other tasks go on for a while.
+
+    Uses ``TaskSchedulerImpl.runningTasksByExecutors``; the status store learns of tasks seconds later.
+    """
+    scheduler = bridge.spark.sparkContext._jsc.sc().taskScheduler()
     until = time.monotonic() + seconds
-    time.sleep(_STATUS_LAG)
-    while time.monotonic() < until and any(one.numRunningTasks() for one in tracker.getExecutorInfos()):
-        time.sleep(_STATUS_LAG)
+    while time.monotonic() < until and any(items(scheduler.runningTasksByExecutors().values().toSeq())):
+        time.sleep(_LOOK_AGAIN)
 
 
 def cluster_cores(bridge: Bridge) -> int:
