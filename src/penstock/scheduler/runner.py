@@ -205,9 +205,8 @@ class VertexRunner:
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
-        if (
-            vertex.tail_id in self._sinks and setup.slices
-        ):  # a task cut for a file holds few partitions: no need to sort
+        if vertex.tail_id in self._sinks and setup.slices:
+            # A task cut for a file holds few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
         session = self._sessions.take(settings)
         scans = {
