@@ -114,7 +114,9 @@ def _pieces(first: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
 def runs_near(weights: Sequence[float], target: float) -> list[Range]:
     """Return runs of neighbours with weights near a target: few too far off, the others close to it."""
     about = sum(weights) / target
-    counts = {max(1, min(len(weights), round(about * part))) for part in _PARTS}
+    together = len(weights) / max(about, 1)
+    equal = [len(weights) / whole for whole in (math.floor(together), math.ceil(together)) if whole]
+    counts = {max(1, min(len(weights), round(count))) for count in (*(about * part for part in _PARTS), *equal)}
 
     def distance(runs: list[Range]) -> tuple[int, float]:
         parts = [sum(weights[low:high]) / target for low, high in runs]
