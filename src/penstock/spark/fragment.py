@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, items, with_fields
+from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, class_name, items, with_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,6 +29,7 @@ def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -
     return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq(keys), plan, *optional)
 
 
+_SOURCES = frozenset({"LogicalRelation", "HiveTableRelation", "Range", "LocalRelation"})
 _WIDE = ("long", "double", "decimal", "timestamp", "timestamp_ntz")
 _NARROW = ("integer", "date", "float", "short", "byte")
 _TEXTS = ("string", "binary")
@@ -39,15 +40,19 @@ _ENOUGH = 2
 def slot_columns(bridge: Bridge, plan: Any, keys: Sequence[Any]) -> tuple[Any, ...]:
     """Return the columns of a plan whose hash can deal out rows with equal keys: quick ones that are likely to differ.
 
-    None before Spark 4.1, which cannot be told the subpartition of a row.
+    Only values that stand in a source as they are: what is computed may depend on the order of rows (sums of floats,
+    row numbers), and a task that runs again would put a row elsewhere. A union's columns go by the names of its first
+    input's, so its values may be computed. None before Spark 4.1, which cannot be told the subpartition of a row.
     """
-    if bridge.version < (4, 1):
+    if bridge.version < (4, 1) or "Union" in str(plan.toString()):
         return ()
+    leaves = [leaf for leaf in items(plan.collectLeaves()) if class_name(leaf) in _SOURCES]
     ranks = {name: rank for rank, names in enumerate((_WIDE, _NARROW, _TEXTS)) for name in names}
     found = []
     for column in items(plan.output()):
         rank = ranks.get(str(column.dataType().typeName()).partition("(")[0])
-        if rank is not None and not any(column.semanticEquals(key) for key in keys):
+        stored = any(leaf.outputSet().contains(column) for leaf in leaves)
+        if rank is not None and stored and not any(column.semanticEquals(key) for key in keys):
             found.append((rank, column))
     return tuple(column for _, column in sorted(found, key=lambda one: one[0])[:_ENOUGH])
 
