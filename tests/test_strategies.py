@@ -77,6 +77,19 @@ def test_the_most_reducing_dimension_comes_first(make_env, tables):
     assert [part.split("(")[1] for part in order.split(", ")] == ["10.0% left)", "50.0% left)", "90.0% left)"]
 
 
+def test_a_join_before_broadcast_joins_becomes_one_itself(spark, make_env, tables):
+    """The dimensions are measured first, so that their joins are put in order; the join of the sums comes late."""
+    sums = [tables[name].where("day < 3 and v % 7 <> 1") for name in ("facts", "by_day")]
+    ours, theirs = (df.groupBy("d0", "day").agg(F.sum("v").alias("v"), F.max("d1").alias("m")) for df in sums)
+    joined = ours.join(theirs.select("d0", F.col("v").alias("w")), "d0")
+    for key, d, below in (("d0", 0, 9), ("m", 1, 5)):
+        joined = joined.join(dimension(tables, d, below), F.col(key) == F.col(f"k{d}").cast("int"))
+    job = check(make_env(**SMALL), joined.groupBy("n1").agg(F.sum("v"), F.sum("w"), F.max("n0")))
+    assert len(chosen(job, "broadcast")) == 3
+    (vertex,) = (execution.vertex for execution in job.vertices if "Join" in execution.vertex.name)
+    assert vertex.name.count("Join") == 3
+
+
 def test_the_same_star_shuffled(spark, make_env, tables):
     job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2

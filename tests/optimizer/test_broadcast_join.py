@@ -3,6 +3,7 @@ import pytest
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from tests.optimizer.harness import Case, result
 
+INNER = {"join_type": "Inner"}
 TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
 
 
@@ -57,7 +58,16 @@ def test_what_relied_on_the_hash_is_exchanged_again():
 def test_a_chained_probe_side_lies_hashed_still():
     job = case(text="1 #> 3\n0 #> 2\n2 ~> 3\n3 ~> 4")
     job.finish(1, result(3))
-    assert job.edges == {"1 *> 3", "0 #> 2", "2 ~> 3", "3 ~> 4"}
+    assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 ~> 4"}
+
+
+def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one():
+    job = Case([AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER})
+    job.finish(4, result(3))
+    assert job.edges == {"8 #> 1", "1 #> 3", "9 #> 2", "2 #> 3", "3 -> 5", "4 *> 5", "5 ~> 6"}
+    job.finish(9, result(500))
+    job.finish(2, result(3))
+    assert job.edges == {"8 #> 1", "1 -> 3", "9 #> 2", "2 *> 3", "3 -> 5", "4 *> 5", "5 #> 6"}
 
 
 def test_the_table_must_fit_the_memory():

@@ -1,6 +1,9 @@
+import itertools
+
 import pytest
 
 from penstock.graph import OperatorKind
+from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.dynamic_filtering import FilterPath
 from penstock.optimizer.join_order import SEQUENCE, JoinOrder, JoinSequence, best_order
 from tests.optimizer.harness import Case, result
@@ -43,6 +46,16 @@ def test_the_most_reducing_comes_first():
     assert job.manager.graph.node(15).properties[SEQUENCE] == JoinSequence((13, 20, 14, 15), (15, 14, 13))
     assert job.chosen("join order") == ["15 (1.0% left), 14 (50.0% left), 13 (90.0% left)"]
     assert job.edges == Case([], TEXT, FACTS).edges
+
+
+@pytest.mark.parametrize("finished", list(itertools.permutations((3, 4, 5))))
+def test_a_chain_that_grows_is_put_in_order_anew(finished):
+    text = "0 #> 1\n1 #> 13\n3 #> 13\n13 #> 14\n4 #> 14\n14 #> 15\n5 #> 15\n15 #> 99"
+    job = Case([AdaptiveBroadcastJoin, JoinOrder], text, FACTS)
+    for source in finished:
+        job.finish(source, result(1, rows={3: 90, 4: 50, 5: 1}[source], scanned={source: 100}))
+    sequences = {n: job.manager.graph.node(n).properties.get(SEQUENCE) for n in (13, 14, 15)}
+    assert sequences == {13: None, 14: None, 15: JoinSequence((13, 14, 15), (15, 14, 13))}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from penstock.config.options import BROADCAST_JOIN_STRATEGY
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamEdgeUpdateRequest
-from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner
+from penstock.graph.partitioner import BROADCAST, FORWARD, ForwardForUnspecifiedPartitioner
 from penstock.optimizer.graphs import hashed_again, is_hashed, is_shuffled, joins_behind, relying_edges, sides
 from penstock.optimizer.joins import SIDES, may_build, other
 from penstock.optimizer.strategy import (
@@ -100,4 +100,6 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
             if not context.is_frozen(probe.source_id):
                 requests += hashed_again(relying_edges(context.stream_graph, build.target_id))
+        elif probe.is_forward:  # the join itself does not rely on the hash any longer
+            requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))
         return context.modify_stream_edge(requests)

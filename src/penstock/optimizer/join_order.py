@@ -9,7 +9,8 @@ After::
     sales ─▶ join days ─▶ join stores ─▶ join items
 
 Only inner joins with nothing but dropped columns between them change places, and a join comes after those whose
-columns its condition needs. What a join leaves is known once its small side is measured.
+columns its condition needs. What a join leaves is known once its small side is measured; a chain that grows by
+another join is put in order anew.
 """
 
 from __future__ import annotations
@@ -107,14 +108,17 @@ class JoinOrder(StreamGraphOptimizationStrategy):
             for one in joins
         }
         left = {node_id: self._left_by(graph.node(node_id), build[node_id], sources[node_id]) for node_id in joins}
-        order = best_order(joins, left, needs)
+        sequence = JoinSequence(tuple(chain[: chain.index(joins[-1]) + 1]), best_order(joins, left, needs))
+        # A chain may have been put in order before, when it was shorter.
+        known = {node_id: one for node_id in joins if (one := graph.node(node_id).properties.get(SEQUENCE)) is not None}
         last = graph.node(joins[-1])
-        if order == tuple(joins) or SEQUENCE in last.properties:
+        if known == {last.id: sequence} or (not known and sequence.joins == tuple(joins)):
             return False
-        sequence = JoinSequence(tuple(chain[: chain.index(joins[-1]) + 1]), order)
-        if not context.modify_stream_node([StreamNodeUpdateRequest(last.id, properties={SEQUENCE: sequence})]):
+        wanted = dict.fromkeys(known) | {last.id: sequence}
+        requests = [StreamNodeUpdateRequest(node_id, properties={SEQUENCE: one}) for node_id, one in wanted.items()]
+        if not context.modify_stream_node(requests):
             return False
-        chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in order)
+        chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in sequence.joins)
         context.decide(DecisionKind.JOIN_ORDER, f"{last.id} {last.name}", chosen, "the most reducing join first")
         return True
 
