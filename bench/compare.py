@@ -105,18 +105,18 @@ def geometric_mean(values: list[float]) -> float:
 def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
     systems = [name for name in SYSTEMS if name in next(iter(times.values()))]
     others = [name for name in systems if name != "penstock"]
-    heads = ["query", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
+    heads = ["query", "counted runs", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
         seconds = {name: statistics.median(by_name[name]) for name in systems}
-        cells = [f"Q{number}", str(by_name["vertices"][0]), *(f"{seconds[name]:.2f}" for name in systems)]
+        cells = [f"Q{number}", str(len(by_name["penstock"])), str(by_name["vertices"][0]), *(f"{seconds[name]:.2f}" for name in systems)]
         cells += [f"{seconds[name] / seconds['penstock']:.2f}" for name in others]
         lines.append("| " + " | ".join(cells) + " |")
     totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in systems}
-    cells = ["**all**", "", *(f"**{totals[name]:.1f}**" for name in systems)]
+    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" for name in systems)]
     cells += [f"**{totals[name] / totals['penstock']:.2f}**" for name in others]
     lines.append("| " + " | ".join(cells) + " |")
-    cells = ["**geometric mean**", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others)]
+    cells = ["**geometric mean**", "", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others)]
     lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -167,8 +167,10 @@ def main() -> None:
         kept.write_text(json.dumps(times, indent=1))
         print(f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs), flush=True)
     times = {number: times[number] for number in sorted(times, key=int)}
+    rounds = sorted({len(one) for by_name in times.values() for name, one in by_name.items() if name in SYSTEMS})
+    counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (as told for each query)"
     about = (
-        f"{arguments.data.name}, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. "
+        f"{arguments.data.name}, {datetime.date.today()}: one run to warm up and {counted}, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
         f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."

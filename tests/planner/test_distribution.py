@@ -23,7 +23,17 @@ def test_after_a_projection(renamed, output, hashed_by):
     assert BY_AB.after(renamed, output).hashed_by == hashed_by
 
 
+@pytest.mark.parametrize(
+    ("equal", "hashed_by"),
+    [({"a": "x"}, (("a", "b"), ("x", "b"))), ({"a": "x", "b": "y"}, (("a", "b"), ("x", "y"))), ({"c": "x"}, (("a", "b"),)), ({}, (("a", "b"),))],
+)
+def test_equal_keys_of_the_other_side(equal, hashed_by):
+    assert BY_AB.equated(equal) == Distribution(hashed_by, 1)
+    assert BY_AB.equated(equal).equated(equal) == Distribution(hashed_by, 1)
+
+
 def test_nothing_is_known_of_nothing():
+    assert NOT_KNOWN.equated({"a": "x"}) is NOT_KNOWN
     assert not NOT_KNOWN.together(["a"])
     assert NOT_KNOWN.order_like([]) is None
 

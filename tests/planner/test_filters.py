@@ -18,11 +18,16 @@ def tables(spark, tmp_path_factory):
         spark.catalog.dropTempView(name)
 
 
-def ways(make_env, spark, query):
-    """Return for the last join of a query the sides that can be filtered, with the lowest place of each way."""
+def planned(make_env, spark, query):
+    """Return the graph of a query, and its joins."""
     env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
-    joins = [node for node in plan.graph if "join_type" in node.properties]
+    return plan, [node for node in plan.graph if "join_type" in node.properties]
+
+
+def ways(make_env, spark, query):
+    """Return for the last join of a query the sides that can be filtered, with the lowest place of each way."""
+    plan, joins = planned(make_env, spark, query)
     return {(path.side, plan.graph.node(path.steps[0]).name) for path in joins[-1].properties["filters"]}
 
 
@@ -61,3 +66,24 @@ def test_ways(make_env, spark, tables, name):
     query, expected = CASES[name]
     columns = "*" if name not in {"inner"} else "a.id"
     assert ways(make_env, spark, f"select {columns} from {query}") == expected
+
+
+SMALL = "(select k from c where v > 3 group by k)"
+SHARED = {
+    "once, as it is light": SMALL.replace(" group by k", ""),
+    "once, as it is heavy": SMALL,
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_side_of_several_joins_is_known_to_come_from_its_source(make_env, spark, tables, name):
+    side = SHARED[name]
+    plan, joins = planned(
+        make_env,
+        spark,
+        f"select a.id from a join {side} x on a.k = x.k union all select b.id from b join {side} x on b.k = x.k",
+    )
+    sources = [node.id for node in plan.graph if node.name == C]
+    found = [path.keys_from for join in joins for path in join.properties["filters"] if path.side == "left"]
+    assert len(joins) == len(found) == 2
+    assert found == sources * 2

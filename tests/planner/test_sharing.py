@@ -7,6 +7,9 @@ from penstock.results import ResultSink
 from penstock.spark import catalyst
 from tests.equality import assert_same_rows
 
+# Spark shortens texts of more than 25 arguments: two functions that differ in the 30th look alike.
+LONG = f"max(xxhash64({'v, ' * 29}{{}}))"
+VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SUMS = "select k, sum(v) as s, sum(w) as t from {} group by k"
 # name: query, what is read more than once (of the outermost such parts)
 CASES = {
@@ -26,6 +29,11 @@ CASES = {
         "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
         " select k, m - n as d from y union all select k, m from y union all select k, n from y",
         ["Aggregate"],
+    ),
+    "functions that look alike": (
+        f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
+        f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k",
+        [],
     ),
     "distinct and filtered": (
         "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
@@ -67,3 +75,49 @@ def test_inputs_decide_whether_a_part_is_deterministic(spark, tables):
         catalyst.optimized_plan(spark.sql("select k, sum(r) from (select k, rand() r from t) group by k"))
     )
     assert not catalyst.is_deterministic(plan)
+
+
+JOINED = "select t.k, t.v, u.w from t join t u on t.k = u.k and t.v <> u.v"
+
+
+@pytest.mark.parametrize("again", ["x.k", "x.v"])
+def test_inputs_of_a_join_are_shared_rather_than_its_rows(make_env, spark, tables, again):
+    query = f"with x as ({JOINED}) select k, count(*) as n from x group by k union all select {again}, max(v + w) from x group by {again}"
+    env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1"})
+    plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
+    several = {n.name for n in plan.graph if len(plan.graph.out_edges(n.id)) > 1}
+    assert several
+    assert not several & {"Join", "Project", "Read shared"}
+    assert sum(n.name == "Join" for n in plan.graph) == 2
+    assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
+
+
+def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, tables):
+    joins = ["t join d on t.k = d.k", "t join (select * from t where v > 2) d on t.k = d.k"]
+    df = spark.sql(" union all ".join(f"select t.k, t.v, d.w from {join}" for join in joins))
+    env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1", VOLUME: "1 kb"})
+    plan = plan_job(env._bridge, env.config, [Output(df, ResultSink("x", lambda df: df))], "x")
+    sides = [edge.id for edge in plan.graph.edges if "join_type" in plan.graph.node(edge.target_id).properties]
+    assert len({plan.groups[edge] for edge in sides}) == 2
+    assert len({plan.family(plan.groups[edge]) for edge in sides}) == 1
+    assert_same_rows(env.collect(df), df.collect())
+    written = {len(v.subpartitions) for v in env.last_job.vertices if "Source" in v.vertex.name}
+    assert len(written) == 1
+    assert not [v.vertex.name for v in env.last_job.vertices if "its own plan decides" in v.reason]
+
+
+CHAINED = "select t.k as k, t.v from t join (select k, v, w from t where v > 1) u on t.k = u.k and t.v <> u.v"
+
+
+def test_a_small_table_between_two_joins_keeps_the_rows_together(make_env, spark, tables):
+    """Rows hashed by one side's keys are hashed by those of the other side of an inner join too."""
+    spark.range(5).selectExpr("id as j").createOrReplaceTempView("few")
+    query = f"select /*+ broadcast(few) */ few.j, count(*) from ({CHAINED}) x join few on x.k = few.j group by few.j"
+    df = spark.sql(query)
+    env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1"})
+    with_few = env.collect(df)
+    assert_same_rows(with_few, df.collect())
+    (joined,) = (v.vertex.name for v in env.last_job.vertices if "Join" in v.vertex.name)
+    assert joined.count("Join") == 2
+    assert "Aggregate" in joined
+    spark.catalog.dropTempView("few")

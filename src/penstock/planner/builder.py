@@ -12,6 +12,8 @@ from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.connectors.base import Sink, SinkStage
     from penstock.location import SourceLine
     from penstock.marks import Stage
@@ -146,11 +148,24 @@ class GraphBuilder:
             sinks=self.sinks,
             groups=self.groups,
             widths=widths,
+            families=self._families(widths),
             stages=self.stages,
             exchanges=self.exchanges,
             notes=tuple(self.notes),
             columns=columns,
         )
+
+    def _families(self, widths: Mapping[int, int]) -> dict[int, int]:
+        """Return, for exchange groups that a node writes for together, one that stands for all of them."""
+        family = {group: group for group in self.groups.values()}
+        first: dict[int, int] = {}
+        for edge in self.edges:
+            group = self.groups.get(edge.id)
+            if group is None or group in widths or not self.edge_plans[edge.id].signature:
+                continue
+            kept, gone = sorted((family[first.setdefault(edge.source_id, group)], family[group]))
+            family |= {one: kept for one, now in family.items() if now == gone}
+        return family
 
     def _with_bytes(self, graph: StreamGraph) -> StreamGraph:
         """Tell sources what they hold, and joins what the sources below each side hold."""

@@ -43,6 +43,12 @@ class Distribution:
                 return [list(keys).index(key) for key in known]
         return None
 
+    def equated(self, equal: Mapping[str, str]) -> Distribution:
+        """Return the distribution after an inner join whose keys are equal to these of the other side."""
+        more = [tuple(equal.get(key, key) for key in known) for known in self.hashed_by]
+        new = tuple(known for known in more if known not in self.hashed_by)
+        return Distribution((*self.hashed_by, *new), self.group) if new else self
+
     def after(self, renamed: Mapping[str, str], output: Sequence[str]) -> Distribution:
         """Return the distribution after a projection.
 

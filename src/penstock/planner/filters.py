@@ -81,6 +81,8 @@ class FilterFinder:
         The columns of plans.
     node_of
         The graph's node by the operator whose rows it gives.
+    same_leaf
+        For leaves of a part that occurs again, those of its first occurrence, which is in the graph.
     facts_of
         The facts of the equi-joins of the graph.
     is_chained
@@ -93,12 +95,14 @@ class FilterFinder:
         self,
         columns: Columns,
         node_of: Mapping[LogicalNode, int],
+        same_leaf: Mapping[LogicalNode, LogicalNode],
         facts_of: Mapping[LogicalNode, JoinFacts],
         is_chained: Callable[[int, str], bool],
         leaves_out: Callable[[int], bool],
     ) -> None:
         self._columns = columns
         self._node_of = node_of
+        self._same_leaf = same_leaf
         self._facts_of = facts_of
         self._is_chained = is_chained
         self._leaves_out = leaves_out
@@ -240,7 +244,7 @@ class FilterFinder:
             if found is None:
                 return -1
             node = found
-        return self._node_of.get(node, -1)
+        return self._node_of.get(self._same_leaf.get(node, node), -1)
 
     def _is_deterministic(self, node: LogicalNode) -> bool:
         if node not in self._deterministic:

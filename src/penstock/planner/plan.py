@@ -153,6 +153,8 @@ class JobPlan:
         The exchange group of an edge; edges of a group are cut alike.
     widths
         The number of subpartitions of a group where the user fixed it.
+    families
+        For groups of which one node writes for several: the one that stands for all. They have as many subpartitions.
     stages
         By node: the sink it belongs to, and what is done there once the sink's rows are written.
     exchanges
@@ -170,6 +172,7 @@ class JobPlan:
     sinks: Mapping[int, Sink]
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
+    families: Mapping[int, int] = field(default_factory=dict)
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
@@ -178,3 +181,7 @@ class JobPlan:
     def width(self, group: int) -> int:
         """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""
         return self.widths.get(group, UNDECIDED)
+
+    def family(self, group: int) -> int:
+        """Return the group that stands for all that have as many subpartitions as one."""
+        return self.families.get(group, group)

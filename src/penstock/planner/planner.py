@@ -111,7 +111,12 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
             builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
     known = Columns()
     finder = FilterFinder(
-        known, translator.node_of, dict(builder.joins.values()), builder.is_chained, builder.leaves_out
+        known,
+        translator.node_of,
+        translator.same_leaf,
+        dict(builder.joins.values()),
+        builder.is_chained,
+        builder.leaves_out,
     )
     builder.find_filters(finder)
     builder.find_chains(known)

@@ -15,7 +15,7 @@ from penstock.spark.aggregates import functions_of, grouping, split
 from penstock.spark.fragment import placeholder, rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
@@ -70,17 +70,20 @@ class EqualParts:
         return number if number is not None and self._count[number] > 1 else None
 
 
-def is_heavy(node: LogicalNode, is_lookup: Callable[[LogicalNode], bool] = lambda _: False) -> bool:
-    """Whether running a subtree once and reading its result often is likely to pay.
+def is_heavy(node: LogicalNode) -> bool:
+    """Whether a subtree does more than reading and narrow operators."""
+    return any(part.name in HEAVY for part in node.walk())
 
-    Parameters
-    ----------
-    node
-        The subtree.
-    is_lookup
-        Whether a join only looks rows up in a small table: that costs less than writing what it gives.
+
+def pays(node: LogicalNode) -> bool:
+    """Whether running a subtree once and keeping its result is likely to be cheaper than running it again.
+
+    Its highest heavy operators decide. A join's rows are not kept: they may be many times what it reads, which lies
+    written for several readers anyway, and what follows a join often leaves few of them in the same task.
     """
-    return any(part.name in HEAVY and not (part.name == "Join" and is_lookup(part)) for part in node.walk())
+    if node.name in HEAVY:
+        return node.name != "Join"
+    return any(map(pays, node.children))
 
 
 def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:

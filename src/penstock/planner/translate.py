@@ -27,7 +27,7 @@ from penstock.optimizer.joins import NUMBER
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
-from penstock.planner.sharing import is_heavy
+from penstock.planner.sharing import is_heavy, pays
 from penstock.spark import catalyst
 from penstock.spark.barrier import function_id, is_boundary, task_slots
 from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
@@ -103,8 +103,10 @@ class Translator:
         self._threshold = broadcast_threshold
         self._placeholders = placeholders
         self.node_of: dict[LogicalNode, int] = {}
+        self.same_leaf: dict[LogicalNode, LogicalNode] = {}
+        self._translated: dict[int, LogicalNode] = {}
         self._shared: dict[int, Out] = {}
-        self._heavy: dict[LogicalNode, bool] = {}
+        self._worth_keeping: dict[LogicalNode, bool] = {}
         self._direct: set[LogicalNode] = set()
         self._source_marks: dict[LogicalNode, Mark] = {}
         self._row_limits: dict[LogicalNode, int] = {}
@@ -129,7 +131,15 @@ class Translator:
         if number not in self._shared:
             # Its readers will not share its vertex, so nothing is known of how they find the rows.
             self._shared[number] = Out(self._noted(node, self._translate(node)).node_id)
+        self._note_leaves(number, node)
         return self._shared[number]
+
+    def _note_leaves(self, number: int, node: LogicalNode) -> None:
+        """Remember which leaves of a part that occurs again are those of its first occurrence."""
+        first = self._translated.setdefault(number, node)
+        leaves, others = first.leaves(), node.leaves()
+        if [leaf.name for leaf in leaves] == [leaf.name for leaf in others]:
+            self.same_leaf.update(zip(others, leaves, strict=True))
 
     def _noted(self, node: LogicalNode, out: Out) -> Out:
         self.node_of[node] = out.node_id
@@ -238,13 +248,9 @@ class Translator:
 
     def _pays(self, node: LogicalNode) -> bool:
         """Whether a part that occurs again is better written once than run again."""
-        if node not in self._heavy:
-            self._heavy[node] = is_heavy(node, self._is_lookup)
-        return self._heavy[node]
-
-    def _is_lookup(self, node: LogicalNode) -> bool:
-        facts = catalyst.join_facts(self._bridge, node)
-        return facts is not None and bool(self._static_build_side(node, facts))
+        if node not in self._worth_keeping:
+            self._worth_keeping[node] = pays(node)
+        return self._worth_keeping[node]
 
     def _opaque(self, node: LogicalNode) -> Out:
         return self._one_piece(node, OperatorKind.OPAQUE, node.children)
@@ -298,7 +304,7 @@ class Translator:
             node.name if keys or node.name != "Aggregate" else "Global aggregate",
             NodePlan(node),
             description=catalyst.describe(node.handle),
-            **(catalyst.merging_facts(node) if node.name == "Aggregate" else {}),
+            **(catalyst.merging_facts(self._bridge, node) if node.name == "Aggregate" else {}),
         )
         if keys and inner.distribution.together(texts):
             there = catalyst.keys_in_output(node, keys)
@@ -463,7 +469,12 @@ class Translator:
         ((number, probe),) = sides.values()
         inner = self.translate(probe)
         self._forward(inner, node_id, probe, number)
-        return Out(node_id, inner.distribution)
+        if facts.join_type != "Inner" or not inner.distribution.hashed_by:
+            return Out(node_id, inner.distribution)
+        pairs = zip(facts.left_keys, facts.right_keys, strict=True)
+        texts = [(expression_key(left), expression_key(right)) for left, right in pairs]
+        equal = {there: here for here, there in texts} if build == "left" else dict(texts)
+        return Out(node_id, inner.distribution.equated(equal))
 
     def _shuffled(self, node: LogicalNode, node_id: int, facts: JoinFacts) -> Out:
         builder = self._builder
@@ -474,7 +485,7 @@ class Translator:
         order: list[int] | None = None
         group = -1
         for side in ("left", "right"):
-            if not self._may_be_hashed(children[side]):
+            if not self._may_be_hashed(children[side]) or self._is_written(children[side], keys[side]):
                 continue
             out = outs[side] = self.translate(children[side])
             found = out.distribution.order_like(texts[side])
@@ -493,7 +504,7 @@ class Translator:
         for side, child in children.items():
             side_keys = [keys[side][i] for i in order]
             signature = self._position_signature(child, side_keys)
-            producer = outs[side].node_id if side in outs else self._producer(child, signature)
+            producer = self._producer(child, signature, outs.get(side))
             builder.edge(
                 producer,
                 node_id,
@@ -525,15 +536,28 @@ class Translator:
         stands_for = self._placeholders(child)
         return EdgePlan(child, write, output=None if stands_for is None else stands_for[1], **facts)
 
-    def _producer(self, child: LogicalNode, signature: str) -> int:
-        """Return the node that writes a join input; equal light inputs that are written alike are one node."""
+    def _producer(self, child: LogicalNode, signature: str, out: Out | None = None) -> int:
+        """Return the node that writes a join input; equal ones that are written alike are one node.
+
+        Parameters
+        ----------
+        child, signature
+            The input, and how it is written.
+        out
+            The input's node, if there is one already.
+        """
         number = self._parts.class_of(child)
         if number is None or not signature or self._pays(child):
-            return self.translate(child).node_id
+            return (out or self.translate(child)).node_id
         key = (number, signature)
-        if key not in self._written:
-            self._written[key] = self.translate(child).node_id
+        if out is not None or key not in self._written:
+            self._written[key] = (out or self.translate(child)).node_id
+        self._note_leaves(number, child)
         return self._written[key]
+
+    def _is_written(self, child: LogicalNode, keys: list[Any]) -> bool:
+        """Whether an equal join input is written by the same keys already."""
+        return (self._parts.class_of(child), self._position_signature(child, keys)) in self._written
 
     def _position_signature(self, child: LogicalNode, keys: list[Any]) -> str:
         """Return the keys as positions in the input's columns, empty if they are not plain columns."""

@@ -348,13 +348,15 @@ class VertexDecider:
         fixed = self._plan.width(group)
         if fixed != UNDECIDED:
             return fixed
-        if group not in self._widths:
-            edges = [edge for edge in graph.edges if self._plan.groups.get(edge.id) == group]
+        family = self._plan.family(group)
+        if family not in self._widths:
+            groups = self._plan.groups
+            edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
             number = subpartition_count(known, self.bounds.volume_per_task, upper)
             if any("file_size" in graph.node(edge.target_id).properties for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // self._slots.get(group, 1))
-            self._widths[group] = number
+            self._widths[family] = number
             volume = show_bytes(self.bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
             self._log.record(
@@ -366,7 +368,7 @@ class VertexDecider:
                     {"known bytes": known, "maximum": upper},
                 )
             )
-        return self._widths[group]
+        return self._widths[family]
 
     def _slots_written(self, vertex: JobVertex, graph: StreamGraph, parallelism: int) -> int:
         """Return over how many slots a vertex spreads the rows of a key, for a sink whose files are cut to a size."""

@@ -320,6 +320,9 @@ class VertexRunner:
                 continue
             if node_id in sequences:
                 plans[node_id] = self._in_sequence(sequences[node_id], graph, setup, plans)
+                first = graph.in_edges(sequences[node_id].chain[0])
+                if any(edge.id in setup.slices for edge in first):
+                    plans[node_id] = self._without_claims(session, plans[node_id])
                 continue
             top = self._plan.nodes[node_id].top
             replacements: dict[Any, Any] = {}
@@ -362,12 +365,13 @@ class VertexRunner:
         self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
     ) -> Any:
         """Return a chain of broadcast joins in the order that was decided, with the columns of its last join."""
-        (before,) = (edge.source_id for edge in graph.in_edges(sequence.chain[0]) if edge.is_forward)
-        plan = plans[before]
+        (probe,) = (edge for edge in graph.in_edges(sequence.chain[0]) if not is_broadcast(edge))
+        # Rows that lay right for the first join when its place was decided may be exchanged before it since.
+        plan = plans[probe.source_id] if probe.is_forward else self._leaf(probe, self._plan.edges[probe.id], setup)
         for node_id in sequence.joins:
             join = self._plan.nodes[node_id].top
             assert join is not None
-            (build,) = (edge for edge in graph.in_edges(node_id) if not edge.is_forward)
+            (build,) = (edge for edge in graph.in_edges(node_id) if is_broadcast(edge))
             leaf = self._leaf(build, self._plan.edges[build.id], setup)
             inputs = [leaf, plan] if build.type_number == NUMBER["left"] else [plan, leaf]
             plan = join.handle.withNewChildren(self._bridge.seq(inputs))

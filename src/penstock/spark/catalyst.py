@@ -43,6 +43,10 @@ class LogicalNode:
         for child in self.children:
             yield from child.walk()
 
+    def leaves(self) -> list[LogicalNode]:
+        """Return the nodes without inputs, from left to right."""
+        return [node for node in self.walk() if not node.children]
+
 
 def read_plan(plan: Any) -> LogicalNode:
     """Return a logical plan as a tree."""
@@ -72,7 +76,11 @@ def _execute_mode(session: Any) -> tuple[Any, ...]:
 
 def output_ids(plan: Any) -> tuple[str, ...]:
     """Return the ids of a plan's output attributes, as `expression_key` spells them."""
-    return tuple(expression_key(attribute) for attribute in items(plan.output()))
+    output = plan.output()
+    texts = [_ATTRIBUTE.search(text) for text in _texts(output)]
+    return tuple(
+        f"none#{match[1]}{match[2]}" if match else expression_key(output.apply(i)) for i, match in enumerate(texts)
+    )
 
 
 def expression_key(expression: Any) -> str:
@@ -92,10 +100,17 @@ _GROWING = {
     "PythonUDAF": "a Python function wants all rows of a group at once",
 }
 
+_MAY_GROW = re.compile("collect|agg|percentile|median|mode|more field")
+"""Is in the text of all of these under each of their names, but for Python's, and in texts that Spark has cut short."""
 
-def merging_facts(aggregate: LogicalNode) -> dict[str, Any]:
+
+def merging_facts(bridge: Bridge, aggregate: LogicalNode) -> dict[str, Any]:
     """Return whether partial results of an aggregate's groups can be merged and stay small, and if not why."""
-    todo = items(aggregate.handle.aggregateExpressions())
+    expressions = aggregate.handle.aggregateExpressions()
+    python = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").PYTHON_UDF()
+    if not _MAY_GROW.search(str(expressions.mkString("\x00"))) and not aggregate.handle.containsPattern(python):
+        return {"mergeable": True}
+    todo = items(expressions)
     while todo:
         expression = todo.pop()
         name = class_name(expression)
@@ -140,15 +155,18 @@ def row_limit(node: LogicalNode) -> int | None:
 
 def keys_in_output(node: LogicalNode, keys: list[Any]) -> list[Any]:
     """Return an operator's keys as attributes of its output; empty if one of them is not there."""
-    output = {expression_key(attribute): attribute for attribute in items(node.handle.output())}
-    renamed = renames(node)
+    output = node.handle.output()
+    places = {text: place for place, text in enumerate(output_ids(node.handle))}
+    renamed: dict[str, str] | None = None
     found = []
     for key in keys:
         text = expression_key(key)
-        attribute = output.get(text) or output.get(renamed.get(text, ""))
-        if attribute is None:
+        if text not in places:
+            renamed = renames(node) if renamed is None else renamed
+            text = renamed.get(text, "")
+        if text not in places:
             return []
-        found.append(attribute)
+        found.append(output.apply(places[text]))
     return found
 
 
@@ -173,7 +191,7 @@ def renames(node: LogicalNode) -> dict[str, str]:
     return found
 
 
-_ATTRIBUTE = re.compile(r"#(\d+)L?$")
+_ATTRIBUTE = re.compile(r"#(\d+)(L?)$")
 
 
 def attribute_ids(expressions: Any) -> list[str]:
@@ -181,10 +199,12 @@ def attribute_ids(expressions: Any) -> list[str]:
 
     Whatever prints like an attribute has an id here; see `is_attribute`. All cost one call.
     """
-    if expressions.isEmpty():
-        return []
-    found = (_ATTRIBUTE.search(text) for text in str(expressions.mkString("\x00")).split("\x00"))
+    found = map(_ATTRIBUTE.search, _texts(expressions))
     return [match[1] if match else "" for match in found]
+
+
+def _texts(expressions: Any) -> list[str]:
+    return [] if expressions.isEmpty() else str(expressions.mkString("\x00")).split("\x00")
 
 
 def is_attribute(expression: Any) -> bool:

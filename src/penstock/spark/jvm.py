@@ -6,6 +6,8 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+
 from penstock.errors import SessionError
 
 if TYPE_CHECKING:
@@ -112,8 +114,14 @@ def children(plan: Any) -> list[Any]:
 
 
 def class_name(thing: Any) -> str:
-    """Return the simple name of an object's class."""
-    return str(thing.getClass().getSimpleName())
+    """Return the simple name of an object's class.
+
+    Case classes, which nearly all plans and expressions are, tell it in one call (``Product.productPrefix``).
+    """
+    try:
+        return str(thing.productPrefix())
+    except Py4JError:
+        return str(thing.getClass().getSimpleName())
 
 
 def option(value: Any) -> Any | None:

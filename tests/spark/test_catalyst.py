@@ -1,0 +1,70 @@
+"""What is read of Catalyst plans, on plans of real Spark; nothing is run."""
+
+import pandas as pd
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.spark import catalyst
+from penstock.spark.jvm import Bridge, children, class_name, items
+
+
+def average(values: pd.Series) -> float:
+    return float(values.mean())
+
+
+# name: the aggregate, what is said of merging its partial results
+AGGREGATES = {
+    "sums": (lambda: F.sum("id"), None),
+    "distinct": (lambda: F.count_distinct("id"), None),
+    "sketch": (lambda: F.approx_count_distinct("id"), None),
+    "list": (lambda: F.collect_list("id"), "collect_list keeps every value"),
+    "list by another name": (lambda: F.array_agg("id"), "collect_list keeps every value"),
+    "set": (lambda: F.size(F.collect_set("id")), "collect_set keeps every distinct value"),
+    "texts": (lambda: F.listagg(F.col("id").cast("string")), "listagg keeps every value"),
+    "texts by another name": (lambda: F.string_agg(F.col("id").cast("string")), "listagg keeps every value"),
+    "percentile": (lambda: F.percentile("id", F.lit(0.5)), "an exact percentile keeps every value"),
+    "median": (lambda: F.median("id"), "an exact percentile keeps every value"),
+    "mode": (lambda: F.mode("id"), "mode keeps every value"),
+    "sketched percentile": (lambda: F.percentile_approx("id", 0.5), None),
+    "Python": (lambda: F.pandas_udf(average, "double")("id"), "a Python function wants all rows of a group at once"),
+    "in a text that Spark cuts short": (lambda: F.array(*(F.sum(one) for one in (F.col("id") + i for i in range(40))), F.element_at(F.collect_list("id"), 1)),
+                                        "collect_list keeps every value"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_merging_facts(spark, name):
+    aggregate, reason = AGGREGATES[name]
+    df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
+    plan = catalyst.read_plan(catalyst.optimized_plan(df))
+    node = next(node for node in plan.walk() if node.name == "Aggregate")
+    facts = catalyst.merging_facts(Bridge(spark), node)
+    assert facts == ({"mergeable": True} if reason is None else {"mergeable": False, "not_mergeable_because": reason})
+
+
+NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]
+
+
+@pytest.mark.parametrize("kind", ["bigint", "int", "string", "array<bigint>", "decimal(9,2)", "date"])
+def test_ids_of_columns_are_the_keys_of_their_expressions(spark, kind):
+    df = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name in NAMES)).distinct()
+    plan = df._jdf.queryExecution().optimizedPlan()
+    expected = tuple(catalyst.expression_key(one) for one in items(plan.output()))
+    assert catalyst.output_ids(plan) == expected
+    assert len(set(expected)) == len(NAMES)
+
+
+def test_class_names_are_those_of_the_classes(spark):
+    df = spark.range(9).join(spark.range(3), "id").groupBy("id").count().orderBy("id")
+    todo, seen = [df._jdf.queryExecution().optimizedPlan()], set()
+    while todo:
+        part = todo.pop()
+        seen.add(class_name(part))
+        assert class_name(part) == part.getClass().getSimpleName()
+        todo += children(part)
+        todo += items(part.expressions()) if "plans.logical" in part.getClass().getName() else []
+    assert {"Join", "Aggregate", "Sort", "Range", "Alias"} <= seen
+
+
+def test_class_name_of_what_is_no_case_class(spark):
+    assert class_name(spark._jvm.java.util.ArrayList()) == "ArrayList"
