@@ -1,5 +1,7 @@
 """Every strategy on real Spark: the rows are plain Spark's, and the stages that ran show what was changed."""
 
+import re
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -88,6 +90,27 @@ def test_a_join_before_broadcast_joins_becomes_one_itself(spark, make_env, table
     assert len(chosen(job, "broadcast")) == 3
     (vertex,) = (execution.vertex for execution in job.vertices if "Join" in execution.vertex.name)
     assert vertex.name.count("Join") == 3
+
+
+@pytest.mark.parametrize(
+    ("groups", "early"),
+    [
+        ("rollup(a0, n0)", True),
+        ("cube(n0, a0)", True),
+        ("grouping sets ((a0), (n0), ())", True),
+        ("rollup(day, a0)", False),  # a column of the facts: nothing tells how many days there are
+        ("rollup(n0, n1, n2)", False),  # as many groups as rows
+    ],
+)
+def test_sums_are_made_before_rows_are_multiplied(spark, make_env, tables, groups, early):
+    for name, table in tables.items():
+        table.createOrReplaceTempView(name)
+    columns = ", ".join(sorted(set(re.findall("[an][0-9]|day", groups))))
+    text = f"""select {columns}, sum(v), avg(v), count(*)
+               from facts join dim0 on d0 = k0 join dim1 on d1 = k1 join dim2 on d2 = k2
+               where a0 < 5 and a2 < 9 group by {groups}"""
+    job = check(make_env(**SMALL | {VOLUME: "4 mb"}), spark.sql(text))
+    assert chosen(job, "early aggregation") == ["before rows are multiplied"] * early
 
 
 def test_the_same_star_shuffled(spark, make_env, tables):

@@ -31,6 +31,7 @@ class DecisionKind(StrEnum):
     DYNAMIC_FILTER = "dynamic filter"
     JOIN_ALGORITHM = "join algorithm"
     JOIN_ORDER = "join order"
+    EARLY_AGGREGATION = "early aggregation"
     SKEW = "skew"
     EXCHANGE = "exchange"
     REBALANCE = "rebalance"

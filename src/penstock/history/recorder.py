@@ -38,7 +38,7 @@ _TASKS = 200
 """Tasks kept of a vertex."""
 _REASONS = {
     DecisionKind.BROADCAST, DecisionKind.BUILD_SIDE_FIRST, DecisionKind.DYNAMIC_FILTER, DecisionKind.JOIN_ALGORITHM,
-    DecisionKind.JOIN_ORDER, DecisionKind.SKEW, DecisionKind.STRATEGY,
+    DecisionKind.JOIN_ORDER, DecisionKind.EARLY_AGGREGATION, DecisionKind.SKEW, DecisionKind.STRATEGY,
 }  # fmt: skip
 _CLIP = 4000
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
+from penstock.optimizer.dynamic_filtering import is_small_table
 from penstock.optimizer.graphs import crosses_exchange, is_hashed, is_shuffled, sides
 from penstock.optimizer.joins import SIDES, may_be_filtered, may_build, other
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
@@ -29,7 +30,7 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import StreamGraph, StreamNode
+    from penstock.graph import StreamNode
     from penstock.optimizer.dynamic_filtering import FilterPath
 
 _MUCH_LARGER = 4
@@ -89,7 +90,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
             for path in join.properties.get("filters", ()):
                 giver = graph.node(path.giver[0])
                 size = int(giver.properties.get(f"{path.giver[1]}_bytes", 0))
-                if giver.properties.get(f"{path.giver[1]}_open") and self._is_worth_it(join, path, size, graph):
+                if giver.properties.get(f"{path.giver[1]}_open") and self._is_worth_it(join, path, size, context):
                     found.append((size, join.id, path))
         changed = False
         for _, _, path in sorted(found, key=lambda one: one[:2]):
@@ -98,10 +99,11 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 changed |= self._open(path.steps[0], context)
         return changed
 
-    def _is_worth_it(self, join: StreamNode, path: FilterPath, size: int, graph: StreamGraph) -> bool:
+    def _is_worth_it(self, join: StreamNode, path: FilterPath, size: int, context: StrategyContext) -> bool:
+        graph = context.stream_graph
         lowest = graph.node(path.steps[0])
         return size <= int(lowest.properties.get("bytes", 0)) * _MUCH_LARGER and (
-            path.prunes or crosses_exchange(graph, lowest.id, join.id)
+            path.prunes or (crosses_exchange(graph, lowest.id, join.id) and not is_small_table(lowest.id, 0.0, context))
         )
 
     def _open(self, source_id: int, context: StrategyContext) -> bool:

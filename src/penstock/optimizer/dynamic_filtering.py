@@ -26,7 +26,7 @@ from penstock.config.options import (
 )
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
-from penstock.optimizer.graphs import crosses_exchange, is_broadcast, joins_behind, sides
+from penstock.optimizer.graphs import crosses_exchange, is_broadcast, is_for_a_table, joins_behind, sides
 from penstock.optimizer.joins import other
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -37,6 +37,8 @@ from penstock.optimizer.strategy import (
 from penstock.units import show_count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.graph import StreamNode
 
 FILTERS = "dynamic_filters"
@@ -109,6 +111,29 @@ def part_left(rows: int, of: int, filtered: int) -> float:
     return min(1.0, rows / smaller) if of > 0 and rows > 0 else 1.0
 
 
+def is_small_table(source_id: int, left: float, context: StrategyContext) -> bool:
+    """Whether a source is broadcast, and read whole sooner than the keys are fetched that leave a part of it."""
+    graph = context.stream_graph
+    saved = (1 - left) * int(graph.node(source_id).properties.get("bytes", 0))
+    return saved < context.resources.volume_per_task and is_for_a_table(graph, source_id)
+
+
+def left_by(join: StreamNode, build: str, rows: int, scanned: Mapping[int, int]) -> float:
+    """Return about which part of its probe side's rows a join leaves.
+
+    Parameters
+    ----------
+    join, build
+        The join, and its side that is broadcast.
+    rows
+        The rows of that side.
+    scanned
+        How many rows were read from each source.
+    """
+    paths = [path for path in join.properties.get("filters", ()) if path.side == other(build)]
+    return part_left(rows, scanned.get(paths[0].keys_from, -1), -1) if paths else 1.0
+
+
 class DynamicFiltering(StreamGraphOptimizationStrategy):
     """Places filters; the keys are fetched when the vertex that uses them starts."""
 
@@ -155,6 +180,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             return False  # a join chained to it looks up the very same keys
         most = config.get(DYNAMIC_FILTERING_SELECTIVITY)
         assert isinstance(most, float)
+        if not prunes and is_small_table(path.steps[0], left, context):
+            return False
         too_many = not 0 <= result.rows <= config.integer(DYNAMIC_FILTERING_MAX_KEYS)
         if too_many or not (prunes or left <= most):
             return False
@@ -197,7 +224,6 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         edges = sides(context.stream_graph, node)
         for side, edge in edges.items():
             given = self._rows.get(edge.source_id)
-            paths = [path for path in node.properties.get("filters", ()) if path.side == other(side)]
-            if is_broadcast(edge) and given is not None and paths:
-                return part_left(given, self._scanned.get(paths[0].keys_from, -1), -1)
+            if is_broadcast(edge) and given is not None:
+                return left_by(node, side, given, self._scanned)
         return 1.0

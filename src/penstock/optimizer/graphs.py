@@ -53,6 +53,13 @@ def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[Stre
                 yield node
 
 
+def is_for_a_table(graph: StreamGraph, node_id: int) -> bool:
+    """Whether a node's rows are broadcast by the vertex that it will be part of."""
+    while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
+        node_id = outgoing[0].target_id
+    return bool(outgoing) and all(map(is_broadcast, outgoing))
+
+
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:
     """Return the chained edges behind a node that rely on how its rows lie hashed."""
     found, todo = [], [node_id]

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
-from penstock.optimizer.dynamic_filtering import FILTERS, part_left
+from penstock.optimizer.dynamic_filtering import FILTERS, left_by
 from penstock.optimizer.graphs import is_broadcast, joins_behind, sides
-from penstock.optimizer.joins import other
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
@@ -107,7 +106,10 @@ class JoinOrder(StreamGraphOptimizationStrategy):
             }
             for one in joins
         }
-        left = {node_id: self._left_by(graph.node(node_id), build[node_id], sources[node_id]) for node_id in joins}
+        left = {
+            node_id: left_by(graph.node(node_id), build[node_id], self._rows[sources[node_id]], self._scanned)
+            for node_id in joins
+        }
         sequence = JoinSequence(tuple(chain[: chain.index(joins[-1]) + 1]), best_order(joins, left, needs))
         # A chain may have been put in order before, when it was shorter.
         known = {node_id: one for node_id in joins if (one := graph.node(node_id).properties.get(SEQUENCE)) is not None}
@@ -146,7 +148,3 @@ class JoinOrder(StreamGraphOptimizationStrategy):
     def _belongs(self, node: StreamNode, graph: StreamGraph) -> bool:
         drops = bool(node.properties.get("drops_columns")) and FILTERS not in node.properties
         return (drops and len(graph.out_edges(node.id)) == 1) or self._can_move(node, graph)
-
-    def _left_by(self, node: StreamNode, build: str, source: int) -> float:
-        paths = [path for path in node.properties.get("filters", ()) if path.side == other(build)]
-        return part_left(self._rows[source], self._scanned.get(paths[0].keys_from, -1), -1) if paths else 1.0

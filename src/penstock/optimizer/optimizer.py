@@ -12,6 +12,7 @@ from penstock.errors import ConfigError, OptimizerError
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
+from penstock.optimizer.early_aggregation import EarlyAggregation
 from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
 from penstock.optimizer.one_task import OneTask
@@ -34,6 +35,7 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     AdaptiveBroadcastJoin,
     DynamicFiltering,
     JoinOrder,
+    EarlyAggregation,
     AdaptiveSkewedJoin,
     AdaptiveSkewedAggregation,
     JoinAlgorithm,

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import UNDECIDED, OperatorKind, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import FORWARD, RESCALE, BroadcastPartitioner, GlobalPartitioner, Partitioner
+from penstock.optimizer.early_aggregation import GROUPING_SETS
 from penstock.optimizer.joins import NUMBER, SIDES
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
     from penstock.location import SourceLine
     from penstock.marks import Stage
+    from penstock.optimizer.early_aggregation import GroupingSets
     from penstock.planner.filters import FilterFinder
     from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
 
@@ -171,7 +173,13 @@ class GraphBuilder:
         """Tell sources what they hold, and joins what the sources below each side hold."""
         held = {node_id: source.bytes_read for node_id, source in self.sources.items()}
         below: dict[int, frozenset[int]] = {}
-        filtered = {path.steps[0] for node in graph for path in node.properties.get("filters", ())}
+        asked = {path.steps[0] for node in graph for path in node.properties.get("filters", ())}
+        asked |= {
+            one
+            for node in graph
+            if GROUPING_SETS in node.properties
+            for one in self.chained(node.properties[GROUPING_SETS].node_id)
+        }
         changed = []
         for node in graph:
             edges = graph.in_edges(node.id)
@@ -179,7 +187,7 @@ class GraphBuilder:
             below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
             facts: dict[str, Any] = {}
             if own:
-                facts = {"bytes": held[node.id], "rows": self.sources[node.id].rows if node.id in filtered else -1}
+                facts = {"bytes": held[node.id], "rows": self.sources[node.id].rows if node.id in asked else -1}
             if node.kind is OperatorKind.JOIN and len(edges) == len(SIDES):
                 number = {NUMBER[side]: side for side in SIDES}
                 for edge in edges:
@@ -208,6 +216,14 @@ class GraphBuilder:
                 below = plan.top.children[0]
                 if self.nodes[node_id].name == "Project" and columns.has(below, columns.of(plan.top)):
                     self._tell(node_id, drops_columns=True)
+
+    def find_grouping_sets(self, find: Callable[[LogicalNode], GroupingSets | None]) -> None:
+        """Tell aggregates what multiplies their rows, and the sources below how many rows they have."""
+        for node_id, plan in self.node_plans.items():
+            if self.nodes[node_id].kind is OperatorKind.AGGREGATE and plan.top is not None:
+                found = find(plan.top)
+                if found is not None:
+                    self._tell(node_id, **{GROUPING_SETS: found})
 
     def _tell(self, node_id: int, **properties: Any) -> None:
         node = self.nodes[node_id]

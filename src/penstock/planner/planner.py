@@ -22,6 +22,7 @@ from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartition
 from penstock.marks import has_exchanges
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.filters import FilterFinder
+from penstock.planner.grouping_sets import grouping_sets
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
 from penstock.planner.sharing import cut_common, with_equal_aggregates
 from penstock.planner.sources import SourceMaker
@@ -120,6 +121,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     )
     builder.find_filters(finder)
     builder.find_chains(known)
+    builder.find_grouping_sets(lambda aggregate: grouping_sets(bridge, known, aggregate, translator.node_of))
     return builder.finish(name, known)
 
 

@@ -13,6 +13,7 @@ from penstock.connectors.splits import OPEN_COST
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, BroadcastPartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.optimizer.early_aggregation import SUMS_FIRST
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.join_order import SEQUENCE
@@ -294,7 +295,8 @@ class VertexRunner:
         match plan.write:
             case WriteKind.BROADCAST if plan.operator is not None:
                 build = _side(edge)
-                mode = exchange.broadcast_mode(self._bridge, session, plan.operator, build)
+                keys = self._plan.nodes[edge.target_id].join_keys.get(build, ())
+                mode = exchange.broadcast_mode(self._bridge, session, plan.operator, build, keys)
                 return exchange.broadcast(self._bridge, session, logical, mode)
             case WriteKind.SIDE if slots > 1:
                 deal = plan.keys, plan.spread_by
@@ -305,7 +307,8 @@ class VertexRunner:
                 logical = fragment.rebuild(self._bridge, plan.operator, {plan.child: logical})
             case _:
                 logical = fragment.rebalanced(self._bridge, logical, subpartitions)
-        return exchange.write(self._bridge, session, logical)
+        sums_first = bool(self._graph().node(edge.target_id).properties.get(SUMS_FIRST))
+        return exchange.write(self._bridge, session, logical, sums_first=sums_first)
 
     def _fragment(
         self, vertex: JobVertex, setup: VertexSetup, session: Any, scans: Mapping[int, Any], graph: StreamGraph
@@ -421,7 +424,7 @@ class VertexRunner:
             if name not in self._tables:
                 join = self._plan.nodes[edge.target_id].top
                 assert join is not None
-                mode = exchange.broadcast_mode(self._bridge, self._bridge.session, join, build)
+                mode = exchange.broadcast_mode(self._bridge, self._bridge.session, join, build, keys)
                 try:
                     ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
                     self._tables[name] = exchange.broadcast_staged(self._bridge, result, mode, ranges)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.spark.fragment import broadcast_join, placeholder
-from penstock.spark.jvm import EXECUTION, children, class_name, items, option
+from penstock.spark.grouping_sets import aggregated_first
+from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items, option
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _STAGE = "ShuffleQueryStageExec"
 _READ = "AQEShuffleReadExec"
+_PLACE = {"left": 0, "right": 1}
 _Slice = tuple[tuple[int, int], tuple[int, int] | None]
 _NOTHING: _Slice = ((0, 0), None)
 
@@ -118,23 +120,30 @@ class BroadcastResult:
     plan: Any
 
 
-def physical_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
+def physical_plan(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = False) -> Any:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
     The session must be the active one of this thread, see `jobs.vertex_thread`.
+
+    Parameters
+    ----------
+    sums_first
+        Whether an aggregate over grouping sets sums up before rows are multiplied.
     """
     logical.setAnalyzed()
     query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
     plan = spark_plan(bridge, session, logical.clone())
+    if sums_first:
+        plan = aggregated_first(bridge, plan) or plan
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
     return adaptive if class_name(adaptive) == "AdaptiveSparkPlanExec" else query.executedPlan()
 
 
-def write(bridge: Bridge, session: Any, logical: Any) -> StagedResult:
+def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = False) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them."""
-    plan = physical_plan(bridge, session, logical)
+    plan = physical_plan(bridge, session, logical, sums_first=sums_first)
     above = plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
     stages = tuple(_stages(above))
     if not stages:
@@ -155,15 +164,25 @@ def write(bridge: Bridge, session: Any, logical: Any) -> StagedResult:
     )
 
 
-def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str) -> Any:
-    """Return how Spark wants the ``left`` or ``right`` side of an equi-join broadcast (``BroadcastMode``).
+def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str, keys: Sequence[Any]) -> Any:
+    """Return how Spark wants the ``left`` or ``right`` side of a join broadcast (``BroadcastMode``).
 
-    It is read from Spark's own plan of the join over two leaves, as its rules for key expressions are its own.
+    Parameters
+    ----------
+    keys
+        The keys of that side, none of a join without equal keys. That one's mode, and that of an anti join, which may
+        be about nulls, is read from Spark's own plan of the join over two leaves.
     """
+    if keys and class_name(join.handle.joinType()) != "LeftAnti":
+        output = join.children[_PLACE[build]].handle.output()
+        attributes = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
+        wanted = bridge.companion(EXECUTION + "joins.HashJoin").rewriteKeyExpr(bridge.seq(keys))
+        bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(wanted, attributes)
+        return bridge.find(EXECUTION + "joins.HashedRelationBroadcastMode")(bound, False)
     leaves = [placeholder(bridge, child.handle.output()) for child in join.children]
     logical = broadcast_join(bridge, join.handle.withNewChildren(bridge.seq(leaves)), build)
     plan = spark_plan(bridge, session, logical)
-    return plan.requiredChildDistribution().apply(0 if build == "left" else 1).mode()
+    return plan.requiredChildDistribution().apply(_PLACE[build]).mode()
 
 
 def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> BroadcastResult:

@@ -88,7 +88,6 @@ def penstock_settings(bridge: Bridge) -> dict[str, str]:
     return {key: value for key, value in found.items() if key.startswith("spark.penstock.")}
 
 
-
 class SessionPool:
     """Clones of the user's session, each used by one vertex at a time.
 
@@ -100,6 +99,7 @@ class SessionPool:
     def __init__(self, bridge: Bridge, settings: Mapping[str, str]) -> None:
         self._bridge = bridge
         self._settings = dict(settings)
+        self._first: Any = None
         self._free: list[Any] = []
         self._lock = threading.Lock()
 
@@ -108,12 +108,19 @@ class SessionPool:
         with self._lock:
             session = self._free.pop() if self._free else None
         if session is None:
-            session = self._bridge.session.cloneSession()
-            for key, value in self._settings.items():
-                session.conf().set(key, value)
+            session = self._template().cloneSession()
         for key, value in (settings or {}).items():
             session.conf().set(key, value)
         return session
+
+    def _template(self) -> Any:
+        """Return a clone with the settings that all have, so that they are set once."""
+        with self._lock:
+            if self._first is None:
+                self._first = self._bridge.session.cloneSession()
+                for key, value in self._settings.items():
+                    self._first.conf().set(key, value)
+            return self._first
 
     def give_back(self, session: Any) -> None:
         """Return a session that no plan refers to any more as the owner of its settings."""

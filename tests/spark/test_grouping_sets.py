@@ -1,0 +1,84 @@
+"""Aggregates made before rows are multiplied, on real Spark: equal rows, and fewer copies."""
+
+import pytest
+
+from penstock.spark import catalyst, exchange
+from penstock.spark.dataframes import dataframe
+from penstock.spark.fragment import rdd_leaf
+from penstock.spark.grouping_sets import can_aggregate_first
+from penstock.spark.jvm import Bridge, class_name
+from tests.equality import assert_same_rows
+
+ROWS = 10_000
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    spark.range(0, ROWS, 1, 4).selectExpr(
+        "if(id % 11 = 0, null, id % 5) as a", "concat('b', id % 7) as b", "cast(id % 3 as int) as c",
+        "if(id % 13 = 0, null, id) as v", "cast(id as decimal(9, 2)) / 7 as d", "id / 3.0D as f", "id % 100 as k",
+    ).createOrReplaceTempView("multiplied")  # fmt: skip
+    yield
+    spark.catalog.dropTempView("multiplied")
+
+
+FUNCTIONS = (
+    "sum(v), count(v), count(*), avg(v), min(v), max(v), sum(d), avg(d), sum(f), avg(f), stddev(f), corr(v, f), "
+    "bool_or(v > 7), sum(v) filter (where v % 2 = 0), count(*) filter (where b = 'b3')"
+)
+CAN = [
+    f"select a, b, {FUNCTIONS} from multiplied group by rollup(a, b)",
+    f"select a, b, c, {FUNCTIONS} from multiplied group by cube(a, b, c)",
+    f"select a, b, c, {FUNCTIONS} from multiplied group by grouping sets ((a), (b, c), ())",
+    "select a, b, sum(v) from multiplied group by grouping sets ((a), (a), (a, b))",  # a set that is there twice
+    "select a + 1, upper(b), sum(v) from multiplied group by rollup(a + 1, upper(b))",
+    "select a, grouping(b), grouping_id(), sum(v) from multiplied group by rollup(a, b)",
+    "select a, sum(a), max(a) from multiplied group by rollup(a)",  # the column itself is read, not its copies
+    "select a, b, sum(v) from multiplied group by rollup(a, b) having sum(v) > 10",
+    "select a, b from multiplied group by rollup(a, b)",
+    "select a, b, sum(v) from multiplied where v < 0 group by rollup(a, b)",
+    "select a, 'x', sum(v) from multiplied group by rollup(a, 'x')",
+    "select a, approx_count_distinct(k) from multiplied group by rollup(a)",
+]
+CANNOT = [
+    "select a, count(distinct v) from multiplied group by rollup(a)",
+    "select a, max(b) from multiplied group by rollup(a)",  # sorted, as texts cannot be changed in place
+    "select a, collect_list(b) from multiplied group by rollup(a)",
+    "select count(distinct v), count(distinct k) from multiplied",  # copies of another kind
+    "select a, sum(v) from multiplied group by a",
+]
+
+
+def copies(result):
+    """Return how many rows the one ``ExpandExec`` of a stage that ran has made."""
+    (plan,) = exchange.plans_run(result)
+    while class_name(plan) != "ExpandExec":
+        plan = plan.child()
+    return int(plan.metrics().apply("numOutputRows").value())
+
+
+def aggregate_of(spark, text):
+    plan = catalyst.read_plan(spark.sql(text)._jdf.queryExecution().optimizedPlan())
+    return next(node for node in plan.walk() if node.name == "Aggregate")
+
+
+@pytest.mark.parametrize("text", CAN)
+def test_rows_are_the_same(spark, table, text):
+    bridge = Bridge(spark)
+    aggregate = aggregate_of(spark, text)
+    assert can_aggregate_first(bridge, aggregate)
+    plan = aggregate.handle
+    plain, early = (exchange.write(bridge, bridge.session, plan, sums_first=first) for first in (False, True))
+    leaf = rdd_leaf(bridge, bridge.session, plan.output(), exchange.read(bridge, early, None))
+    found, expected = (dataframe(bridge, bridge.session, one).collect() for one in (leaf, plan))
+    assert_same_rows(found, expected)
+    assert early.rows == plain.rows
+    if "where v < 0" not in text:
+        assert copies(early) < copies(plain) / 10
+        assert copies(plain) % ROWS == 0
+
+
+@pytest.mark.parametrize("text", CANNOT)
+def test_what_is_left_alone(spark, table, text):
+    aggregate = aggregate_of(spark, text)
+    assert aggregate.children[0].name != "Expand" or not can_aggregate_first(Bridge(spark), aggregate)
