@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.graph import OperatorKind, StreamNodeUpdateRequest
-from penstock.optimizer.dynamic_filtering import left_by
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -31,7 +30,7 @@ from penstock.optimizer.strategy import (
 from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamEdge, StreamGraph, StreamNode
+    from penstock.graph import StreamGraph, StreamNode
 
 GROUPING_SETS = "grouping_sets"
 """The property of an aggregate that tells the grouping sets it can be made before."""
@@ -71,15 +70,10 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
 
     def __init__(self) -> None:
         self._results: dict[int, ResultInfo] = {}
-        self._rows: dict[int, int] = {}
-        self._scanned: dict[int, int] = {}
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Decide for aggregates whose groups are bounded by now."""
-        for node_id, result in finished.results.items():
-            self._results[node_id] = result
-            self._rows[node_id] = result.rows
-            self._scanned.update(result.scanned)
+        self._results.update(finished.results)
         changed = False
         for node in context.stream_graph:
             sets = node.properties.get(GROUPING_SETS)
@@ -99,8 +93,8 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         if not context.modify_stream_node([StreamNodeUpdateRequest(node.id, properties={SUMS_FIRST: True})]):
             return False
         reason = (
-            f"there are {show_count(groups, 'group')} at most of about {show_count(rows, 'row')}, "
-            f"and {sets.copies} grouping sets"
+            f"{show_count(rows, 'row')} are read of {show_count(groups, 'group')} at most, "
+            f"for {sets.copies} grouping sets"
         )
         chosen = "before rows are multiplied"
         context.decide(DecisionKind.EARLY_AGGREGATION, f"{node.id} {node.name}", chosen, reason, groups=groups)
@@ -111,9 +105,11 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         bounds: dict[int, int] = {}
         for joins in sets.origins:
             known = [
-                (self._rows[edge.source_id], edge.source_id)
+                (result.rows, edge.source_id)
                 for join, side in joins
-                if (edge := sides(graph, graph.node(join)).get(side)) and self._rows.get(edge.source_id, -1) >= 0
+                if (edge := sides(graph, graph.node(join)).get(side)) is not None
+                and (result := self._results.get(edge.source_id)) is not None
+                and result.rows >= 0
             ]
             if not known:
                 return -1
@@ -122,20 +118,18 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         return prod(bounds.values())
 
     def _input(self, node_id: int, graph: StreamGraph) -> tuple[int, int]:
-        """Return about how many rows reach a node, and the bytes that its vertex reads; (-1, 0) if not known."""
-        node, left = graph.node(node_id), 1.0
+        """Return how many rows, and bytes, a node's vertex reads; (-1, 0) if that is not known.
+
+        Joins may leave few of them; then neither way takes long.
+        """
+        node = graph.node(node_id)
         while node.kind in {OperatorKind.CALC, OperatorKind.JOIN}:
-            rows_from: list[StreamEdge] = []
-            for side, edge in (sides(graph, node) or dict(enumerate(graph.in_edges(node.id)))).items():
-                if is_broadcast(edge) and edge.source_id in self._rows:
-                    left *= left_by(node, str(side), self._rows[edge.source_id], self._scanned)
-                elif not is_broadcast(edge):
-                    rows_from.append(edge)
-            if len(rows_from) != 1:
+            inputs = [edge for edge in graph.in_edges(node.id) if not is_broadcast(edge)]
+            if len(inputs) != 1:
                 return -1, 0
-            if not rows_from[0].is_forward:
-                result = self._results.get(rows_from[0].source_id)
-                return (int(result.rows * left), result.total) if result and result.rows >= 0 else (-1, 0)
-            node = graph.node(rows_from[0].source_id)
+            if not inputs[0].is_forward:
+                result = self._results.get(inputs[0].source_id)
+                return (result.rows, result.total) if result is not None and result.rows >= 0 else (-1, 0)
+            node = graph.node(inputs[0].source_id)
         rows = int(node.properties.get("rows", -1))
-        return (int(rows * left), int(node.properties.get("bytes", 0))) if rows >= 0 else (-1, 0)
+        return (rows, int(node.properties.get("bytes", 0))) if rows >= 0 else (-1, 0)

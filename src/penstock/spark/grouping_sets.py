@@ -31,7 +31,7 @@ def can_aggregate_first(bridge: Bridge, aggregate: LogicalNode) -> bool:
 
 
 def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
-    """Return a physical plan whose partial aggregate over an ``ExpandExec`` is made before it too, None if it cannot be.
+    """Return a physical plan whose partial aggregate over an ``ExpandExec`` is made before it too, or None.
 
     It cannot be where the functions read what is multiplied, or where Spark would not hash.
     """
