@@ -77,6 +77,15 @@ def test_a_source_waits_for_keys_from_further_away():
     assert job.finish(4, result(1)) == ["n1"]
 
 
+@pytest.mark.parametrize(("size", "vertices"), [(15, {"n1", "n4"}), (17, {"n4"})])
+def test_a_small_table_waits_for_no_keys(size, vertices):
+    # 1 is broadcast to 3; the keys of 4 could filter it
+    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
+    facts = {1: {"bytes": size * MIB}, 3: join(900, size, ""), 5: join(900, 20, "r", filters=(path,))}
+    job = Case([BuildSideFirst], "7 -> 3\n1 *> 3\n3 -> 5\n4 *> 5", facts)
+    assert job.vertices == vertices
+
+
 def test_what_will_be_filtered_is_worth_waiting_for():
     # the keys of 4 filter 1, which makes the left side of 3 worth measuring before 2 starts
     path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)

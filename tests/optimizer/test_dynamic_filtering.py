@@ -2,7 +2,7 @@ import pytest
 
 from penstock.graph import OperatorKind
 from penstock.optimizer.dynamic_filtering import FILTERS, DynamicFiltering, DynamicFilterRef, FilterPath, part_left
-from tests.optimizer.harness import Case, result
+from tests.optimizer.harness import MIB, Case, result
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,23 @@ def test_but_where_partitions_can_be_left_out():
     job = case(FilterPath("left", (1,), (3, "right"), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, result(1, rows=10))
     assert filtered_nodes(job) == {1}
+
+
+@pytest.mark.parametrize(
+    ("size", "after", "expected"),
+    [
+        (17, "1 *> 6", set()),  # a tenth is left: 15.3 MiB would be saved, less than what a task reads
+        (18, "1 *> 6", {1}),
+        (17, "1 -> 8\n8 *> 6", set()),
+        (17, "1 #> 6", {1}),  # an exchange: it may become small enough to be broadcast
+    ],
+)
+def test_a_small_table_is_broadcast_whole(size, after, expected):
+    path = FilterPath("left", (1,), (3, "right"), keys_from=2)
+    facts = {1: SOURCE | {"bytes": size * MIB}, 3: {"join_type": "Inner", "filters": (path,)}}
+    job = Case([DynamicFiltering], f"0 #> 1\n7 -> 6\n{after}\n6 -> 3\n2 *> 3\n3 -> 4", facts)
+    job.finish(2, result(1, rows=10, scanned={2: 100}))
+    assert filtered_nodes(job) == expected
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(10_000, {1}), (10_001, set())])
