@@ -25,6 +25,8 @@ def grouping_sets(
     if expand.name != "Expand" or expand not in node_of or not can_aggregate_first(bridge, aggregate):
         return None
     there, groups = columns.of(expand), attribute_ids(aggregate.handle.groupingExpressions())
+    if not set(groups) <= set(there):
+        return None
     projections = [items(projection) for projection in items(expand.handle.projections())]
     grouped = {
         attribute_ids(bridge.seq([key]))[0]

@@ -51,6 +51,8 @@ def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     if any(class_name(function.mode()) != "Partial" or function.isDistinct() for function in functions):
         return None
     there, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
+    if not set(groups) <= set(there):
+        return None
     projections = [items(projection) for projection in items(expand.projections())]
     keys = [[projection[there.index(group)] for group in groups] for projection in projections]
     if not all(is_attribute(key) or class_name(key) == "Literal" for row in keys for key in row):
