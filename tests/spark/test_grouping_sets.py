@@ -60,7 +60,7 @@ def copies(result):
 
 
 def aggregate_of(spark, text):
-    plan = catalyst.read_plan(spark.sql(text)._jdf.queryExecution().optimizedPlan())
+    plan = catalyst.read_plan(Bridge(spark), spark.sql(text)._jdf.queryExecution().optimizedPlan())
     return next(node for node in plan.walk() if node.name == "Aggregate")
 
 

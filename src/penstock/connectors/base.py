@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from penstock.errors import SourceError
@@ -20,7 +21,7 @@ class DynamicFilteringInfo(Protocol):
     """What finished vertices tell of the rows of a source that can still matter; sources know the kinds they use."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KeyFilter(DynamicFilteringInfo):
     """Rows of a source matter only if their keys are among those of a join's finished side.
 
@@ -28,12 +29,17 @@ class KeyFilter(DynamicFilteringInfo):
     ----------
     columns
         The key columns of the source.
-    predicate
-        Spark SQL over these columns that is true for every row that matters; it may let others through.
+    spell
+        Returns `predicate`, which is long where there are many keys, and wanted by few sources.
     """
 
     columns: tuple[str, ...]
-    predicate: str
+    spell: Callable[[], str] = field(repr=False)
+
+    @cached_property
+    def predicate(self) -> str:
+        """Spark SQL over the columns that is true for every row that matters; it may let others through."""
+        return self.spell()
 
 
 @dataclass(frozen=True, slots=True)

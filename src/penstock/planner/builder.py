@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.marks import Stage
     from penstock.optimizer.early_aggregation import GroupingSets
     from penstock.planner.filters import FilterFinder
-    from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
+    from penstock.spark.catalyst import JoinFacts, LogicalNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class GraphBuilder:
         """Change a node."""
         self.nodes[node_id] = replace(self.nodes[node_id], **changes)
 
-    def finish(self, name: str, columns: Columns) -> JobPlan:
+    def finish(self, name: str) -> JobPlan:
         """Return the job plan; results with several kinds of readers are made readable by all of them."""
         self._materialise_shared()
         sizes: dict[int, int] = {}
@@ -154,7 +154,6 @@ class GraphBuilder:
             stages=self.stages,
             exchanges=self.exchanges,
             notes=tuple(self.notes),
-            columns=columns,
         )
 
     def _families(self, widths: Mapping[int, int]) -> dict[int, int]:
@@ -202,19 +201,18 @@ class GraphBuilder:
         """Whether a side of a join is not exchanged before it."""
         return any(e.is_forward for e in self.edges if e.target_id == node_id and e.type_number == NUMBER[side])
 
-    def find_chains(self, columns: Columns) -> None:
+    def find_chains(self) -> None:
         """Tell joins and projections what is needed to know whether they can change places."""
         for node_id, (join, facts) in self.joins.items():
             if facts.join_type == "Inner":
                 outputs = {
-                    f"{side}_output": frozenset(columns.of(child))
-                    for side, child in zip(SIDES, join.children, strict=True)
+                    f"{side}_output": frozenset(child.ids) for side, child in zip(SIDES, join.children, strict=True)
                 }
-                self._tell(node_id, condition_ids=frozenset(columns.referenced(join)), **outputs)
+                self._tell(node_id, condition_ids=frozenset(join.references), **outputs)
         for node_id, plan in self.node_plans.items():
             if self.nodes[node_id].kind is OperatorKind.CALC and plan.top is not None and plan.top.name == "Project":
                 below = plan.top.children[0]
-                if self.nodes[node_id].name == "Project" and columns.has(below, columns.of(plan.top)):
+                if self.nodes[node_id].name == "Project" and below.has(plan.top.ids):
                     self._tell(node_id, drops_columns=True)
 
     def find_grouping_sets(self, find: Callable[[LogicalNode], GroupingSets | None]) -> None:

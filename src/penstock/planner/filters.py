@@ -16,7 +16,7 @@ from penstock.spark import catalyst
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.spark.catalyst import Columns, JoinFacts, LogicalNode
+    from penstock.spark.catalyst import JoinFacts, JoinKey, LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
@@ -77,8 +77,6 @@ class FilterFinder:
 
     Parameters
     ----------
-    columns
-        The columns of plans.
     node_of
         The graph's node by the operator whose rows it gives.
     same_leaf
@@ -93,29 +91,23 @@ class FilterFinder:
 
     def __init__(
         self,
-        columns: Columns,
         node_of: Mapping[LogicalNode, int],
         same_leaf: Mapping[LogicalNode, LogicalNode],
         facts_of: Mapping[LogicalNode, JoinFacts],
         is_chained: Callable[[int, str], bool],
         leaves_out: Callable[[int], bool],
     ) -> None:
-        self._columns = columns
         self._node_of = node_of
         self._same_leaf = same_leaf
         self._facts_of = facts_of
         self._is_chained = is_chained
         self._leaves_out = leaves_out
-        self._ids: dict[tuple[LogicalNode, str], Ids] = {}
-        self._plain: dict[tuple[LogicalNode, str], bool] = {}
-        self._deterministic: dict[LogicalNode, bool] = {}
 
     def ways(self, join: LogicalNode) -> list[tuple[FilterPath, Way]]:
         """Return every way for filters of an equi-join, as the strategy and as the runner need it."""
         facts = self._facts_of[join]
-        if not all(_comparable(*pair) for pair in zip(facts.left_keys, facts.right_keys, strict=True)):
+        if not all(_comparable(*pair) for pair in zip(facts.left, facts.right, strict=True)):
             return []
-        keys = {"left": facts.left_keys, "right": facts.right_keys}
         ids = {side: self._key_ids(join, side) for side in SIDES}
         child = dict(zip(SIDES, join.children, strict=True))
         found = []
@@ -130,52 +122,40 @@ class FilterFinder:
             for places in self._down(child[side], ids[side], ()):
                 if places:
                     steps = tuple(place.node_id for place in places)
-                    columns = self._columns.expressions(places[0].place, places[0].ids)
-                    leaf = places[0].place.handle
+                    place = places[0].place
+                    columns = place.expressions(places[0].ids)
                     asked = self._leaves_out(places[0].node_id) and any(map(catalyst.is_attribute, columns))
-                    prunes = self._is_plain(join, side) and (asked or catalyst.is_partitioned_by(leaf, columns))
+                    prunes = self._is_plain(join, side) and (asked or catalyst.is_partitioned_by(place, columns))
                     path = FilterPath(side, steps, giver[0], keys_from, prunes, exact=asked)
-                    found.append((path, Way(places, giver[1], keys[side], ids[side])))
+                    found.append((path, Way(places, giver[1], facts.handles(side), ids[side])))
         return found
 
     def _key_ids(self, join: LogicalNode, side: str) -> Ids:
         """Return the columns of the keys of a join's side; as many as keys, in their order, where all are plain."""
-        if (join, side) not in self._ids:
-            facts = self._facts_of[join]
-            keys = facts.left_keys if side == "left" else facts.right_keys
-            if all(bool(key.deterministic()) for key in keys):
-                found = [one for key in keys for one in catalyst.attribute_ids(key.references().toSeq())]
-            else:
-                found = []
-            self._ids[join, side] = tuple(found) if self._is_plain(join, side) else tuple(dict.fromkeys(found))
-        return self._ids[join, side]
+        keys = self._facts_of[join].keys(side)
+        found = tuple(one for key in keys for one in key.columns) if all(key.is_deterministic for key in keys) else ()
+        return found if self._is_plain(join, side) else tuple(dict.fromkeys(found))
 
     def _is_plain(self, join: LogicalNode, side: str) -> bool:
-        if (join, side) not in self._plain:
-            facts = self._facts_of[join]
-            keys = facts.left_keys if side == "left" else facts.right_keys
-            self._plain[join, side] = all(catalyst.is_attribute(key) for key in keys)
-        return self._plain[join, side]
+        return all(key.is_column for key in self._facts_of[join].keys(side))
 
     def _giver(self, join: LogicalNode, side: str, ids: Ids) -> tuple[tuple[int, str], tuple[Any, ...]] | None:
         """Return the exchange that holds all keys of a join's side, as join and side, and the keys in its terms."""
         number = self._node_of[join]
         node = join.children[SIDES.index(side)]
         if not self._is_chained(number, side):
-            facts = self._facts_of[join]
-            keys = facts.left_keys if side == "left" else facts.right_keys
             same = ids == self._key_ids(join, side)
-            return (number, side), keys if same else self._columns.expressions(node, ids)
+            return (number, side), self._facts_of[join].handles(side) if same else node.expressions(ids)
         if not self._is_plain(join, side):
             return None
         while node.name != "Join":
             if len(node.children) != 1:
                 return None
-            moved = self._columns.below(node, ids) if node.name == "Project" else ids
-            if moved is None or not self._columns.has(node.children[0], moved):
+            moved = node.below(ids) if node.name == "Project" else ids
+            if moved is None or not node.children[0].has(moved):
                 return None
             node, ids = node.children[0], tuple(moved)
-        below = next((s for s, child in zip(SIDES, node.children, strict=True) if self._columns.has(child, ids)), None)
+        below = next((s for s, child in zip(SIDES, node.children, strict=True) if child.has(ids)), None)
         return None if below is None or node not in self._facts_of else self._giver(node, below, ids)
 
     def _down(self, node: LogicalNode, ids: Ids, above: Places) -> Iterator[Places]:
@@ -190,14 +170,14 @@ class FilterFinder:
 
     def _below(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         """Return the inputs that may be filtered instead of an operator's output, with the keys in their terms."""
-        if not node.children or not self._is_deterministic(node):
+        if not node.children or not node.is_deterministic:
             return
         if node.name == "Join":
             yield from self._below_join(node, ids)
         elif node.name == "Union":
-            places = [self._columns.of(node).index(one) for one in ids]
+            places = [node.ids.index(one) for one in ids]
             for child in node.children:
-                yield child, [self._columns.of(child)[i] for i in places]
+                yield child, [child.ids[i] for i in places]
         else:
             moved = self._through(node, ids)
             if moved is not None:
@@ -205,12 +185,12 @@ class FilterFinder:
 
     def _through(self, node: LogicalNode, ids: Ids) -> Sequence[str] | None:
         """Return the keys in terms of an operator's one input, None if the filter must stay above it."""
-        if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and self._columns.has(node.children[0], ids)):
+        if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and node.children[0].has(ids)):
             return ids
         if node.name == "Project":
-            return self._columns.below(node, ids)
+            return node.below(ids)
         if node.name in _BY_GROUP:  # all rows of a group are dropped, or none
-            moved = self._columns.below(node, ids) if node.name == "Aggregate" else ids
+            moved = node.below(ids) if node.name == "Aggregate" else ids
             if moved is not None and catalyst.grouped_by(node, moved):
                 return moved
         return None
@@ -219,9 +199,9 @@ class FilterFinder:
         facts = self._facts_of.get(node)
         kind = facts.join_type if facts else str(node.handle.joinType().toString())
         left, right = node.children
-        if kind.startswith(_LEFT) and self._columns.has(left, ids):
+        if kind.startswith(_LEFT) and left.has(ids):
             yield left, ids
-        elif kind.startswith(_RIGHT) and self._columns.has(right, ids):
+        elif kind.startswith(_RIGHT) and right.has(ids):
             yield right, ids
         if kind != "Inner" or facts is None or not all(self._is_plain(node, side) for side in SIDES):
             return
@@ -236,24 +216,17 @@ class FilterFinder:
         """Return the source that a key column comes from, -1 if it is computed."""
         while node.children:
             if node.name in {"Project", "Aggregate"}:
-                moved = self._columns.below(node, [key])
+                moved = node.below([key])
                 if moved is None:
                     return -1
                 (key,) = moved
-            found = next((child for child in node.children if self._columns.has(child, [key])), None)
+            found = next((child for child in node.children if child.has([key])), None)
             if found is None:
                 return -1
             node = found
         return self._node_of.get(self._same_leaf.get(node, node), -1)
 
-    def _is_deterministic(self, node: LogicalNode) -> bool:
-        if node not in self._deterministic:
-            self._deterministic[node] = bool(node.handle.deterministic())
-        return self._deterministic[node]
 
-
-def _comparable(left: Any, right: Any) -> bool:
+def _comparable(left: JoinKey, right: JoinKey) -> bool:
     """Whether equal values of two keys are equal in their bytes, so that their hashes can be compared."""
-    kind = left.dataType()
-    name = str(kind.catalogString())
-    return (name in _TYPES or name.startswith("decimal(")) and bool(kind.equals(right.dataType()))
+    return (left.type in _TYPES or left.type.startswith("decimal(")) and left.type == right.type

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from penstock.graph import UNDECIDED
-from penstock.spark.catalyst import LARGE, Columns
+from penstock.spark.catalyst import LARGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,8 +161,6 @@ class JobPlan:
         By node: what consumes the rows of an adaptive exchange.
     notes
         What the planner decided, as (subject, chosen, reason).
-    columns
-        The columns of Spark's plans.
     """
 
     graph: StreamGraph
@@ -176,7 +174,6 @@ class JobPlan:
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
-    columns: Columns = field(default_factory=Columns)
 
     def width(self, group: int) -> int:
         """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""

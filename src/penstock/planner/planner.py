@@ -29,7 +29,7 @@ from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
-from penstock.spark.catalyst import Columns, LogicalNode
+from penstock.spark.catalyst import LogicalNode
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import slot_columns
 from penstock.spark.jvm import LOGICAL, items
@@ -87,7 +87,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     def placeholder(node: LogicalNode) -> tuple[Out, Any] | None:
         if node.name != "LogicalRDD" or not standing:
             return None
-        found = standing.get(catalyst.output_ids(node.handle))
+        found = standing.get(node.keys)
         if found is None:
             return None
         attributes = items(node.handle.output())
@@ -110,9 +110,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
             node_id = builder.node(OperatorKind.SINK_STAGE, stage.name, NodePlan(None), location=output.location)
             builder.stages[node_id] = sink_id, stage
             builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
-    known = Columns()
     finder = FilterFinder(
-        known,
         translator.node_of,
         translator.same_leaf,
         dict(builder.joins.values()),
@@ -120,9 +118,9 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         builder.leaves_out,
     )
     builder.find_filters(finder)
-    builder.find_chains(known)
-    builder.find_grouping_sets(lambda aggregate: grouping_sets(bridge, known, aggregate, translator.node_of))
-    return builder.finish(name, known)
+    builder.find_chains()
+    builder.find_grouping_sets(lambda aggregate: grouping_sets(bridge, aggregate, translator.node_of))
+    return builder.finish(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def plan_whole(bridge: Bridge, config: Configuration, outputs: Sequence[Output])
     for output in outputs:
         _check(bridge, output)
     plans = [catalyst.optimized_plan(output.df) for output in outputs]
-    if any(catalyst.observes_metrics(plan) for plan in plans):
+    if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
         return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
@@ -205,21 +203,21 @@ def _optimized(
         frames = [dataframe(bridge, bridge.session, plan) for plan in made]
         outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
     if len(outputs) == 1:
-        return [catalyst.read_plan(catalyst.optimized_plan(outputs[0].df))], []
-    analyzed = [catalyst.read_plan(catalyst.analyzed_plan(output.df)) for output in outputs]
+        return [catalyst.read_plan(bridge, catalyst.optimized_plan(outputs[0].df))], []
+    analyzed = [catalyst.read_plan(bridge, catalyst.analyzed_plan(output.df)) for output in outputs]
     cut, commons = cut_common(bridge, analyzed)
     if not commons:
-        return [catalyst.read_plan(catalyst.optimized_plan(output.df)) for output in outputs], []
-    plans = [catalyst.read_plan(catalyst.optimize(bridge.session, plan)) for plan in cut]
+        return [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs], []
+    plans = [catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan)) for plan in cut]
     pruned: list[Common] = []
     for node, leaves in commons:
-        ids = [catalyst.output_ids(leaf) for leaf in leaves]
+        ids = [catalyst.read_plan(bridge, leaf).keys for leaf in leaves]
         columns = sorted({i for plan in plans for i in _used_columns(plan, ids)})
         attributes = items(node.handle.output())
         wanted = [attributes[i] for i in columns]
         whole = len(columns) == len(attributes)
         plan = node.handle if whole else bridge.find(LOGICAL + "Project")(bridge.seq(wanted), node.handle)
-        pruned.append((catalyst.read_plan(catalyst.optimize(bridge.session, plan)), (ids, columns)))
+        pruned.append((catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan)), (ids, columns)))
     return plans, pruned
 
 
@@ -228,7 +226,7 @@ def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
     found: set[int] = set()
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
-        if node.name == "LogicalRDD" and catalyst.output_ids(node.handle) in ids:
+        if node.name == "LogicalRDD" and node.keys in ids:
             attributes = items(node.handle.output())
             readers: list[LogicalNode] = []
             for reader in reversed(above):

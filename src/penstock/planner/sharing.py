@@ -48,7 +48,7 @@ class EqualParts:
                 continue
             by_hash: dict[int, list[tuple[int, LogicalNode]]] = defaultdict(list)
             for node in alike:
-                if not catalyst.is_deterministic(node):
+                if not node.is_deterministic:
                     continue
                 known = by_hash[catalyst.semantic_hash(node.handle)]
                 found = next((c for c, other in known if catalyst.same_result(node.handle, other.handle)), None)
@@ -109,7 +109,7 @@ def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple
         if not replacements:
             break
         lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
-        current = [catalyst.read_plan(rebuild(bridge, plan, lowest)) for plan in current]
+        current = [catalyst.read_plan(bridge, rebuild(bridge, plan, lowest)) for plan in current]
         parts = EqualParts(current)
     return current, parts
 

@@ -98,9 +98,9 @@ class SourceMaker:
         source: object = given
         if isinstance(given, DataFrameScanProvider):
             splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle, self._cores)
-        elif files.is_file_relation(leaf.handle):
-            name = files.relation_name(leaf.handle)
-            table_options = files.relation_options(leaf.handle)
+        elif files.is_cut_by_size(leaf):
+            assert leaf.files is not None
+            name, table_options = leaf.files.name, leaf.files.options
             listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
             if given is None or isinstance(given, FileSource):
                 source = FileSource(name, listing=listing, cores=self._cores)
@@ -108,7 +108,7 @@ class SourceMaker:
             relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
             name, table_options = relation.table, relation.options
             splits = source = self._jdbc_scan(relation, table_options, scan.handle)
-        elif hive.is_hive_relation(leaf.handle):
+        elif hive.is_hive_relation(leaf):
             table = hive.HiveRelation(self._bridge, leaf.handle, scan.handle)
             name, table_options = table.name, table.options
             splits = source = HiveScan(self._bridge, table)
@@ -118,7 +118,7 @@ class SourceMaker:
         if static is None and isinstance(given, ParallelismProvider):
             static = given.parallelism
         options = self._options(table_options, name, mark)
-        if hive.is_hive_table(leaf.handle):
+        if hive.is_hive_table(leaf):
             mode = self._config.get(HIVE_INFER_MODE)
             options = replace(options, infer=options.infer and mode != "none")
             if mode == "static" and options.infer and isinstance(source, DynamicParallelismInference):

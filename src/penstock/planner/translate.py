@@ -23,7 +23,7 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 from penstock.marks import Mark, recall, stage_of
-from penstock.optimizer.joins import NUMBER
+from penstock.optimizer.joins import NUMBER, SIDES
 from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
@@ -163,7 +163,7 @@ class Translator:
             OperatorKind.SOURCE,
             f"Source: {source.coordinator.name}",
             NodePlan(node),
-            description=catalyst.describe(node.handle),
+            description=node.description,
             parallelism=given if given is not None and source.is_files else UNDECIDED,
             location=mark.location if mark else None,
         )
@@ -191,15 +191,13 @@ class Translator:
         for part in reversed(run):
             if distribution is NOT_KNOWN or exchange is not None:
                 break
-            if part.name == "Expand":  # it may set a key to null in some of the rows it makes
-                distribution = NOT_KNOWN
-            else:
-                distribution = distribution.after(catalyst.renames(part), catalyst.output_ids(part.handle))
+            # Expand may set a key to null in some of the rows it makes.
+            distribution = NOT_KNOWN if part.name == "Expand" else distribution.after(part.renames, part.keys)
         node_id = self._builder.node(
             OperatorKind.CALC,
             node.name if len(run) == 1 else "Calc",
             NodePlan(node),
-            description="; ".join(catalyst.describe(p.handle) for p in run),
+            description="; ".join(p.description for p in run),
             cheap=all(part.name in {"Project", "Filter"} for part in run),
         )
         if exchange is None:
@@ -257,7 +255,7 @@ class Translator:
 
     def _one_piece(self, node: LogicalNode, kind: OperatorKind, inputs: tuple[LogicalNode, ...]) -> Out:
         """Add an operator that Spark runs together with its inputs, exchanges included."""
-        node_id = self._builder.node(kind, node.name, NodePlan(node), description=catalyst.describe(node.handle))
+        node_id = self._builder.node(kind, node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(inputs, 1):
             inner = self.translate(child)
             if node.name != "Join" and kind is OperatorKind.OPAQUE and len(inputs) > 1 and inner.distribution.hashed_by:
@@ -303,14 +301,14 @@ class Translator:
             KEYED[node.name],
             node.name if keys or node.name != "Aggregate" else "Global aggregate",
             NodePlan(node),
-            description=catalyst.describe(node.handle),
+            description=node.description,
             **(catalyst.merging_facts(self._bridge, node) if node.name == "Aggregate" else {}),
         )
         if keys and inner.distribution.together(texts):
             there = catalyst.keys_in_output(node, keys)
             chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
             self._operator_edge(inner, node_id, node, chained, there)
-            after = inner.distribution.after(catalyst.renames(node), catalyst.output_ids(node.handle))
+            after = inner.distribution.after(node.renames, node.keys)
             return Out(node_id, after)
         there = catalyst.keys_in_output(node, keys)
         edge = self._operator_edge(inner, node_id, node, HashPartitioner(tuple(texts)) if keys else GLOBAL, there)
@@ -325,18 +323,14 @@ class Translator:
         child = node.children[0]
         inner = self.translate(child)
         keys = tuple(str(order.toString()) for order in items(node.handle.order()))
-        node_id = self._builder.node(
-            OperatorKind.SORT, "Sort", NodePlan(node), description=catalyst.describe(node.handle)
-        )
+        node_id = self._builder.node(OperatorKind.SORT, "Sort", NodePlan(node), description=node.description)
         self._operator_edge(inner, node_id, node, RangePartitioner(keys), [])
         return Out(node_id)
 
     def _calc_like(self, node: LogicalNode) -> Out:
         child = node.children[0]
         inner = self.translate(child)
-        node_id = self._builder.node(
-            OperatorKind.CALC, node.name, NodePlan(node), description=catalyst.describe(node.handle)
-        )
+        node_id = self._builder.node(OperatorKind.CALC, node.name, NodePlan(node), description=node.description)
         self._forward(inner, node_id, child)
         return Out(node_id, inner.distribution)
 
@@ -375,7 +369,7 @@ class Translator:
             OperatorKind.REPARTITION,
             "Repartition",
             NodePlan(None),
-            description=catalyst.describe(node.handle),
+            description=node.description,
             parallelism=wanted,
         )
         texts = tuple(expression_key(key) for key in keys or [])
@@ -444,8 +438,8 @@ class Translator:
         node_id = self._builder.node(
             OperatorKind.JOIN,
             "Join",
-            NodePlan(node, {"left": facts.left_keys, "right": facts.right_keys}),
-            description=catalyst.describe(node.handle),
+            NodePlan(node, {side: facts.handles(side) for side in SIDES}),
+            description=node.description,
             join_type=facts.join_type,
             hinted=bool(facts.left_hint or facts.right_hint),
             left_open=catalyst.reduces(left),
@@ -461,8 +455,7 @@ class Translator:
     def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: str) -> Out:
         sides = {"left": (1, node.children[0]), "right": (2, node.children[1])}
         number, child = sides.pop(build)
-        keys = facts.left_keys if build == "left" else facts.right_keys
-        positions = self._position_signature(child, list(keys))
+        positions = _positions(child, [key.text for key in facts.keys(build)])
         signature = f"broadcast by {positions}" if positions else ""
         plan = self.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
         self._builder.edge(self._producer(child, signature), node_id, BROADCAST, plan, number=number)
@@ -471,21 +464,20 @@ class Translator:
         self._forward(inner, node_id, probe, number)
         if facts.join_type != "Inner" or not inner.distribution.hashed_by:
             return Out(node_id, inner.distribution)
-        pairs = zip(facts.left_keys, facts.right_keys, strict=True)
-        texts = [(expression_key(left), expression_key(right)) for left, right in pairs]
+        texts = [(left.text, right.text) for left, right in zip(facts.left, facts.right, strict=True)]
         equal = {there: here for here, there in texts} if build == "left" else dict(texts)
         return Out(node_id, inner.distribution.equated(equal))
 
     def _shuffled(self, node: LogicalNode, node_id: int, facts: JoinFacts) -> Out:
         builder = self._builder
         children = dict(zip(("left", "right"), node.children, strict=True))
-        keys = {"left": list(facts.left_keys), "right": list(facts.right_keys)}
-        texts = {side: [expression_key(key) for key in keys[side]] for side in keys}
+        keys = {side: facts.handles(side) for side in SIDES}
+        texts = {side: [key.text for key in facts.keys(side)] for side in SIDES}
         outs: dict[str, Out] = {}
         order: list[int] | None = None
         group = -1
         for side in ("left", "right"):
-            if not self._may_be_hashed(children[side]) or self._is_written(children[side], keys[side]):
+            if not self._may_be_hashed(children[side]) or self._is_written(children[side], texts[side]):
                 continue
             out = outs[side] = self.translate(children[side])
             found = out.distribution.order_like(texts[side])
@@ -498,12 +490,12 @@ class Translator:
             plan = self.edge_plan(child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
             chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
             builder.edge(out.node_id, node_id, chained, plan, number=NUMBER[side], group=group)
-        order = order or list(range(len(facts.left_keys)))
+        order = order or list(range(len(facts.left)))
         group = group if group >= 0 else builder.new_group()
         texts = {side: [texts[side][i] for i in order] for side in texts}
         for side, child in children.items():
             side_keys = [keys[side][i] for i in order]
-            signature = self._position_signature(child, side_keys)
+            signature = _positions(child, texts[side])
             producer = self._producer(child, signature, outs.get(side))
             builder.edge(
                 producer,
@@ -555,12 +547,12 @@ class Translator:
         self._note_leaves(number, child)
         return self._written[key]
 
-    def _is_written(self, child: LogicalNode, keys: list[Any]) -> bool:
+    def _is_written(self, child: LogicalNode, keys: list[str]) -> bool:
         """Whether an equal join input is written by the same keys already."""
-        return (self._parts.class_of(child), self._position_signature(child, keys)) in self._written
+        return (self._parts.class_of(child), _positions(child, keys)) in self._written
 
-    def _position_signature(self, child: LogicalNode, keys: list[Any]) -> str:
-        """Return the keys as positions in the input's columns, empty if they are not plain columns."""
-        columns = {text: i for i, text in enumerate(catalyst.output_ids(child.handle))}
-        places = [columns.get(expression_key(key)) for key in keys]
-        return "" if None in places else f"hash{places}"
+
+def _positions(child: LogicalNode, keys: list[str]) -> str:
+    """Return the keys as positions in the input's columns, empty if they are not plain columns."""
+    places = [child.keys.index(key) if key in child.keys else None for key in keys]
+    return "" if None in places else f"hash{places}"

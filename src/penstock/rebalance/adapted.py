@@ -43,7 +43,7 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) ->
         made = analyzed_plan(in_one_stage(df, adaptive, config))
         replacements[node] = with_output(bridge, made, node.handle.output())
 
-    tree = read_plan(plan)
+    tree = read_plan(bridge, plan)
     visit(tree)
     return rebuild(bridge, tree, replacements)
 

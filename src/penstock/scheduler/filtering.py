@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.graph import StreamGraph, StreamNode
     from penstock.optimizer.dynamic_filtering import DynamicFilterRef
     from penstock.planner.filters import Way
-    from penstock.planner.plan import JobPlan
+    from penstock.planner.plan import JobPlan, SourcePlan
     from penstock.scheduler.runner import Result
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
@@ -68,6 +68,7 @@ class KeyFilters:
         self._graph = graph
         self._result_of = result_of
         self._sets: dict[_Given, KeySet | None] = {}
+        self._for_sources: dict[tuple[int, KeySet], list[Any]] = {}
         self._locks: dict[_Given, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -111,7 +112,7 @@ class KeyFilters:
             place = next((place for place in self._way(ref).places if place.node_id == at.id), None)
             if keys is not None and place is not None:
                 way = self._way(ref)
-                found.append((keys, self._plan.columns.rebound(way.keys, way.ids, place.place, place.ids)))
+                found.append((keys, catalyst.rebound(way.keys, way.ids, place.place, place.ids)))
         return found
 
     def _for_source(self, node: StreamNode, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
@@ -123,11 +124,16 @@ class KeyFilters:
         source = self._plan.sources.get(node.id)
         if source is None or not all(map(catalyst.is_attribute, expressions)):
             return []
+        if (node.id, keys) not in self._for_sources:
+            self._for_sources[node.id, keys] = self._worth_handing_over(source, keys, expressions)
+        return self._for_sources[node.id, keys]
+
+    def _worth_handing_over(self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
         conditions = filters.for_sources(self._bridge, keys, expressions)
         if source.listing is None or not conditions:
             return conditions
         listing = source.listing()
-        if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf.handle, expressions):
+        if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf, expressions):
             return conditions
         try:
             left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
@@ -149,18 +155,19 @@ class KeyFilters:
     def clear(self) -> None:
         """Forget all key sets."""
         self._sets.clear()
+        self._for_sources.clear()
 
     def info(self, node: StreamNode) -> KeyFilter | None:
         """Return what a source may know of its filters."""
-        columns: dict[str, None] = {}
-        predicates = []
-        for keys, expressions in self._of(node, node):
-            if not all(map(catalyst.is_attribute, expressions)):
-                continue
-            columns.update(dict.fromkeys(str(key.name()) for key in expressions))
-            parts = filters.for_sources(self._bridge, keys, expressions)
-            predicates += ["false"] if keys.is_empty else [catalyst.expression_sql(part) for part in parts]
-        return KeyFilter(tuple(columns), " AND ".join(predicates)) if columns else None
+        found = [(keys, at) for keys, at in self._of(node, node) if all(map(catalyst.is_attribute, at))]
+        columns = dict.fromkeys(str(key.name()) for _, expressions in found for key in expressions)
+
+        def spell() -> str:
+            parts = [part for keys, at in found for part in filters.for_sources(self._bridge, keys, at)]
+            texts = [catalyst.expression_sql(self._bridge, part) for part in parts]
+            return " AND ".join(["false"] if any(keys.is_empty for keys, _ in found) else texts)
+
+        return KeyFilter(tuple(columns), spell) if columns else None
 
     def _giver(self, ref: DynamicFilterRef) -> _Given:
         path = self._graph().node(ref.join_id).properties["filters"][ref.path]
@@ -181,16 +188,12 @@ class KeyFilters:
             return None
         plan = self._plan.edges[edge.id]
         output = plan.output if plan.output is not None else plan.child.handle.output()
-        if not catalyst.is_deterministic(plan.child):
+        if not plan.child.is_deterministic:
             return None
-        if isinstance(result, BroadcastResult):
-            # The relation cannot be asked for its keys, so its rows are made again: they must be the same ones.
-            if not catalyst.gives_the_same_again(plan.child):
-                return None
-            rdd = result.plan.execute()
-        else:
-            width = result.subpartitions
-            rdd = exchange.read(self._bridge, result, spread_by_count(width, min(_READERS, width)))
-        leaf = fragment.rdd_leaf(self._bridge, self._bridge.session, output, rdd)
         keys = self._way(ref).giver_keys
+        if isinstance(result, BroadcastResult):
+            return filters.keys_of_relation(self._bridge, result.relation, output, keys, result.rows, self._exact)
+        width = result.subpartitions
+        rdd = exchange.read(self._bridge, result, spread_by_count(width, min(_READERS, width)))
+        leaf = fragment.rdd_leaf(self._bridge, self._bridge.session, output, rdd)
         return filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)

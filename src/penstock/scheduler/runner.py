@@ -189,11 +189,11 @@ class VertexRunner:
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
         """Return the rows that were read from the sources of a vertex, as far as their scans have counted them."""
-        leaves = {n: self._plan.sources[n].leaf.handle for n in vertex.node_ids if n in self._plan.sources}
+        leaves = {n: self._plan.sources[n].leaf for n in vertex.node_ids if n in self._plan.sources}
         found: dict[int, int] = {}
         try:
             for plan in exchange.plans_run(result) if leaves else ():
-                found |= exchange.scanned_rows(plan, leaves)
+                found |= exchange.scanned_rows(self._bridge, plan, leaves)
         except Exception:
             log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)
         return found

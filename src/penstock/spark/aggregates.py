@@ -20,7 +20,7 @@ _COLUMN = re.compile(r"none#(\d+)L?")
 
 def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
     """Return the places of an aggregate's groups among the columns of its input, None where one is computed."""
-    there = attribute_ids(aggregate.children[0].handle.output())
+    there = aggregate.children[0].ids
     groups = attribute_ids(aggregate.handle.groupingExpressions())
     return tuple(map(there.index, groups)) if set(groups) <= set(there) - {""} else None
 
@@ -44,7 +44,7 @@ def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
                 return None
             case _:
                 todo += children(expression)
-    places = {one: f"column {i}" for i, one in enumerate(attribute_ids(aggregate.children[0].handle.output()))}
+    places = {one: f"column {i}" for i, one in enumerate(aggregate.children[0].ids)}
 
     def text(function: Any) -> str:
         return _COLUMN.sub(lambda column: places.get(column[1], column[0]), expression_key(function))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.location import SourceLine
-from penstock.spark.jvm import children, class_name, items, option
+from penstock.spark.jvm import children, class_name, items, joined, option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -19,9 +20,41 @@ if TYPE_CHECKING:
 LARGE = 1 << 62
 
 
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a relation of files (``HadoopFsRelation``) is.
+
+    Parameters
+    ----------
+    format
+        The short name of its format, such as ``parquet``.
+    roots
+        The names of its paths.
+    options
+        Its options, by their names in small letters.
+    bucketed
+        Whether Spark cuts it by buckets, not by size.
+    table, provider
+        Its table in the catalog, and what that was made with; empty if it is none.
+    """
+
+    format: str
+    roots: tuple[str, ...]
+    options: Mapping[str, str]
+    bucketed: bool
+    table: str = ""
+    provider: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the table, or the path, for people."""
+        name = self.table or (self.roots[0] if self.roots else "files")
+        return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LogicalNode:
-    """A node of a logical plan.
+    """A node of a logical plan. Columns go by their expression ids.
 
     Parameters
     ----------
@@ -31,11 +64,40 @@ class LogicalNode:
         The plan in the JVM.
     children
         Its inputs.
+    ids, keys
+        The columns of its output; and the same as `expression_key` spells them.
+    references
+        The columns that its expressions refer to.
+    description
+        One line about it, its own expressions included.
+    is_deterministic
+        Whether the subtree gives the same rows each time it runs.
+    only_not_null
+        Whether it is a filter that wants nothing but columns that are not null.
+    moved
+        Of a projection or aggregate: the input's column by the column that is the same under another id.
+    renames
+        Of a projection or aggregate: the key of the output's column by the key of the deterministic expression that
+        it stands for.
+    files
+        Of a relation of files, what it is.
+    partition_columns
+        The names of the columns that its files or partitions are laid out by.
     """
 
     name: str
     handle: Any = field(repr=False)
     children: tuple[LogicalNode, ...] = field(repr=False)
+    ids: tuple[str, ...] = field(repr=False)
+    keys: tuple[str, ...] = field(repr=False)
+    references: tuple[str, ...] = field(repr=False)
+    description: str = field(repr=False)
+    is_deterministic: bool = field(repr=False)
+    only_not_null: bool = field(default=False, repr=False)
+    moved: Mapping[str, str] = field(default_factory=dict, repr=False)
+    renames: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: FileFacts | None = field(default=None, repr=False)
+    partition_columns: tuple[str, ...] = field(default=(), repr=False)
 
     def walk(self) -> Iterator[LogicalNode]:
         """Iterate over the node and all below it."""
@@ -47,10 +109,48 @@ class LogicalNode:
         """Return the nodes without inputs, from left to right."""
         return [node for node in self.walk() if not node.children]
 
+    def has(self, ids: Iterable[str]) -> bool:
+        """Whether all of some columns are in its output."""
+        return set(ids) <= set(self.ids)
 
-def read_plan(plan: Any) -> LogicalNode:
+    def below(self, ids: Iterable[str]) -> tuple[str, ...] | None:
+        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
+        there = set(self.children[0].ids)
+        found = [one if one in there else self.moved.get(one) for one in ids]
+        moved = tuple(one for one in found if one is not None)
+        return moved if len(moved) == len(found) else None
+
+    def expressions(self, ids: Iterable[str]) -> tuple[Any, ...]:
+        """Return columns of its output as expressions."""
+        output = self.handle.output()
+        return tuple(output.apply(self.ids.index(one)) for one in ids)
+
+
+def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
     """Return a logical plan as a tree."""
-    return LogicalNode(class_name(plan), plan, tuple(read_plan(child) for child in children(plan)))
+    nodes = bridge.far_end.nodes(plan)
+    places = enumerate(json.loads(joined(bridge.far_end.facts(nodes))))
+
+    def node() -> LogicalNode:
+        place, known = next(places)
+        handle = nodes.get(place)
+        return LogicalNode(
+            name=known["name"],
+            handle=handle,
+            children=tuple(node() for _ in range(known["children"])),
+            ids=tuple(known["ids"]),
+            keys=tuple(known["keys"]),
+            references=tuple(known["references"]),
+            description=" ".join(known["description"].split()),
+            is_deterministic=known["deterministic"],
+            only_not_null=known.get("only_not_null", False),
+            moved=known.get("moved", {}),
+            renames=known.get("renames", {}),
+            files=FileFacts(**known["files"]) if "files" in known else None,
+            partition_columns=tuple(known.get("partition_columns", ())),
+        )
+
+    return node()
 
 
 def analyzed_plan(df: DataFrame) -> Any:
@@ -72,15 +172,6 @@ def optimize(session: Any, analyzed: Any) -> Any:
 def _execute_mode(session: Any) -> tuple[Any, ...]:
     state = session.sessionState()
     return (getattr(state, "executePlan$default$2")(),)
-
-
-def output_ids(plan: Any) -> tuple[str, ...]:
-    """Return the ids of a plan's output attributes, as `expression_key` spells them."""
-    output = plan.output()
-    texts = [_ATTRIBUTE.search(text) for text in _texts(output)]
-    return tuple(
-        f"none#{match[1]}{match[2]}" if match else expression_key(output.apply(i)) for i, match in enumerate(texts)
-    )
 
 
 def expression_key(expression: Any) -> str:
@@ -120,14 +211,9 @@ def merging_facts(bridge: Bridge, aggregate: LogicalNode) -> dict[str, Any]:
     return {"mergeable": True}
 
 
-def expression_sql(expression: Any) -> str:
+def expression_sql(bridge: Bridge, expression: Any) -> str:
     """Return an expression as Spark SQL."""
-    return str(expression.sql())
-
-
-def describe(plan: Any) -> str:
-    """Return one line about a node, its own expressions included."""
-    return " ".join(str(plan.simpleString(25)).split())
+    return joined(bridge.far_end.sql(expression))
 
 
 def grouping_keys(node: LogicalNode) -> list[Any]:
@@ -155,40 +241,12 @@ def row_limit(node: LogicalNode) -> int | None:
 
 def keys_in_output(node: LogicalNode, keys: list[Any]) -> list[Any]:
     """Return an operator's keys as attributes of its output; empty if one of them is not there."""
+    texts = [expression_key(key) for key in keys]
+    there = [text if text in node.keys else node.renames.get(text, "") for text in texts]
+    if not set(there) <= set(node.keys):
+        return []
     output = node.handle.output()
-    places = {text: place for place, text in enumerate(output_ids(node.handle))}
-    renamed: dict[str, str] | None = None
-    found = []
-    for key in keys:
-        text = expression_key(key)
-        if text not in places:
-            renamed = renames(node) if renamed is None else renamed
-            text = renamed.get(text, "")
-        if text not in places:
-            return []
-        found.append(output.apply(places[text]))
-    return found
-
-
-def renames(node: LogicalNode) -> dict[str, str]:
-    """Return, for what a node computes anew, the key of an output attribute by the key of what it stands for.
-
-    Only plain expressions and aliases of deterministic ones count.
-    """
-    match node.name:
-        case "Project":
-            listed = items(node.handle.projectList())
-        case "Aggregate":
-            listed = items(node.handle.aggregateExpressions())
-        case _:
-            return {}
-    found = {}
-    for named in listed:
-        if class_name(named) == "Alias":
-            child = named.child()
-            if child.deterministic():
-                found[expression_key(child)] = expression_key(named.toAttribute())
-    return found
+    return [output.apply(node.keys.index(text)) for text in there]
 
 
 _ATTRIBUTE = re.compile(r"#(\d+)(L?)$")
@@ -212,59 +270,17 @@ def is_attribute(expression: Any) -> bool:
     return class_name(expression) == "AttributeReference"
 
 
-class Columns:
-    """The columns of plans by their expression ids, looked up once for each plan."""
+def rebound(keys: Sequence[Any], ids: Sequence[str], node: LogicalNode, there: Sequence[str]) -> tuple[Any, ...]:
+    """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
+    columns = dict(zip(ids, node.expressions(there), strict=True))
 
-    def __init__(self) -> None:
-        self._output: dict[LogicalNode, list[str]] = {}
+    def column(expression: Any) -> Any | None:
+        if not is_attribute(expression):
+            return None
+        (found,) = attribute_ids(expression.references().toSeq())
+        return columns[found]
 
-    def of(self, node: LogicalNode) -> list[str]:
-        """Return the ids of a plan's output."""
-        if node not in self._output:
-            self._output[node] = attribute_ids(node.handle.output())
-        return self._output[node]
-
-    def referenced(self, node: LogicalNode) -> list[str]:
-        """Return the ids of the columns that an operator's expressions refer to."""
-        return attribute_ids(node.handle.references().toSeq())
-
-    def has(self, node: LogicalNode, ids: Iterable[str]) -> bool:
-        """Whether all of some columns are in a plan's output."""
-        return set(ids) <= set(self.of(node))
-
-    def below(self, node: LogicalNode, ids: Sequence[str]) -> list[str] | None:
-        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
-        there = set(self.of(node.children[0]))
-        moved = []
-        for one in ids:
-            if one in there:
-                moved.append(one)
-                continue
-            listed = node.handle.projectList() if node.name == "Project" else node.handle.aggregateExpressions()
-            alias = listed.apply(self.of(node).index(one))
-            if class_name(alias) != "Alias" or not is_attribute(alias.child()):
-                return None
-            moved += attribute_ids(alias.references().toSeq())
-        return moved
-
-    def rebound(
-        self, keys: Sequence[Any], ids: Sequence[str], node: LogicalNode, there: Sequence[str]
-    ) -> tuple[Any, ...]:
-        """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
-        columns = dict(zip(ids, self.expressions(node, there), strict=True))
-
-        def column(expression: Any) -> Any | None:
-            if not is_attribute(expression):
-                return None
-            (found,) = attribute_ids(expression.references().toSeq())
-            return columns[found]
-
-        return tuple(replaced(key, column) for key in keys)
-
-    def expressions(self, node: LogicalNode, ids: Sequence[str]) -> tuple[Any, ...]:
-        """Return columns of a plan's output by their ids."""
-        output, places = node.handle.output(), self.of(node)
-        return tuple(output.apply(places.index(one)) for one in ids)
+    return tuple(replaced(key, column) for key in keys)
 
 
 def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
@@ -289,33 +305,21 @@ def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
     return all(one in found and is_attribute(groups.apply(found.index(one))) for one in ids)
 
 
-def is_partitioned_by(leaf: Any, keys: Sequence[Any]) -> bool:
-    """Whether one of some columns is a partition column of files (``HadoopFsRelation``) or of a table of Hive's."""
-    if class_name(leaf) == "HiveTableRelation":
-        names = {str(column.name()) for column in items(leaf.partitionCols())}
-    elif is_files(leaf):
-        names = {str(name) for name in leaf.relation().partitionSchema().fieldNames()}
-    else:
-        return False
+def is_partitioned_by(leaf: LogicalNode, keys: Sequence[Any]) -> bool:
+    """Whether one of some columns is one that the files or partitions of a leaf are laid out by."""
+    names = leaf.partition_columns
     return bool(names) and any(is_attribute(key) and str(key.name()) in names for key in keys)
 
 
 def reduces(node: LogicalNode) -> bool:
     """Whether a subtree may give much less than its leaves hold: it is more than columns that are not null."""
     return any(
-        not (part.name == "Project" or not part.children or part.name in _ALL_ROWS)
-        and not (part.name == "Filter" and _only_not_null(part.handle.condition()))
+        not (part.name == "Project" or not part.children or part.name in _ALL_ROWS) and not part.only_not_null
         for part in node.walk()
     )
 
 
 _ALL_ROWS = frozenset({"Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
-
-
-def _only_not_null(condition: Any) -> bool:
-    if class_name(condition) == "And":
-        return all(_only_not_null(part) for part in children(condition))
-    return class_name(condition) == "IsNotNull"
 
 
 def filters_groups(node: LogicalNode) -> bool:
@@ -324,29 +328,9 @@ def filters_groups(node: LogicalNode) -> bool:
     while node.name in {"Project", "Filter", "Aggregate"}:
         if node.name == "Aggregate":
             return chooses
-        chooses = chooses or (node.name == "Filter" and not _only_not_null(node.handle.condition()))
+        chooses = chooses or (node.name == "Filter" and not node.only_not_null)
         node = node.children[0]
     return False
-
-
-def is_deterministic(node: LogicalNode) -> bool:
-    """Whether a subtree gives the same rows each time it runs (``QueryPlan.deterministic`` asks the inputs too)."""
-    return bool(node.handle.deterministic())
-
-
-def gives_the_same_again(node: LogicalNode) -> bool:
-    """Whether running a deterministic subtree once more certainly gives the same rows.
-
-    Limits, samples and windows over ties may choose others, sums of floats differ in their last digits, and what is
-    not in files may have changed.
-    """
-    steady = {"Project", "Filter", "Join", "Union", "LocalRelation", "Range", "OneRowRelation"}
-    return all(part.name in steady or is_files(part.handle) for part in node.walk())
-
-
-def is_files(plan: Any) -> bool:
-    """Whether a plan is a scan of files (``HadoopFsRelation``)."""
-    return class_name(plan) == "LogicalRelation" and class_name(plan.relation()) == "HadoopFsRelation"
 
 
 def same_result(left: Any, right: Any) -> bool:
@@ -365,28 +349,6 @@ def size_in_bytes(plan: Any) -> int:
     return min(int(size.toString()) if not isinstance(size, int) else size, LARGE)
 
 
-def read_fraction(bridge: Bridge, scan: Any, leaf: Any) -> float:
-    """Return which part of a row a scan reads, by the widths Spark assumes for its columns.
-
-    Parameters
-    ----------
-    scan
-        A run of projections and filters over a leaf.
-    leaf
-        The leaf.
-    """
-    if scan is leaf:
-        return 1.0
-    used, node = scan.references(), scan
-    while node is not leaf and node.children().size() == 1:
-        used = used.__getattr__("$plus$plus")(node.references())
-        node = node.children().apply(0)
-    wanted = used.intersect(leaf.outputSet())
-    to_schema = bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils")
-    whole = int(leaf.schema().defaultSize())
-    return min(1.0, int(to_schema.fromAttributes(wanted.toSeq()).defaultSize()) / whole) if whole else 1.0
-
-
 def leaf_bytes(plan: Any) -> int:
     """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
     total = sum(size_in_bytes(leaf) for leaf in items(plan.collectLeaves()))
@@ -395,9 +357,35 @@ def leaf_bytes(plan: Any) -> int:
     return total
 
 
-def observes_metrics(plan: Any) -> bool:
+def observes_metrics(bridge: Bridge, plan: Any) -> bool:
     """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
-    return "CollectMetrics" in str(plan.toString())
+    return bool(bridge.far_end.observes(plan))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """One side of an equality that a join wants.
+
+    Parameters
+    ----------
+    handle
+        The expression in the JVM.
+    text
+        The same as `expression_key` spells it.
+    columns
+        The columns it is computed from.
+    is_column, is_deterministic
+        Whether it is a plain column; whether it has the same value each time.
+    type
+        Its type as SQL spells it.
+    """
+
+    handle: Any = field(repr=False)
+    text: str
+    columns: tuple[str, ...]
+    is_column: bool
+    is_deterministic: bool
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,17 +396,25 @@ class JoinFacts:
     ----------
     join_type
         Spark's name, such as ``Inner`` or ``LeftOuter``.
-    left_keys, right_keys
-        The key expressions in the JVM, pairwise.
+    left, right
+        The keys, pairwise.
     left_hint, right_hint
         The join strategy hint of each side, such as ``broadcast``, or an empty text.
     """
 
     join_type: str
-    left_keys: tuple[Any, ...]
-    right_keys: tuple[Any, ...]
+    left: tuple[JoinKey, ...]
+    right: tuple[JoinKey, ...]
     left_hint: str
     right_hint: str
+
+    def keys(self, side: str) -> tuple[JoinKey, ...]:
+        """Return the keys of the ``left`` or ``right`` side."""
+        return self.left if side == "left" else self.right
+
+    def handles(self, side: str) -> tuple[Any, ...]:
+        """Return the keys of a side as expressions in the JVM."""
+        return tuple(key.handle for key in self.keys(side))
 
 
 def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
@@ -426,23 +422,16 @@ def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
 
     Uses ``ExtractEquiJoinKeys`` (Spark 4.0 to 4.3).
     """
-    extractor = bridge.companion("org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys")
-    found = option(extractor.unapply(join.handle))
-    if found is None:
+    read = bridge.far_end.join(join.handle)
+    if not read.size():
         return None
-    hint = join.handle.hint()
-    return JoinFacts(
-        str(join.handle.joinType().toString()),
-        tuple(items(found._2())),
-        tuple(items(found._3())),
-        _hint(hint.leftHint()),
-        _hint(hint.rightHint()),
+    facts = json.loads(read.get(0))
+    keys = tuple(
+        JoinKey(read.get(place), **{**known, "columns": tuple(known["columns"])})
+        for place, known in enumerate(facts["keys"], 1)
     )
-
-
-def _hint(info: Any) -> str:
-    strategy = option(info.get().strategy()) if info.isDefined() else None
-    return "" if strategy is None else str(strategy.displayName())
+    pairs = len(keys) // 2
+    return JoinFacts(facts["join_type"], keys[:pairs], keys[pairs:], facts["left_hint"], facts["right_hint"])
 
 
 def user_line(plan: Any) -> SourceLine | None:

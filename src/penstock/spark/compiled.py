@@ -15,8 +15,15 @@ _LOADED: dict[tuple[str, str], Any] = {}
 """Classes by application and name; executors of one application need a class once."""
 
 
-def new_instance(bridge: Bridge, name: str) -> Any:
+def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any:
     """Return a new object of a class whose source is ``java/NAME.java``.
+
+    Parameters
+    ----------
+    name
+        The class.
+    on_executors
+        Whether tasks need it too.
 
     Raises
     ------
@@ -25,20 +32,24 @@ def new_instance(bridge: Bridge, name: str) -> Any:
     """
     key = (str(bridge.spark.sparkContext.applicationId), name)
     if key not in _LOADED:
-        _LOADED[key] = _load(bridge, name)
+        _LOADED[key] = _load(bridge, name, on_executors=on_executors)
     nothing = bridge.new_array("java.lang.Class", [])
     return _LOADED[key].getDeclaredConstructor(nothing).newInstance(bridge.new_array("java.lang.Object", []))
 
 
-def _load(bridge: Bridge, name: str) -> Any:
+def _load(bridge: Bridge, name: str, *, on_executors: bool) -> Any:
     source = resources.files("penstock.spark").joinpath("java", f"{name}.java").read_text()
     compiler = bridge.find("org.codehaus.janino.SimpleCompiler")()
     compiler.setParentClassLoader(bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader())
     compiler.cook(source)
-    codes = compiler.getBytecodes()
+    if on_executors:
+        _send(bridge, name, compiler.getBytecodes())
+    return compiler.getClassLoader().loadClass(f"penstock.{name}")
+
+
+def _send(bridge: Bridge, name: str, codes: Any) -> None:
     jar = Path(tempfile.mkdtemp(prefix="penstock-")) / f"{name}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for class_name in codes:
             archive.writestr(f"{class_name.replace('.', '/')}.class", bytes(codes[class_name]))
     bridge.spark.sparkContext._jsc.addJar(str(jar))
-    return compiler.getClassLoader().loadClass(f"penstock.{name}")

@@ -119,6 +119,11 @@ class BroadcastResult:
     tasks: int
     plan: Any
 
+    @property
+    def relation(self) -> Any:
+        """The relation in the driver, such as a ``HashedRelation``."""
+        return self.stage.broadcast().executeBroadcast().value()
+
 
 def physical_plan(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = False) -> Any:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
@@ -261,20 +266,16 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
     return union(context, bridge.seq(layers), len(tasks), rows)
 
 
-def scanned_rows(plan: Any, leaves: Mapping[int, Any]) -> dict[int, int]:
+def scanned_rows(bridge: Bridge, plan: Any, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
     """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
 
     Uses ``SparkPlan.collectLeaves`` and the metric ``numOutputRows`` of scans.
     """
     found: dict[int, int] = {}
-    for scan in items(plan.collectLeaves()):
-        metric = option(scan.metrics().get("numOutputRows"))
-        output = scan.outputSet()
-        if metric is None or not output.nonEmpty():
-            continue
+    for columns, rows in json.loads(bridge.far_end.scanned(plan)):
         for number, leaf in leaves.items():
-            if bool(output.subsetOf(leaf.outputSet())):
-                found[number] = found.get(number, 0) + int(metric.value())
+            if columns and leaf.has(columns):
+                found[number] = found.get(number, 0) + int(rows)
     return found
 
 

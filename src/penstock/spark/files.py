@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import json
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.catalyst import is_files, read_fraction
 from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, with_fields
+from penstock.spark.jvm import EXECUTION, children, class_name, items, joined, with_fields
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
@@ -26,7 +25,6 @@ _BY_COLUMN = ("parquet", "orc")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LEAST_LISTING_TASKS = 16
 _TASKS_PER_CORE = 4
-_LISTED = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,9 @@ class FileListing:
     rows: Callable[[], int] = field(default=lambda: -1, compare=False, repr=False)
 
 
-def is_file_relation(leaf: Any) -> bool:
+def is_cut_by_size(leaf: LogicalNode) -> bool:
     """Whether a leaf is a scan of files that Spark cuts by size (``HadoopFsRelation`` that is not bucketed)."""
-    return is_files(leaf) and not leaf.relation().bucketSpec().isDefined()
-
-
-def relation_name(leaf: Any) -> str:
-    """Return the name of a table, or the path, for people."""
-    table = leaf.catalogTable()
-    if table.isDefined():
-        return str(table.get().identifier().unquotedString())
-    roots = items(leaf.relation().location().rootPaths())
-    name = str(roots[0].getName()) if roots else "files"
-    return name if len(roots) <= 1 else f"{name} and {len(roots) - 1} more"
+    return leaf.files is not None and not leaf.files.bucketed
 
 
 def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> FileListing:
@@ -85,29 +73,19 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
     scan
         The plan of the relation with the filters right above it.
     """
-    relation = leaf.handle.relation()
-    filters = bridge.seq([])
-    if relation.partitionSchema().size():
-        filters = bridge.seq(_partition_filters(bridge, session, scan))
-    listed = relation.location().listFiles(filters, bridge.seq([])).toString()
-    found = _LISTED.findall(listed)
-    formats = relation.fileFormat()
-    can_split: dict[str, bool] = {}
-    for path, _ in found:
-        ending = path.rpartition("/")[2].partition(".")[2]
-        if ending not in can_split:
-            hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
-            can_split[ending] = bool(formats.isSplitable(session, relation.options(), hadoop_path))
-    kind = str(formats.toString()).lower()
-    sized = [(path, int(size)) for path, size in found]
+    assert leaf.files is not None
+    filters = _partition_filters(bridge, session, scan) if leaf.partition_columns else []
+    found = json.loads(joined(bridge.far_end.files(leaf.handle, scan, bridge.seq(filters))))
+    is_parquet = leaf.files.format == "parquet"
+    sized = list(zip(found["paths"], found["sizes"], strict=True))
     return FileListing(
-        sizes=tuple(int(size) for _, size in found),
-        splittable=tuple(can_split[path.rpartition("/")[2].partition(".")[2]] for path, _ in found),
-        format=kind,
-        name=relation_name(leaf.handle),
-        fraction=read_fraction(bridge, scan, leaf.handle) if kind in _BY_COLUMN else 1.0,
-        paths=tuple(path for path, _ in found),
-        rows=cache(partial(estimate_rows, bridge, session, sized) if kind == "parquet" else (lambda: -1)),
+        sizes=tuple(found["sizes"]),
+        splittable=tuple(found["splittable"]),
+        format=leaf.files.format,
+        name=leaf.files.name,
+        fraction=found["fraction"] if leaf.files.format in _BY_COLUMN else 1.0,
+        paths=tuple(found["paths"]),
+        rows=cache(partial(estimate_rows, bridge, session, sized) if is_parquet else (lambda: -1)),
     )
 
 
@@ -121,11 +99,6 @@ def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], 
     few = max(_LEAST_LISTING_TASKS, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     with with_settings(spark, {_LISTING_TASKS: str(min(given, few))}):
         return spark.read.schema(schema).options(**options).parquet(*paths)
-
-
-def relation_options(leaf: Any) -> dict[str, str]:
-    """Return the options that a table or reader of files was given, by their names in small letters."""
-    return lowered(leaf.relation().options())
 
 
 def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:

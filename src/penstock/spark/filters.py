@@ -32,7 +32,7 @@ BLOOM_SETTINGS = {
 """The bounds that Spark puts to the size of a Bloom filter, for sessions that make one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KeySet:
     """The keys of a result.
 
@@ -73,25 +73,56 @@ def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], r
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
+    functions = _functions(bridge, keys, rows, exact_rows)
+    named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
+    plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
+    row = physical_plan(bridge, session, plan).executeCollect()[0]
+    return _key_set(bridge, row, functions, rows, exact_rows)
+
+
+def keys_of_relation(
+    bridge: Bridge, relation: Any, output: Any, keys: Sequence[Any], rows: int, exact_rows: int
+) -> KeySet | None:
+    """Return the keys of a broadcast relation (``HashedRelation``) without a query; None if it is of another kind.
+
+    A row with a key that is null is in no relation, and meets none.
+
+    Parameters
+    ----------
+    relation
+        What every executor can fetch.
+    output
+        The columns of its rows.
+    keys, rows, exact_rows
+        See `collect_keys`.
+    """
+    if rows == 0:
+        return KeySet(0, is_empty=True)
+    functions = _functions(bridge, keys, rows, exact_rows)
+    columns = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
+    bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(bridge.seq(functions), columns)
+    row = bridge.far_end.aggregated(relation, bound)
+    return None if row is None else _key_set(bridge, row, functions, rows, exact_rows)
+
+
+def _functions(bridge: Bridge, keys: Sequence[Any], rows: int, exact_rows: int) -> list[Any]:
     aggregates = EXPRESSIONS + "aggregate."
     longs = [
         bridge.companion(EXPRESSIONS + "Literal").fromSQL(f"{size}L")
         for size in (math.ceil(rows * _PLANNED_PER_ROW), min(max(rows * _BITS_PER_ROW, 1 << 13), _MOST_BITS))
     ]
-    functions = [bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)]
-    is_exact = rows <= exact_rows
-    if is_exact:
-        functions += [bridge.find(aggregates + "CollectSet")(key) for key in keys]
-    else:
-        functions += [bridge.find(aggregates + name)(key) for key in keys for name in ("Min", "Max")]
-    named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
-    plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
-    row = physical_plan(bridge, session, plan).executeCollect()[0]
+    bloom = bridge.find(aggregates + "BloomFilterAggregate")(_hash(bridge, keys), *longs)
+    if rows <= exact_rows:
+        return [bloom, *(bridge.find(aggregates + "CollectSet")(key) for key in keys)]
+    return [bloom, *(bridge.find(aggregates + name)(key) for key in keys for name in ("Min", "Max"))]
+
+
+def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, exact_rows: int) -> KeySet:
     values = _Values(bridge, row, [function.dataType() for function in functions])
     bloom = values.literal(0)
     if bloom is None:
         return KeySet(rows, is_empty=True)
-    if is_exact:
+    if rows <= exact_rows:
         exact = tuple(values.set_of(i) for i in range(1, len(functions)))
         # A key that is never anything but null meets no other.
         return KeySet(rows, exact, (), bloom, is_empty=any(one.isEmpty() for one in exact))

@@ -11,23 +11,20 @@ from penstock.spark.jvm import children, class_name, items, lowered, option, wit
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
+    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog."
 
 
-def is_hive_relation(leaf: Any) -> bool:
+def is_hive_relation(leaf: LogicalNode) -> bool:
     """Whether a leaf is read through Hive's serialisers."""
-    return class_name(leaf) == "HiveTableRelation"
+    return leaf.name == "HiveTableRelation"
 
 
-def is_hive_table(leaf: Any) -> bool:
+def is_hive_table(leaf: LogicalNode) -> bool:
     """Whether a leaf is a table that was made with Hive's syntax, whoever reads its files."""
-    if is_hive_relation(leaf):
-        return True
-    if class_name(leaf) != "LogicalRelation" or not leaf.catalogTable().isDefined():
-        return False
-    return option(leaf.catalogTable().get().provider()) == "hive"
+    return is_hive_relation(leaf) or (leaf.files is not None and leaf.files.provider == "hive")
 
 
 class HiveRelation:

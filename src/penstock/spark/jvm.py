@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from penstock.errors import SessionError
+from penstock.spark.compiled import new_instance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +24,10 @@ LOGICAL = "org.apache.spark.sql.catalyst.plans.logical."
 PHYSICAL = "org.apache.spark.sql.catalyst.plans.physical."
 EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 EXECUTION = "org.apache.spark.sql.execution."
+
+
+_FEW = 4
+"""So many elements of a ``Seq`` go over in one call."""
 
 
 class Bridge:
@@ -73,9 +78,15 @@ class Bridge:
         """Scala's ``None``."""
         return self.jvm.scala.Option.empty()
 
+    @cached_property
+    def far_end(self) -> Any:
+        """What does in one call what would take many: ``java/FarEnd.java``."""
+        return new_instance(self, "FarEnd", on_executors=False)
+
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
-        return self.find("PythonUtils").toSeq(list(items))
+        found = list(items)
+        return self.far_end.seq(*found) if len(found) <= _FEW else self.find("PythonUtils").toSeq(found)
 
     def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
         """Return a Java array of objects."""
@@ -106,6 +117,11 @@ class Bridge:
 def items(scala_seq: Any) -> list[Any]:
     """Return the elements of a Scala ``Seq``."""
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
+
+
+def joined(pieces: Any) -> str:
+    """Return a text that came in pieces, see ``java/FarEnd.java``."""
+    return "".join(pieces.get(i) for i in range(pieces.size()))
 
 
 def children(plan: Any) -> list[Any]:

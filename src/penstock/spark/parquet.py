@@ -9,7 +9,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkError
-from penstock.spark.jvm import EXECUTION, option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,21 +54,8 @@ def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditio
 
     It is 1.0 where nothing can be left out, or nothing is known.
     """
-    groups = left = 0
-    for path in paths[:: max(len(paths) // _SAMPLE, 1)]:
-        footer = _footer(bridge, session, path)
-        if footer is None:
-            return 1.0
-        schema = footer.getFileMetaData().getSchema()
-        predicate = _predicate(bridge, schema, conditions)
-        if predicate is None:
-            return 1.0
-        blocks = footer.getBlocks()
-        compat = bridge.find(_PARQUET + "filter2.compat.FilterCompat").get(predicate)
-        found = bridge.find(_PARQUET + "filter2.compat.RowGroupFilter").filterRowGroups(compat, blocks, schema)
-        groups += int(blocks.size())
-        left += int(found.size())
-    return left / groups if groups else 1.0
+    looked_at = paths[:: max(len(paths) // _SAMPLE, 1)]
+    return float(bridge.far_end.rowGroupsLeft(session, bridge.seq(looked_at), bridge.seq(conditions)))
 
 
 def _open(bridge: Bridge, session: Any, path: str) -> Any:
@@ -81,33 +67,3 @@ def _open(bridge: Bridge, session: Any, path: str) -> Any:
     except Exception:
         log.info("the footer of %s cannot be read", path, exc_info=True)
         return None
-
-
-def _footer(bridge: Bridge, session: Any, path: str) -> Any:
-    reader = _open(bridge, session, path)
-    if reader is None:
-        return None
-    try:
-        return reader.getFooter()
-    finally:
-        reader.close()
-
-
-def _predicate(bridge: Bridge, schema: Any, conditions: Sequence[Any]) -> Any:
-    """Return conditions as parquet's own predicate, as far as Spark would push them; None if it would push nothing."""
-    datasources = EXECUTION + "datasources."
-    corrected = bridge.companion("org.apache.spark.sql.internal.LegacyBehaviorPolicy").CORRECTED()
-    spec = bridge.find("org.apache.spark.sql.catalyst.util.RebaseDateTime$RebaseSpec")(corrected, bridge.none)
-    since_4_3 = [bridge.none] if bridge.version >= (4, 3) else []
-    filters = bridge.find(datasources + "parquet.ParquetFilters")(
-        schema, True, True, True, True, 10, False, spec, *since_4_3
-    )
-    strategy = bridge.companion(datasources + "DataSourceStrategy")
-    found = None
-    for condition in conditions:
-        source = option(strategy.translateFilter(condition, True))
-        one = None if source is None else option(filters.createFilter(source))
-        if one is not None:
-            both = bridge.find(_PARQUET + "filter2.predicate.FilterApi")
-            found = one if found is None else getattr(both, "and")(found, one)
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,10 @@ class ProvidedPlan:
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
         self._df = df
-        self._plan = catalyst.read_plan(catalyst.optimized_plan(df))
+        self._plan = catalyst.read_plan(bridge, catalyst.optimized_plan(df))
         self._handle = self._plan.handle
-        leaves = [node for node in self._plan.walk() if not node.children]
-        self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_file_relation(leaves[0].handle) else None
+        leaves = self._plan.leaves()
+        self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_cut_by_size(leaves[0]) else None
 
     @cached_property
     def listing(self) -> FileListing | None:
@@ -50,8 +51,7 @@ class ProvidedPlan:
         """Let the files be cut by other settings."""
         assert self._file_leaf is not None
         session = self._bridge.session.cloneSession()
-        for key, value in settings.items():
-            session.conf().set(key, value)
+        self._bridge.far_end.set(session, json.dumps(settings))
         new = files.recut(self._bridge, self._file_leaf.handle, session)
         self._handle = fragment.rebuild(self._bridge, self._plan, {self._file_leaf: new})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -109,8 +110,8 @@ class SessionPool:
             session = self._free.pop() if self._free else None
         if session is None:
             session = self._template().cloneSession()
-        for key, value in (settings or {}).items():
-            session.conf().set(key, value)
+        if settings:
+            self._bridge.far_end.set(session, json.dumps(dict(settings)))
         return session
 
     def _template(self) -> Any:
@@ -118,8 +119,7 @@ class SessionPool:
         with self._lock:
             if self._first is None:
                 self._first = self._bridge.session.cloneSession()
-                for key, value in self._settings.items():
-                    self._first.conf().set(key, value)
+                self._bridge.far_end.set(self._first, json.dumps(self._settings))
             return self._first
 
     def give_back(self, session: Any) -> None:

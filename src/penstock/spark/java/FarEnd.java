@@ -1,0 +1,512 @@
+package penstock;
+
+import java.lang.reflect.Constructor;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.parquet.filter2.compat.FilterCompat;
+import org.apache.parquet.filter2.compat.RowGroupFilter;
+import org.apache.parquet.filter2.predicate.FilterApi;
+import org.apache.parquet.filter2.predicate.FilterPredicate;
+import org.apache.parquet.hadoop.ParquetFileReader;
+import org.apache.parquet.hadoop.metadata.ParquetMetadata;
+import org.apache.parquet.hadoop.util.HadoopInputFile;
+import org.apache.parquet.schema.MessageType;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.HintInfo;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.JoinStrategyHint;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.util.RebaseDateTime;
+import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFilters;
+import org.apache.spark.sql.execution.joins.HashedRelation;
+import org.apache.spark.sql.execution.joins.LongHashedRelation;
+import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
+import org.apache.spark.sql.internal.LegacyBehaviorPolicy;
+import org.apache.spark.util.AccumulatorV2;
+
+import scala.Option;
+import scala.Product;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/**
+ * The far end of the bridge from Python: what would take many calls, done in one. Facts are given as JSON text.
+ *
+ * Compiled inside Spark by Janino, which knows neither lambdas nor inferred type arguments; hence the plain style.
+ */
+public final class FarEnd {
+    /** Of longer answers a part would wait for the other end to acknowledge the first one, which takes 40 ms. */
+    private static final int PIECE = 4000;
+
+    /** Of more values in a list, parquet is told the bounds. */
+    private static final int IN_VALUES = 10;
+
+    private static final RebaseDateTime.RebaseSpec CORRECTED =
+            new RebaseDateTime.RebaseSpec(LegacyBehaviorPolicy.CORRECTED(), Option.empty());
+
+    private final ObjectMapper json = new ObjectMapper();
+
+    // -- words -------------------------------------------------------------------------------------------------------
+
+    public Seq seq() {
+        return PythonUtils.toSeq(new ArrayList());
+    }
+
+    public Seq seq(Object a) {
+        return PythonUtils.toSeq(Arrays.asList(new Object[] {a}));
+    }
+
+    public Seq seq(Object a, Object b) {
+        return PythonUtils.toSeq(Arrays.asList(new Object[] {a, b}));
+    }
+
+    public Seq seq(Object a, Object b, Object c) {
+        return PythonUtils.toSeq(Arrays.asList(new Object[] {a, b, c}));
+    }
+
+    public Seq seq(Object a, Object b, Object c, Object d) {
+        return PythonUtils.toSeq(Arrays.asList(new Object[] {a, b, c, d}));
+    }
+
+    private static List pieces(String text) {
+        List found = new ArrayList();
+        for (int from = 0; from < text.length();) {
+            int to = Math.min(from + PIECE, text.length());
+            if (Character.isHighSurrogate(text.charAt(to - 1))) { // never cut one character in two
+                to--;
+            }
+            found.add(text.substring(from, to));
+            from = to;
+        }
+        return found;
+    }
+
+    /** Sets options of a session, given as a JSON object of texts. */
+    public void set(SparkSession session, String settings) throws Exception {
+        Map found = (Map) json.readValue(settings, LinkedHashMap.class);
+        for (java.util.Iterator each = found.entrySet().iterator(); each.hasNext();) {
+            Map.Entry one = (Map.Entry) each.next();
+            session.conf().set((String) one.getKey(), (String) one.getValue());
+        }
+    }
+
+    // -- logical plans -----------------------------------------------------------------------------------------------
+
+    /** Returns all nodes of a plan, each before its inputs. */
+    public List nodes(LogicalPlan plan) {
+        List found = new ArrayList();
+        visit(plan, found);
+        return found;
+    }
+
+    private static void visit(LogicalPlan plan, List found) {
+        found.add(plan);
+        for (Iterator each = plan.children().iterator(); each.hasNext();) {
+            visit((LogicalPlan) each.next(), found);
+        }
+    }
+
+    /** Returns facts of nodes, in pieces. */
+    public List facts(List nodes) throws Exception {
+        List facts = new ArrayList();
+        for (int i = 0; i < nodes.size(); i++) {
+            facts.add(factsOf((LogicalPlan) nodes.get(i)));
+        }
+        return pieces(json.writeValueAsString(facts));
+    }
+
+    /** Returns an expression as SQL, in pieces. */
+    public List sql(Expression expression) {
+        return pieces(expression.sql());
+    }
+
+    /** Whether metrics are observed on a plan or on one of its subqueries. */
+    public boolean observes(LogicalPlan plan) {
+        if (plan instanceof CollectMetrics) {
+            return true;
+        }
+        for (Iterator each = plan.children().iterator(); each.hasNext();) {
+            if (observes((LogicalPlan) each.next())) {
+                return true;
+            }
+        }
+        for (Iterator each = plan.subqueries().iterator(); each.hasNext();) {
+            if (observes((LogicalPlan) each.next())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private Map factsOf(LogicalPlan plan) {
+        Map facts = new HashMap();
+        List ids = new ArrayList();
+        List keys = new ArrayList();
+        for (Iterator each = plan.output().iterator(); each.hasNext();) {
+            Attribute one = (Attribute) each.next();
+            ids.add(id(one));
+            keys.add(key(one));
+        }
+        List references = new ArrayList();
+        for (Iterator each = plan.references().iterator(); each.hasNext();) {
+            references.add(id((Attribute) each.next()));
+        }
+        facts.put("name", name(plan));
+        facts.put("children", Integer.valueOf(plan.children().size()));
+        facts.put("ids", ids);
+        facts.put("keys", keys);
+        facts.put("references", references);
+        facts.put("description", plan.simpleString(25));
+        facts.put("deterministic", Boolean.valueOf(plan.deterministic()));
+        if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
+            HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
+            facts.put("files", fileFacts((LogicalRelation) plan, relation));
+            facts.put("partition_columns", Arrays.asList(relation.partitionSchema().fieldNames()));
+        }
+        if (plan instanceof HiveTableRelation) {
+            List columns = new ArrayList();
+            for (Iterator each = ((HiveTableRelation) plan).partitionCols().iterator(); each.hasNext();) {
+                columns.add(((Attribute) each.next()).name());
+            }
+            facts.put("partition_columns", columns);
+        }
+        if (plan instanceof Filter) {
+            facts.put("only_not_null", Boolean.valueOf(onlyNotNull(((Filter) plan).condition())));
+        }
+        if (plan instanceof Project) {
+            putNames(facts, ((Project) plan).projectList());
+        }
+        if (plan instanceof Aggregate) {
+            putNames(facts, ((Aggregate) plan).aggregateExpressions());
+        }
+        return facts;
+    }
+
+    private void putNames(Map facts, Seq named) {
+        Map moved = new HashMap();
+        Map renames = new HashMap();
+        for (Iterator each = named.iterator(); each.hasNext();) {
+            Object one = each.next();
+            if (one instanceof Alias) {
+                Alias alias = (Alias) one;
+                Expression child = (Expression) alias.children().head();
+                if (child instanceof AttributeReference) {
+                    moved.put(String.valueOf(alias.exprId().id()), id((Attribute) child));
+                }
+                if (child.deterministic()) {
+                    renames.put(key(child), key(alias.toAttribute()));
+                }
+            }
+        }
+        facts.put("moved", moved);
+        facts.put("renames", renames);
+    }
+
+    private static boolean onlyNotNull(Expression condition) {
+        if (condition instanceof And) {
+            return onlyNotNull(((And) condition).left()) && onlyNotNull(((And) condition).right());
+        }
+        return condition instanceof IsNotNull;
+    }
+
+    private static String id(Attribute attribute) {
+        return String.valueOf(attribute.exprId().id());
+    }
+
+    private static String key(Expression expression) {
+        return expression.canonicalized().toString();
+    }
+
+    private static String name(Object thing) {
+        return thing instanceof Product ? ((Product) thing).productPrefix() : thing.getClass().getSimpleName();
+    }
+
+    /** Returns facts of an equi-join, its left keys and its right keys; nothing if it is no equi-join. */
+    public List join(Join join) throws Exception {
+        Option found = ExtractEquiJoinKeys.unapply(join);
+        List answer = new ArrayList();
+        if (found.isEmpty()) {
+            return answer;
+        }
+        Product parts = (Product) found.get(); // their number depends on the release
+        Map facts = new HashMap();
+        facts.put("join_type", join.joinType().toString());
+        facts.put("left_hint", hint(join.hint().leftHint()));
+        facts.put("right_hint", hint(join.hint().rightHint()));
+        List keys = new ArrayList();
+        answer.add("");
+        for (int side = 1; side <= 2; side++) {
+            for (Iterator each = ((Seq) parts.productElement(side)).iterator(); each.hasNext();) {
+                Expression key = (Expression) each.next();
+                keys.add(keyFacts(key));
+                answer.add(key);
+            }
+        }
+        facts.put("keys", keys);
+        answer.set(0, json.writeValueAsString(facts));
+        return answer;
+    }
+
+    private Map keyFacts(Expression key) {
+        List columns = new ArrayList();
+        for (Iterator each = key.references().iterator(); each.hasNext();) {
+            columns.add(id((Attribute) each.next()));
+        }
+        Map facts = new HashMap();
+        facts.put("text", key(key));
+        facts.put("columns", columns);
+        facts.put("is_column", Boolean.valueOf(key instanceof AttributeReference));
+        facts.put("is_deterministic", Boolean.valueOf(key.deterministic()));
+        facts.put("type", key.dataType().catalogString());
+        return facts;
+    }
+
+    private static String hint(Option side) {
+        Option strategy = side.isDefined() ? ((HintInfo) side.get()).strategy() : Option.empty();
+        return strategy.isDefined() ? ((JoinStrategyHint) strategy.get()).displayName() : "";
+    }
+
+    // -- scans -------------------------------------------------------------------------------------------------------
+
+    private static Map fileFacts(LogicalRelation scan, HadoopFsRelation relation) {
+        Map options = new HashMap();
+        for (Iterator each = relation.options().iterator(); each.hasNext();) {
+            Tuple2 one = (Tuple2) each.next();
+            options.put(((String) one._1()).toLowerCase(Locale.ROOT), one._2());
+        }
+        List roots = new ArrayList();
+        for (Iterator each = relation.location().rootPaths().iterator(); each.hasNext();) {
+            roots.add(((Path) each.next()).getName());
+        }
+        Map facts = new HashMap();
+        if (scan.catalogTable().isDefined()) {
+            CatalogTable table = (CatalogTable) scan.catalogTable().get();
+            facts.put("table", table.identifier().unquotedString());
+            facts.put("provider", table.provider().isDefined() ? table.provider().get() : "");
+        }
+        facts.put("roots", roots);
+        facts.put("options", options);
+        facts.put("bucketed", Boolean.valueOf(relation.bucketSpec().isDefined()));
+        facts.put("format", relation.fileFormat().toString().toLowerCase(Locale.ROOT));
+        return facts;
+    }
+
+    /** Returns the files that a relation would read, how they may be cut, and which part of a row its scan wants; in pieces. */
+    public List files(LogicalRelation leaf, LogicalPlan scan, Seq partitionFilters) throws Exception {
+        HadoopFsRelation relation = (HadoopFsRelation) leaf.relation();
+        FileFormat format = relation.fileFormat();
+        List paths = new ArrayList();
+        List sizes = new ArrayList();
+        List splittable = new ArrayList();
+        Map byEnding = new HashMap();
+        for (Iterator each = relation.location().listFiles(partitionFilters, seq()).iterator(); each.hasNext();) {
+            for (Iterator one = ((PartitionDirectory) each.next()).files().iterator(); one.hasNext();) {
+                FileStatusWithMetadata file = (FileStatusWithMetadata) one.next();
+                Path path = file.getPath();
+                String name = path.getName();
+                String ending = name.indexOf('.') < 0 ? "" : name.substring(name.indexOf('.'));
+                if (!byEnding.containsKey(ending)) {
+                    boolean cut = format.isSplitable(relation.sparkSession(), relation.options(), path);
+                    byEnding.put(ending, Boolean.valueOf(cut));
+                }
+                paths.add(path.toString());
+                sizes.add(Long.valueOf(file.getLen()));
+                splittable.add(byEnding.get(ending));
+            }
+        }
+        Map facts = new HashMap();
+        facts.put("paths", paths);
+        facts.put("sizes", sizes);
+        facts.put("splittable", splittable);
+        facts.put("fraction", Double.valueOf(fraction(leaf, scan)));
+        return pieces(json.writeValueAsString(facts));
+    }
+
+    private static double fraction(LogicalPlan leaf, LogicalPlan scan) {
+        Set used = new HashSet();
+        addIds(used, scan.output().iterator());
+        for (LogicalPlan node = scan; node != leaf && node.children().size() == 1;) {
+            addIds(used, node.references().iterator());
+            node = (LogicalPlan) node.children().head();
+        }
+        long whole = 0;
+        long wanted = 0;
+        for (Iterator each = leaf.output().iterator(); each.hasNext();) {
+            Attribute one = (Attribute) each.next();
+            whole += one.dataType().defaultSize();
+            wanted += used.contains(id(one)) ? one.dataType().defaultSize() : 0;
+        }
+        return whole == 0 ? 1.0 : (double) wanted / whole;
+    }
+
+    private static void addIds(Set ids, Iterator attributes) {
+        while (attributes.hasNext()) {
+            ids.add(id((Attribute) attributes.next()));
+        }
+    }
+
+    /** Returns which part of the row groups of some files may hold rows that meet conditions; 1 if nothing is known. */
+    public double rowGroupsLeft(SparkSession session, Seq paths, Seq conditions) throws Exception {
+        List pushed = new ArrayList();
+        for (Iterator each = conditions.iterator(); each.hasNext();) {
+            Option one = DataSourceStrategy$.MODULE$.translateFilter((Expression) each.next(), true);
+            if (one.isDefined()) {
+                pushed.add(one.get());
+            }
+        }
+        Configuration hadoop = session.sessionState().newHadoopConf();
+        long groups = 0;
+        long left = 0;
+        for (Iterator each = paths.iterator(); each.hasNext();) {
+            HadoopInputFile file = HadoopInputFile.fromPath(new Path((String) each.next()), hadoop);
+            ParquetFileReader reader = ParquetFileReader.open(file);
+            ParquetMetadata footer = reader.getFooter();
+            reader.close();
+            MessageType schema = footer.getFileMetaData().getSchema();
+            FilterPredicate predicate = predicate(pushed, schema);
+            if (predicate == null) {
+                return 1.0;
+            }
+            groups += footer.getBlocks().size();
+            FilterCompat.Filter filter = FilterCompat.get(predicate);
+            left += RowGroupFilter.filterRowGroups(filter, footer.getBlocks(), schema).size();
+        }
+        return groups == 0 ? 1.0 : (double) left / groups;
+    }
+
+    /** Returns filters as parquet's own predicate, as far as Spark would push them; null if it would push nothing. */
+    private static FilterPredicate predicate(List pushed, MessageType schema) throws Exception {
+        Constructor maker = ParquetFilters.class.getConstructors()[0];
+        List arguments = new ArrayList();
+        arguments.addAll(Arrays.asList(new Object[] {schema, Boolean.TRUE, Boolean.TRUE, Boolean.TRUE, Boolean.TRUE}));
+        arguments.addAll(Arrays.asList(new Object[] {Integer.valueOf(IN_VALUES), Boolean.FALSE, CORRECTED}));
+        while (arguments.size() < maker.getParameterCount()) { // one more since Spark 4.3
+            arguments.add(Option.empty());
+        }
+        ParquetFilters filters = (ParquetFilters) maker.newInstance(arguments.toArray());
+        FilterPredicate all = null;
+        for (int i = 0; i < pushed.size(); i++) {
+            Option one = filters.createFilter((org.apache.spark.sql.sources.Filter) pushed.get(i));
+            if (one.isDefined()) {
+                FilterPredicate found = (FilterPredicate) one.get();
+                all = all == null ? found : FilterApi.and(all, found);
+            }
+        }
+        return all;
+    }
+
+    /** Returns the columns of each scan of a plan that has run, by their ids, and the rows that it gave. */
+    public String scanned(SparkPlan plan) throws Exception {
+        List found = new ArrayList();
+        for (Iterator each = plan.collectLeaves().iterator(); each.hasNext();) {
+            SparkPlan scan = (SparkPlan) each.next();
+            Option rows = scan.metrics().get("numOutputRows");
+            if (rows.isDefined()) {
+                Set columns = new HashSet();
+                addIds(columns, scan.output().iterator());
+                found.add(Arrays.asList(new Object[] {columns, ((AccumulatorV2) rows.get()).value()}));
+            }
+        }
+        return json.writeValueAsString(found);
+    }
+
+    // -- relations ---------------------------------------------------------------------------------------------------
+
+    /** Returns what functions, bound to its rows, give of all rows of a broadcast relation; null if it holds none. */
+    public InternalRow aggregated(Object relation, Seq functions) {
+        if (!(relation instanceof HashedRelation)) {
+            return null;
+        }
+        HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
+        Object[] functionsOf = new Object[functions.size()];
+        Object[] state = new Object[functions.size()];
+        for (int i = 0; i < state.length; i++) {
+            functionsOf[i] = functions.apply(i);
+            if (functionsOf[i] instanceof TypedImperativeAggregate) {
+                state[i] = ((TypedImperativeAggregate) functionsOf[i]).createAggregationBuffer();
+            }
+        }
+        if (own instanceof LongHashedRelation) {
+            for (Iterator keys = own.keys(); keys.hasNext();) {
+                for (Iterator rows = own.get((InternalRow) keys.next()); rows.hasNext();) {
+                    update(functionsOf, state, (InternalRow) rows.next());
+                }
+            }
+        } else {
+            for (Iterator rows = own.valuesWithKeyIndex(); rows.hasNext();) {
+                update(functionsOf, state, ((ValueRowWithKeyIndex) rows.next()).getValue());
+            }
+        }
+        for (int i = 0; i < state.length; i++) {
+            if (functionsOf[i] instanceof TypedImperativeAggregate) {
+                state[i] = ((TypedImperativeAggregate) functionsOf[i]).eval(state[i]);
+            }
+        }
+        return new GenericInternalRow(state);
+    }
+
+    private static void update(Object[] functions, Object[] state, InternalRow row) {
+        for (int i = 0; i < functions.length; i++) {
+            if (functions[i] instanceof TypedImperativeAggregate) {
+                state[i] = ((TypedImperativeAggregate) functions[i]).update(state[i], row);
+                continue;
+            }
+            Expression child = (Expression) ((Expression) functions[i]).children().head();
+            Object value = child.eval(row);
+            if (value != null && (state[i] == null || precedes(functions[i], child, value, state[i]))) {
+                state[i] = InternalRow.copyValue(value);
+            }
+        }
+    }
+
+    private static boolean precedes(Object function, Expression child, Object value, Object best) {
+        int order = TypeUtils.getInterpretedOrdering(child.dataType()).compare(value, best);
+        if (function instanceof Min) {
+            return order < 0;
+        }
+        if (function instanceof Max) {
+            return order > 0;
+        }
+        throw new IllegalArgumentException("no way to compute " + function);
+    }
+}

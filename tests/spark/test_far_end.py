@@ -1,0 +1,102 @@
+"""What the far end of the bridge does in one call."""
+
+import json
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.spark import catalyst, files
+from penstock.spark.catalyst import read_plan
+from penstock.spark.jvm import Bridge, items
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 40])
+def test_sequences(spark, count):
+    assert items(Bridge(spark).seq(range(count))) == list(range(count))
+
+
+@pytest.mark.parametrize("text", ["x", "ab" * 9000, "ä€😀" * 4000, "\x00\n\t'\\" * 50])
+def test_long_texts_come_whole(spark, text):
+    literal = spark.range(1).select(F.lit(text).alias("t"))._jdf.queryExecution().analyzed().projectList().apply(0)
+    assert catalyst.expression_sql(Bridge(spark), literal.child()) == str(literal.child().sql())
+
+
+def test_settings_of_a_session(spark):
+    bridge = Bridge(spark)
+    session = bridge.session.cloneSession()
+    wanted = {"spark.sql.shuffle.partitions": "7", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    bridge.far_end.set(session, json.dumps(wanted))
+    assert {key: session.conf().get(key) for key in wanted} == wanted
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "7"
+
+
+PLANS = {
+    "projection": lambda df: df.selectExpr("id as a", "id + 1 as b", "x"),
+    "aggregate": lambda df: df.groupBy("x").agg(F.sum("id").alias("s")),
+    "filter": lambda df: df.where("x is not null and id is not null"),
+    "filter that chooses": lambda df: df.where("x > 3"),
+    "join": lambda df: df.alias("l").join(df.selectExpr("id as j", "x as y"), F.col("l.x") == F.col("y")),
+    "union": lambda df: df.union(df),
+    "nothing": lambda df: df,
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_facts_are_those_that_spark_tells_one_by_one(spark, tmp_path, name):
+    spark.range(50).selectExpr("id", "id % 7 as x", "'text' as t").write.parquet(str(tmp_path / "t"))
+    plan = catalyst.optimized_plan(PLANS[name](spark.read.parquet(str(tmp_path / "t"))))
+    for node in read_plan(Bridge(spark), plan).walk():
+        handle = node.handle
+        assert node.name == handle.getClass().getSimpleName()
+        assert len(node.children) == handle.children().size()
+        assert node.ids == tuple(str(one.exprId().id()) for one in items(handle.output()))
+        assert node.keys == tuple(catalyst.expression_key(one) for one in items(handle.output()))
+        assert set(node.references) == {str(one.exprId().id()) for one in items(handle.references().toSeq())}
+        assert node.is_deterministic == handle.deterministic()
+        assert node.description == " ".join(handle.simpleString(25).split())
+        assert node.only_not_null == (node.name == "Filter" and ">" not in handle.condition().toString())
+        assert (node.files is not None) == (node.name == "LogicalRelation")
+
+
+def test_columns_go_down_through_projections(spark):
+    df = spark.range(5).selectExpr("id as a", "id + 1 as b")
+    (node,) = [one for one in read_plan(Bridge(spark), catalyst.analyzed_plan(df)).walk() if one.name == "Project"]
+    renamed, computed = node.ids
+    assert node.below([renamed]) == node.children[0].ids
+    assert node.below([renamed, computed]) is None
+    assert node.renames[node.children[0].keys[0]] == node.keys[0]
+
+
+# name: what is read, and its bytes by the widths Spark assumes (8 of a bigint, 4 of an int, 20 of a string) of 40
+FRACTIONS = {
+    "all": (lambda df: df, 40),
+    "a column": (lambda df: df.select("a"), 8),
+    "rows by a column": (lambda df: df.where("a > 1"), 40),
+    "a column by another": (lambda df: df.where("a > 1").select("c"), 8 + 4),
+    "a computed column": (lambda df: df.selectExpr("concat(t, c) as x"), 20 + 4),
+}
+
+
+@pytest.mark.parametrize("name", FRACTIONS)
+def test_which_part_of_a_row_is_read(spark, tmp_path, name):
+    change, expected = FRACTIONS[name]
+    path = str(tmp_path / "t")
+    spark.range(9).selectExpr("id as a", "id as b", "cast(id as int) as c", "'x' as t").coalesce(1).write.parquet(path)
+    bridge = Bridge(spark)
+    plan = read_plan(bridge, catalyst.optimized_plan(change(spark.read.parquet(path))))
+    (leaf,) = plan.leaves()
+    listing = files.list_files(bridge, bridge.session, leaf, plan.handle)
+    assert listing.fraction == pytest.approx(expected / 40)
+    assert all(listing.splittable)
+    assert listing.format == "parquet"
+    assert listing.name == "t"
+    assert listing.rows() == 9
+
+
+@pytest.mark.parametrize("query", ["select * from {t}", "select * from range(3) where id in (select max(id) from {t})"])
+def test_metrics_that_are_observed_are_found(spark, query):
+    bridge = Bridge(spark)
+    df = spark.range(5)
+    for rows, expected in ((df, False), (df.observe("seen", F.count(F.lit(1)).alias("n")), True)):
+        plan = catalyst.optimized_plan(spark.sql(query, t=rows))
+        assert catalyst.observes_metrics(bridge, plan) is expected

@@ -1,0 +1,71 @@
+"""Keys of finished results: those of a broadcast relation are the same as a query for them gives."""
+
+import datetime
+import decimal
+
+import pytest
+
+from penstock.spark import catalyst, exchange, filters
+from penstock.spark.jobs import active_session
+from penstock.spark.jvm import Bridge, items
+
+DAY = datetime.date(2024, 2, 29)
+# name: the types of the keys, and rows of a third column behind them
+RELATIONS = {
+    "longs": ("k bigint", [(5,), (7,), (5,), (-1 << 62,)]),
+    "ints, which Spark widens": ("k int", [(5,), (7,), (None,), (5,)]),
+    "two ints, which Spark packs": ("k int, l int", [(1, 2), (-1, 2), (1, 2), (None, 3), (4, None)]),
+    "texts": ("k string", [("a",), ("",), (None,), ("ä" * 99,), ("a",)]),
+    "dates and texts": ("k date, l string", [(DAY, "x"), (DAY, "y"), (None, "z"), (DAY, "x")]),
+    "decimals": ("k decimal(25,3)", [(decimal.Decimal("1.5"),), (decimal.Decimal("-2"),), (decimal.Decimal("1.5"),)]),
+    "one row": ("k bigint", [(3,)]),
+    "many": ("k bigint", [(i * 37 % 1009,) for i in range(5000)]),
+}
+
+
+def relation_of(spark, bridge, schema, rows):
+    """Return the right side of a join as a leaf, as a broadcast relation, and the keys of the join."""
+    df = spark.createDataFrame([(*row, i) for i, row in enumerate(rows)], f"{schema}, v int").repartition(2)
+    names = [column.split()[0] for column in schema.split(", ")]
+    joined = df.withColumnRenamed("v", "w").join(df, names)
+    plan = catalyst.read_plan(bridge, catalyst.optimized_plan(joined))
+    join = next(node for node in plan.walk() if node.name == "Join")
+    keys = catalyst.join_facts(bridge, join).handles("right")
+    mode = exchange.broadcast_mode(bridge, bridge.session, join, "right", keys)
+    side = join.children[1].handle
+    return side, exchange.broadcast(bridge, bridge.session, side, mode), keys
+
+
+def as_text(found):
+    """Return a key set as plain values."""
+    exact = [sorted(str(value) for value in items(one.toSeq())) for one in found.exact]
+    bounds = [None if pair is None else [str(end) for end in pair] for pair in found.bounds]
+    return exact, bounds, str(found.bloom), found.is_empty
+
+
+@pytest.mark.parametrize("most_exact", [10_000, 2], ids=["exact", "bounds"])
+@pytest.mark.parametrize("name", RELATIONS)
+def test_keys_of_a_relation_are_those_of_a_query(spark, name, most_exact):
+    bridge = Bridge(spark)
+    with active_session(bridge, bridge.session):
+        side, result, keys = relation_of(spark, bridge, *RELATIONS[name])
+        rows = result.rows
+        expected = filters.collect_keys(bridge, bridge.session, side, keys, rows, most_exact)
+        found = filters.keys_of_relation(bridge, result.relation, side.output(), keys, rows, most_exact)
+    assert found is not None
+    assert bool(found.exact) == (rows <= most_exact)
+    if len(keys) == 1:  # of several keys a query also takes those of rows where another one is null
+        assert as_text(found) == as_text(expected)
+    else:
+        assert found.rows == expected.rows
+        for own, all_of_them in zip(found.exact, expected.exact, strict=True):
+            assert all(all_of_them.contains(value) for value in items(own.toSeq()))
+
+
+def test_a_relation_without_keys_has_none(spark):
+    bridge = Bridge(spark)
+    array = bridge.new_array("org.apache.spark.sql.catalyst.InternalRow", [])
+    df = spark.range(1)
+    plan = catalyst.optimized_plan(df)
+    keys = [plan.output().apply(0)]
+    assert filters.keys_of_relation(bridge, array, plan.output(), keys, 5, 10) is None
