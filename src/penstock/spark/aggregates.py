@@ -73,6 +73,6 @@ def split(bridge: Bridge, aggregate: LogicalNode, functions: Mapping[str, Any]) 
         return computed[expression_key(expression)].toAttribute()
 
     given = items(aggregate.handle.groupingExpressions()) + list(computed.values())
-    inner = with_fields(aggregate.handle, aggregateExpressions=bridge.seq(given))
+    inner = with_fields(bridge, aggregate.handle, aggregateExpressions=bridge.seq(given))
     results = [replaced(one, attribute) for one in items(aggregate.handle.aggregateExpressions())]
     return projected(bridge, inner, bridge.seq(results))

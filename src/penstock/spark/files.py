@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import EXECUTION, children, class_name, items, joined, with_fields
+from penstock.spark.jvm import children, class_name, items, joined
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
@@ -107,12 +107,7 @@ def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
     A scan reads the settings of the session that made its relation, when it is executed. Relations of different
     sessions are equal to Spark, which would keep the old one; an option of our own tells them apart.
     """
-    old = leaf.relation()
-    options = old.options().updated("penstock.split", session.conf().get("spark.sql.files.maxPartitionBytes"))
-    relation = bridge.find(EXECUTION + "datasources.HadoopFsRelation")(
-        old.location(), old.partitionSchema(), old.dataSchema(), old.bucketSpec(), old.fileFormat(), options, session
-    )
-    return with_fields(leaf, relation=relation)
+    return bridge.far_end.recut(leaf, session)
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:

@@ -161,4 +161,4 @@ def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
 def _hinted(bridge: Bridge, join: Any, build: str, strategy: str) -> Any:
     info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + strategy)))
     sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
-    return with_fields(join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))
+    return with_fields(bridge, join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))

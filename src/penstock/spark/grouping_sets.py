@@ -68,6 +68,7 @@ def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
         finest.setdefault(attribute_ids(bridge.seq([key]))[0], key)
     buffers = [one for function in functions for one in items(function.aggregateFunction().inputAggBufferAttributes())]
     first = with_fields(
+        bridge,
         partial,
         groupingExpressions=bridge.seq(finest.values()),
         resultExpressions=bridge.seq([*finest.values(), *buffers]),
@@ -75,14 +76,16 @@ def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     )
     columns = [expand.output().apply(there.index(group)) for group in groups]
     multiplied = with_fields(
+        bridge,
         expand,
         projections=bridge.seq(bridge.seq([*row, *buffers]) for row in keys),
         output=bridge.seq([*columns, *buffers]),
         child=first,
     )
     merge = bridge.companion(EXPRESSIONS + "aggregate.PartialMerge")
-    merging = [with_fields(function, mode=merge, filter=bridge.none) for function in functions]
+    merging = [with_fields(bridge, function, mode=merge, filter=bridge.none) for function in functions]
     merged = with_fields(
+        bridge,
         partial,
         aggregateExpressions=bridge.seq(merging),
         initialInputBufferOffset=len(groups),

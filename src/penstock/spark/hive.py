@@ -100,7 +100,9 @@ class HiveRelation:
         """The relation less the partitions that are ruled out."""
         if self._partitions is None:
             return self._leaf
-        return with_fields(self._leaf, prunedPartitions=self._bridge.some(self._bridge.seq(self._partitions)))
+        return with_fields(
+            self._bridge, self._leaf, prunedPartitions=self._bridge.some(self._bridge.seq(self._partitions))
+        )
 
     @cached_property
     def tasks(self) -> int:

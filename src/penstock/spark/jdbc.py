@@ -119,8 +119,8 @@ class JdbcRelation:
         if own.get("fetchsize", "0") == "0":
             given = _with(given, "fetchsize", str(fetch_size))
         old, made = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(given)
-        relation = with_fields(old, old.sparkSession(), parts=parts, jdbcOptions=made)
-        return with_fields(self._leaf, relation=relation)
+        relation = with_fields(self._bridge, old, old.sparkSession(), parts=parts, jdbcOptions=made)
+        return with_fields(self._bridge, self._leaf, relation=relation)
 
 
 class JdbcTarget:

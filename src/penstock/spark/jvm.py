@@ -160,7 +160,7 @@ def root_cause(error: BaseException) -> str:
     return str(thrown.getMessage() or thrown.toString())
 
 
-def with_fields(case_class: Any, *implicit: Any, **changes: Any) -> Any:
+def with_fields(bridge: Bridge, case_class: Any, *implicit: Any, **changes: Any) -> Any:
     """Return a copy of a case class object; works for whatever fields this Spark version gives it.
 
     Parameters
@@ -172,7 +172,4 @@ def with_fields(case_class: Any, *implicit: Any, **changes: Any) -> Any:
     changes
         The fields that are new.
     """
-    count = case_class.productArity()
-    names = [case_class.productElementName(i) for i in range(count)]
-    fields = (changes.get(name, case_class.productElement(i)) for i, name in enumerate(names))
-    return case_class.copy(*fields, *implicit)
+    return bridge.far_end.copied(case_class, bridge.seq(changes), bridge.seq([*changes.values(), *implicit]))

@@ -1,6 +1,7 @@
 package penstock;
 
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -128,6 +129,25 @@ public final class FarEnd {
             Map.Entry one = (Map.Entry) each.next();
             session.conf().set((String) one.getKey(), (String) one.getValue());
         }
+    }
+
+    /** Returns a copy of a case class object with some fields new; arguments of a second list follow the values. */
+    public Object copied(Product old, Seq names, Seq values) throws Exception {
+        Object[] arguments = new Object[old.productArity() + values.size() - names.size()];
+        for (int i = 0; i < old.productArity(); i++) {
+            int place = names.indexOf(old.productElementName(i));
+            arguments[i] = place < 0 ? old.productElement(i) : values.apply(place);
+        }
+        for (int i = names.size(); i < values.size(); i++) {
+            arguments[old.productArity() + i - names.size()] = values.apply(i);
+        }
+        Method[] methods = old.getClass().getMethods();
+        for (int i = 0; i < methods.length; i++) {
+            if (methods[i].getName().equals("copy") && methods[i].getParameterCount() == arguments.length) {
+                return methods[i].invoke(old, arguments);
+            }
+        }
+        throw new IllegalArgumentException("no way to copy " + old.getClass());
     }
 
     // -- logical plans -----------------------------------------------------------------------------------------------
@@ -383,6 +403,17 @@ public final class FarEnd {
         while (attributes.hasNext()) {
             ids.add(id((Attribute) attributes.next()));
         }
+    }
+
+    /** Returns a relation of files that takes its split size from another session, see `penstock.spark.files.recut`. */
+    public Object recut(LogicalRelation leaf, SparkSession session) throws Exception {
+        HadoopFsRelation old = (HadoopFsRelation) leaf.relation();
+        Object size = session.conf().get("spark.sql.files.maxPartitionBytes");
+        scala.collection.immutable.Map options =
+                (scala.collection.immutable.Map) old.options().$plus(new Tuple2("penstock.split", size));
+        HadoopFsRelation relation = new HadoopFsRelation(old.location(), old.partitionSchema(), old.dataSchema(),
+                old.bucketSpec(), old.fileFormat(), options, session);
+        return copied(leaf, seq("relation"), seq(relation));
     }
 
     /** Returns which part of the row groups of some files may hold rows that meet conditions; 1 if nothing is known. */
