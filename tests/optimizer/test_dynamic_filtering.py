@@ -99,6 +99,37 @@ def test_a_small_table_is_broadcast_whole(size, after, expected):
     assert filtered_nodes(job) == expected
 
 
+# what the table 1 is looked up in, and the ways that its own keys take
+LOOKED_UP = {
+    "in one vertex": ("7 -> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4", (), set()),
+    "rows are exchanged between the joins": ("7 -> 6\n1 *> 6\n6 #> 3\n2 *> 3\n3 -> 4", (), {1}),
+    "its keys filter what is exchanged": (
+        "7 #> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4",
+        (FilterPath("left", (7,), (6, "right"), keys_from=1),),
+        {1},
+    ),
+    "its keys filter what is not": (
+        "7 -> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4",
+        (FilterPath("left", (7,), (6, "right"), keys_from=1),),
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_a_small_table_is_filtered_where_that_saves_an_exchange(name):
+    text, ways, expected = LOOKED_UP[name]
+    path = FilterPath("right", (1,), (3, "right"), keys_from=2)
+    facts = {
+        1: SOURCE | {"bytes": 5 * MIB},
+        3: {"join_type": "Inner", "filters": (path,)},
+        6: {"join_type": "Inner", "filters": ways},
+    }
+    job = Case([DynamicFiltering], f"0 #> 1\n{text}", facts)
+    job.finish(2, result(1, rows=10, scanned={2: 100}))
+    assert filtered_nodes(job) == expected
+
+
 @pytest.mark.parametrize(("rows", "expected"), [(10_000, {1}), (10_001, set())])
 def test_a_database_leaves_out_rows_by_exact_keys(rows, expected):
     job = case(FilterPath("left", (1,), (3, "right"), prunes=True, exact=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from penstock.spark import catalyst, files
 from penstock.spark.catalyst import read_plan
-from penstock.spark.jvm import Bridge, items
+from penstock.spark.jvm import Bridge, items, with_fields
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 40])
@@ -100,3 +100,15 @@ def test_metrics_that_are_observed_are_found(spark, query):
     for rows, expected in ((df, False), (df.observe("seen", F.count(F.lit(1)).alias("n")), True)):
         plan = catalyst.optimized_plan(spark.sql(query, t=rows))
         assert catalyst.observes_metrics(bridge, plan) is expected
+
+
+def test_copies_of_case_classes(spark):
+    bridge = Bridge(spark)
+    df = spark.range(5).alias("l").join(spark.range(7).alias("r"), F.col("l.id") == F.col("r.id"))
+    join = catalyst.analyzed_plan(df)
+    left, right = join.left(), join.right()
+    turned = with_fields(bridge, join, left=right, right=left)
+    assert turned.left().equals(right)
+    assert turned.right().equals(left)
+    assert turned.condition().equals(join.condition())
+    assert join.left().equals(left)

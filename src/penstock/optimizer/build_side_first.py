@@ -102,9 +102,10 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
     def _is_worth_it(self, join: StreamNode, path: FilterPath, size: int, context: StrategyContext) -> bool:
         graph = context.stream_graph
         lowest = graph.node(path.steps[0])
-        return size <= int(lowest.properties.get("bytes", 0)) * _MUCH_LARGER and (
-            path.prunes or (crosses_exchange(graph, lowest.id, join.id) and not is_small_table(lowest.id, 0.0, context))
-        )
+        if size > int(lowest.properties.get("bytes", 0)) * _MUCH_LARGER:
+            return False
+        exchanged = crosses_exchange(graph, lowest.id, join.id)
+        return path.prunes or (exchanged and not is_small_table(lowest.id, 0.0, join.id, context))
 
     def _open(self, source_id: int, context: StrategyContext) -> bool:
         """Note that the sides above a source may give less than it holds; return whether that was news."""

@@ -26,7 +26,7 @@ from penstock.config.options import (
 )
 from penstock.decisions import DecisionKind
 from penstock.graph import StreamNodeUpdateRequest
-from penstock.optimizer.graphs import crosses_exchange, is_broadcast, is_for_a_table, joins_behind, sides
+from penstock.optimizer.graphs import broadcast_to, crosses_exchange, is_broadcast, joins_behind, sides
 from penstock.optimizer.joins import other
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -111,11 +111,28 @@ def part_left(rows: int, of: int, filtered: int) -> float:
     return min(1.0, rows / smaller) if of > 0 and rows > 0 else 1.0
 
 
-def is_small_table(source_id: int, left: float, context: StrategyContext) -> bool:
-    """Whether a source is broadcast, and read whole sooner than the keys are fetched that leave a part of it."""
+def is_small_table(source_id: int, left: float, join_id: int, context: StrategyContext) -> bool:
+    """Whether a source is broadcast, and read whole sooner than the keys are fetched that leave a part of it.
+
+    A smaller table is worth more where an exchange lies between the joins, as rows that find nothing in it are not
+    exchanged; and where its own keys filter what is exchanged before it is looked up in.
+
+    Parameters
+    ----------
+    source_id, left
+        The source, and which part of it would be left.
+    join_id
+        The join that gives the keys.
+    """
     graph = context.stream_graph
     saved = (1 - left) * int(graph.node(source_id).properties.get("bytes", 0))
-    return saved < context.resources.volume_per_task and is_for_a_table(graph, source_id)
+    lookups = broadcast_to(graph, source_id)
+    if not lookups or saved >= context.resources.volume_per_task:
+        return False
+    if any(crosses_exchange(graph, one, join_id) for one in lookups):
+        return False
+    ways = ((join.id, path) for join in graph for path in join.properties.get("filters", ()))
+    return not any(path.giver[0] in lookups and crosses_exchange(graph, path.steps[0], one) for one, path in ways)
 
 
 def left_by(join: StreamNode, build: str, rows: int, scanned: Mapping[int, int]) -> float:
@@ -180,7 +197,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             return False  # a join chained to it looks up the very same keys
         most = config.get(DYNAMIC_FILTERING_SELECTIVITY)
         assert isinstance(most, float)
-        if not prunes and is_small_table(path.steps[0], left, context):
+        if not prunes and is_small_table(path.steps[0], left, ref.join_id, context):
             return False
         too_many = not 0 <= result.rows <= config.integer(DYNAMIC_FILTERING_MAX_KEYS)
         if too_many or not (prunes or left <= most):

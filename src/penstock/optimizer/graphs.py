@@ -53,11 +53,11 @@ def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[Stre
                 yield node
 
 
-def is_for_a_table(graph: StreamGraph, node_id: int) -> bool:
-    """Whether a node's rows are broadcast by the vertex that it will be part of."""
+def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
+    """Return the nodes that get a node's rows broadcast by its vertex; none if they go elsewhere as well."""
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
-    return bool(outgoing) and all(map(is_broadcast, outgoing))
+    return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:

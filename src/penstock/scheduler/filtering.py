@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS
 from penstock.connectors.base import KeyFilter
 from penstock.optimizer.dynamic_filtering import FILTERS
-from penstock.optimizer.graphs import sides
+from penstock.optimizer.graphs import is_broadcast, sides
+from penstock.planner.plan import WriteKind
 from penstock.scheduler.packing import spread_by_count
 from penstock.spark import catalyst, exchange, filters, fragment
-from penstock.spark.exchange import BroadcastResult
+from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.parquet import row_groups_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.config import Configuration
-    from penstock.graph import StreamGraph, StreamNode
+    from penstock.graph import StreamEdge, StreamGraph, StreamNode
     from penstock.optimizer.dynamic_filtering import DynamicFilterRef
     from penstock.planner.filters import Way
     from penstock.planner.plan import JobPlan, SourcePlan
@@ -52,6 +53,8 @@ class KeyFilters:
         Returns the stream graph as it is now.
     result_of
         Returns what a finished node's vertex has written.
+    table_of
+        Returns a result as a broadcast relation for the join that an edge leads to, None if it does not fit.
     """
 
     def __init__(
@@ -61,12 +64,14 @@ class KeyFilters:
         config: Configuration,
         graph: Callable[[], StreamGraph],
         result_of: Callable[[int], Result | None],
+        table_of: Callable[[StreamEdge, StagedResult], BroadcastResult | None],
     ) -> None:
         self._bridge = bridge
         self._plan = plan
         self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
         self._graph = graph
         self._result_of = result_of
+        self._table_of = table_of
         self._sets: dict[_Given, KeySet | None] = {}
         self._for_sources: dict[tuple[int, KeySet], list[Any]] = {}
         self._locks: dict[_Given, threading.Lock] = {}
@@ -191,6 +196,8 @@ class KeyFilters:
         if not plan.child.is_deterministic:
             return None
         keys = self._way(ref).giver_keys
+        if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:
+            result = self._table_of(edge, result) or result  # it is made for the join anyway
         if isinstance(result, BroadcastResult):
             return filters.keys_of_relation(self._bridge, result.relation, output, keys, result.rows, self._exact)
         width = result.subpartitions

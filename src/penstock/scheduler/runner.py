@@ -140,7 +140,7 @@ class VertexRunner:
         self._sinks = sinks
         self._results: dict[int, Result] = {}
         self._tables: dict[tuple[int, str], BroadcastResult | None] = {}
-        self._filters = KeyFilters(bridge, plan, config, graph, self.result_of)
+        self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table)
         self._lock = threading.Lock()
 
     def group_of(self, vertex: JobVertex) -> str:

@@ -1,0 +1,69 @@
+"""Where the columns come from that rows are multiplied by: each through which joins, and through which sides."""
+
+import pytest
+
+from penstock.graph import OperatorKind
+from penstock.optimizer.early_aggregation import GROUPING_SETS
+from penstock.planner.planner import Output, plan_job
+from penstock.results import ResultSink
+
+# name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on
+CASES = {
+    "a column of a dimension": ("select d.a, sum(f.v) from f join d on f.k = d.k group by rollup(d.a)", 2, [["d"]]),
+    "two dimensions": (
+        "select d.a, e.b, sum(f.v) from f join d on f.k = d.k join e on f.l = e.l group by cube(d.a, e.b)",
+        4,
+        [["d"], ["e"]],
+    ),
+    "a column of the facts": ("select f.k, sum(f.v) from f join d on f.k = d.k group by rollup(f.k)", 2, [["f"]]),
+    "renamed on the way": (
+        "select x, sum(v) from (select d.a as x, f.v from f join d on f.k = d.k) group by rollup(x)",
+        2,
+        [["d"]],
+    ),
+    "computed": ("select d.a + 1, sum(f.v) from f join d on f.k = d.k group by rollup(d.a + 1)", 2, [[]]),
+    "without a join": ("select k, sum(v) from f group by rollup(k, l)", 3, [[], []]),
+    "nothing multiplied": ("select k, sum(v) from f group by k", None, None),
+    "not to be made before": ("select k, count(distinct v) from f group by rollup(k)", None, None),
+}
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    columns = {"f": "id % 9 as k, id % 5 as l, id as v", "d": "id as k, id % 3 as a", "e": "id as l, id % 2 as b"}
+    for name, made in columns.items():
+        spark.range(500 if name == "f" else 9).selectExpr(*made.split(", ")).write.parquet(str(folder / name))
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    yield
+    for name in columns:
+        spark.catalog.dropTempView(name)
+
+
+def tables_below(graph, join_id, side):
+    """Return the tables that one side of a join is made of."""
+    (todo,) = [[e.source_id] for e in graph.in_edges(join_id) if e.type_number == side + 1]
+    names = set()
+    while todo:
+        node = graph.node(todo.pop())
+        todo += [edge.source_id for edge in graph.in_edges(node.id)]
+        if node.kind is OperatorKind.SOURCE:
+            names.add(node.name.removeprefix("Source: "))
+    return sorted(names)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_where_columns_come_from(make_env, spark, tables, name):
+    query, copies, origins = CASES[name]
+    env = make_env()
+    graph = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x").graph
+    found = [node.properties[GROUPING_SETS] for node in graph if GROUPING_SETS in node.properties]
+    if copies is None:
+        assert found == []
+        return
+    (sets,) = found
+    assert sets.copies == copies
+    assert graph.node(sets.node_id).kind is OperatorKind.CALC
+    sides = {"left": 0, "right": 1}
+    through = [[tables_below(graph, join, sides[side]) for join, side in one] for one in sets.origins]
+    assert sorted(one[-1] if one else [] for one in through) == sorted(origins)
