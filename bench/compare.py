@@ -94,8 +94,8 @@ class Bench:
 
 
 def ratios(times: dict[str, dict[str, list[float]]], base: str) -> list[float]:
-    """How many times faster Penstock is, per query."""
-    return [statistics.median(t[base]) / statistics.median(t["penstock"]) for t in times.values()]
+    """How many times faster Penstock is, per query that both have run."""
+    return [statistics.median(t[base]) / statistics.median(t["penstock"]) for t in times.values() if t.get(base)]
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -103,18 +103,20 @@ def geometric_mean(values: list[float]) -> float:
 
 
 def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
-    systems = [name for name in SYSTEMS if name in next(iter(times.values()))]
+    systems = [name for name in SYSTEMS if any(t.get(name) for t in times.values())]
     others = [name for name in systems if name != "penstock"]
     heads = ["query", "counted runs", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
-        seconds = {name: statistics.median(by_name[name]) for name in systems}
-        cells = [f"Q{number}", str(len(by_name["penstock"])), str(by_name["vertices"][0]), *(f"{seconds[name]:.2f}" for name in systems)]
-        cells += [f"{seconds[name] / seconds['penstock']:.2f}" for name in others]
+        seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
+        cells = [f"Q{number}", str(len(by_name["penstock"])), str(by_name["vertices"][0])]
+        cells += [f"{seconds[name]:.2f}" if name in seconds else "" for name in systems]
+        cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
         lines.append("| " + " | ".join(cells) + " |")
-    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in systems}
-    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" for name in systems)]
-    cells += [f"**{totals[name] / totals['penstock']:.2f}**" for name in others]
+    whole = [name for name in systems if all(t.get(name) for t in times.values())]
+    totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in whole}
+    cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in whole else "" for name in systems)]
+    cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in whole else "" for name in others]
     lines.append("| " + " | ".join(cells) + " |")
     cells = ["**geometric mean**", "", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others)]
     lines.append("| " + " | ".join(cells) + " |")
