@@ -13,8 +13,8 @@ from tests.services import KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, se
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
-OFF = {"execution.batch.adaptive.whole-query-threshold": 0}
-"""The whole-query shortcut off, so that the real path is tested."""
+OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True}
+"""The whole-query shortcut off, so that the real path is tested; and every job checks itself."""
 
 
 def pytest_collection_modifyitems(items):

@@ -263,6 +263,23 @@ class WebError(PenstockError):
         return cls(f"the page and API need the package {package}", hint="pip install 'penstock[web]'")
 
 
+class VerificationError(PenstockError):
+    """A check of ``execution.verify`` found a breach: rows would be wrong."""
+
+    @classmethod
+    def not_tiled(cls, who: str, what: str) -> Self:
+        """Build the error for an input of which something would be left out or read twice."""
+        return cls(f"{who} would not read {what} exactly once", hint=_A_DEFECT)
+
+    @classmethod
+    def rows_lost(cls, who: str, there: int, found: int) -> Self:
+        """Build the error for a broadcast or a filter that does not keep the rows it must."""
+        return cls(f"{who} must keep {there} rows and keeps {found}", hint=_A_DEFECT)
+
+
+_A_DEFECT = "this is a defect of Penstock: report it with the output of env.explain(df), and run the query on Spark"
+
+
 class JobError(PenstockError):
     """A job failed; the message names the vertex, the operator and the user's line."""
 

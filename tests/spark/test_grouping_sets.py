@@ -71,7 +71,7 @@ def test_rows_are_the_same(spark, table, text):
     assert can_aggregate_first(bridge, aggregate)
     plan = aggregate.handle
     plain, early = (exchange.write(bridge, bridge.session, plan, sums_first=first) for first in (False, True))
-    leaf = rdd_leaf(bridge, bridge.session, plan.output(), exchange.read(bridge, early, None))
+    leaf = rdd_leaf(bridge, bridge.session, plan.output(), exchange.as_cut(bridge, early, None).execute())
     found, expected = (dataframe(bridge, bridge.session, one).collect() for one in (leaf, plan))
     assert_same_rows(found, expected)
     assert early.rows == plain.rows

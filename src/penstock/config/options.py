@@ -46,6 +46,11 @@ WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
     doc="A query whose sources hold fewer bytes than this in all is handed to Spark whole; 0 turns that off.",
 )  # fmt: skip
+VERIFY = Option(
+    "execution.verify", BOOL, default=False,
+    doc="Whether every job checks itself while it runs: each row that a step reads lies where the plan says, all that "
+    "was written is read exactly once, broadcasts and filters keep what they must. A breach fails the job.",
+)  # fmt: skip
 PARALLELISM_DEFAULT = Option(
     "parallelism.default", INT, default=None, minimum=1,
     doc="The global parallelism: used where nothing is decided, and the bound of decisions where no other is set.",

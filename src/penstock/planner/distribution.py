@@ -1,7 +1,8 @@
 """Where rows lie after an operator: by which keys they are hashed, and whether that is enough for the next one.
 
 Keys are texts that are equal where the expressions are; see `penstock.spark.catalyst.expression_key`. All of this is
-about saving an exchange: where it says "not known", rows are exchanged once more and answers stay right.
+about where to cut: where it says "not known", rows are exchanged once more, and where it says too much, Spark puts the
+exchange into the vertex. How rows really lie is Spark's word alone, see `penstock.spark.exchange.layout`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Keys = tuple[str, ...]
+_MOST_EQUATED = 3
+"""Of more keys, Spark does not tell all ways to name them by either side: eight ways at most
+(``spark.sql.execution.broadcastHashJoin.outputPartitioningExpandLimit``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class Distribution:
 
     def equated(self, equal: Mapping[str, str]) -> Distribution:
         """Return the distribution after an inner join whose keys are equal to these of the other side."""
+        if any(len(known) > _MOST_EQUATED for known in self.hashed_by):
+            return self
         more = [tuple(equal.get(key, key) for key in known) for known in self.hashed_by]
         new = tuple(known for known in more if known not in self.hashed_by)
         return Distribution((*self.hashed_by, *new), self.group) if new else self

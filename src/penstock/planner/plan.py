@@ -48,7 +48,7 @@ class EdgePlan:
     operator
         For `WriteKind.OPERATOR`, the operator; for `WriteKind.BROADCAST`, the join.
     keys
-        For `WriteKind.SIDE`, the key expressions; for an operator, those that it claims towards chained ones.
+        For `WriteKind.SIDE`, the key expressions.
     signature
         Edges from one node with equal signatures can read the same written result.
     output

@@ -52,6 +52,10 @@ NARROW = frozenset(
         "BatchEvalPythonUDTF",
     }
 )  # fmt: skip
+_LOSES_LAYOUT = frozenset(
+    {"Expand", "ArrowEvalPython", "BatchEvalPython", "ArrowEvalPythonUDTF", "BatchEvalPythonUDTF"}
+)
+"""Spark's plans of these do not say how their rows lie, whatever lies below (``Expand`` may set a key to null)."""
 KEYED = {
     "Aggregate": OperatorKind.AGGREGATE,
     "Window": OperatorKind.WINDOW,
@@ -191,8 +195,8 @@ class Translator:
         for part in reversed(run):
             if distribution is NOT_KNOWN or exchange is not None:
                 break
-            # Expand may set a key to null in some of the rows it makes.
-            distribution = NOT_KNOWN if part.name == "Expand" else distribution.after(part.renames, part.keys)
+            loses = part.name in _LOSES_LAYOUT
+            distribution = NOT_KNOWN if loses else distribution.after(part.renames, part.keys)
         node_id = self._builder.node(
             OperatorKind.CALC,
             node.name if len(run) == 1 else "Calc",
@@ -258,12 +262,7 @@ class Translator:
         node_id = self._builder.node(kind, node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(inputs, 1):
             inner = self.translate(child)
-            if node.name != "Join" and kind is OperatorKind.OPAQUE and len(inputs) > 1 and inner.distribution.hashed_by:
-                # Spark could take our claim about one input for the layout the other one has to follow.
-                plan = self.edge_plan(child, WriteKind.ROWS)
-                self._builder.edge(inner.node_id, node_id, REBALANCE, plan, number=number)
-            else:
-                self._forward(inner, node_id, child, number)
+            self._forward(inner, node_id, child, number)
         return Out(node_id)
 
     def _limit(self, node: LogicalNode) -> Out:
@@ -305,13 +304,12 @@ class Translator:
             **(catalyst.merging_facts(self._bridge, node) if node.name == "Aggregate" else {}),
         )
         if keys and inner.distribution.together(texts):
-            there = catalyst.keys_in_output(node, keys)
             chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
-            self._operator_edge(inner, node_id, node, chained, there)
+            self._operator_edge(inner, node_id, node, chained)
             after = inner.distribution.after(node.renames, node.keys)
             return Out(node_id, after)
         there = catalyst.keys_in_output(node, keys)
-        edge = self._operator_edge(inner, node_id, node, HashPartitioner(tuple(texts)) if keys else GLOBAL, there)
+        edge = self._operator_edge(inner, node_id, node, HashPartitioner(tuple(texts)) if keys else GLOBAL)
         if not there:
             return Out(node_id)
         hashed_by = (tuple(expression_key(key) for key in there),)
@@ -324,7 +322,7 @@ class Translator:
         inner = self.translate(child)
         keys = tuple(str(order.toString()) for order in items(node.handle.order()))
         node_id = self._builder.node(OperatorKind.SORT, "Sort", NodePlan(node), description=node.description)
-        self._operator_edge(inner, node_id, node, RangePartitioner(keys), [])
+        self._operator_edge(inner, node_id, node, RangePartitioner(keys))
         return Out(node_id)
 
     def _calc_like(self, node: LogicalNode) -> Out:
@@ -352,7 +350,7 @@ class Translator:
                 OperatorKind.REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted
             )
             texts = tuple(str(key.toString()) for key in keys)
-            self._operator_edge(inner, node_id, node, RangePartitioner(texts), [])
+            self._operator_edge(inner, node_id, node, RangePartitioner(texts))
             return Out(node_id)
         return self._redistribute(node, self.translate(node.children[0]), wanted, keys)
 
@@ -517,10 +515,8 @@ class Translator:
     def _forward(self, inner: Out, target: int, child: LogicalNode, number: int = 1) -> None:
         self._builder.edge(inner.node_id, target, FORWARD, self.edge_plan(child), number=number)
 
-    def _operator_edge(
-        self, inner: Out, target: int, node: LogicalNode, partitioner: Partitioner, claimed: list[Any]
-    ) -> str:
-        plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node, keys=tuple(claimed))
+    def _operator_edge(self, inner: Out, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
+        plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node)
         return self._builder.edge(inner.node_id, target, partitioner, plan)
 
     def edge_plan(self, child: LogicalNode, write: WriteKind | None = None, **facts: Any) -> EdgePlan:

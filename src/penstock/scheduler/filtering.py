@@ -6,15 +6,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, VERIFY
 from penstock.connectors.base import KeyFilter
+from penstock.errors import VerificationError
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.packing import spread_by_count
+from penstock.scheduler.verification import check_rows
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.parquet import row_groups_left
+from penstock.spark.verification import keys_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +72,7 @@ class KeyFilters:
         self._bridge = bridge
         self._plan = plan
         self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
+        self._verify = config.flag(VERIFY)
         self._graph = graph
         self._result_of = result_of
         self._table_of = table_of
@@ -181,6 +185,8 @@ class KeyFilters:
     def _collected(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
         try:
             return self._collect(session, ref)
+        except VerificationError:
+            raise
         except Exception:
             log.warning("the keys of %s could not be fetched, rows go unfiltered", ref, exc_info=True)
             return None
@@ -199,8 +205,21 @@ class KeyFilters:
         if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:
             result = self._table_of(edge, result) or result  # it is made for the join anyway
         if isinstance(result, BroadcastResult):
-            return filters.keys_of_relation(self._bridge, result.relation, output, keys, result.rows, self._exact)
-        width = result.subpartitions
-        rdd = exchange.read(self._bridge, result, spread_by_count(width, min(_READERS, width)))
-        leaf = fragment.rdd_leaf(self._bridge, self._bridge.session, output, rdd)
-        return filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)
+            relation = result.relation
+            found = filters.keys_of_relation(self._bridge, relation, output, keys, result.rows, self._exact)
+        else:
+            leaf = self._rows_of(result, output)
+            found = filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)
+        if self._verify and found is not None:
+            left_out = keys_left_out(self._bridge, session, self._rows_of(result, output), keys, found)
+            check_rows(f"the filter by keys of the {side} side of node {join_id}", left_out, 0)
+        return found
+
+    def _rows_of(self, result: Result, output: Any) -> Any:
+        """Return a finished result's rows as a leaf."""
+        if isinstance(result, BroadcastResult):
+            plan = result.plan
+        else:
+            width = result.subpartitions
+            plan = exchange.as_cut(self._bridge, result, spread_by_count(width, min(_READERS, width)))
+        return fragment.rdd_leaf(self._bridge, self._bridge.session, output, plan.execute())

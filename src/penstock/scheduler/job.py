@@ -171,10 +171,11 @@ class Job:
         group = f"penstock-{self.id}-whole"
         self._whole_groups.append(group)
         figures = {"bytes in": known_bytes}
+        properties = jobs.user_properties(bridge)
         self.decisions.record(Decision(DecisionKind.WHOLE_QUERY, self.name, "handed to Spark whole", reason, figures))
 
         def run(commit: Callable[[], None]) -> None:
-            with jobs.vertex_thread(bridge, bridge.session, group, self.name):
+            with jobs.vertex_thread(bridge, bridge.session, properties, group, self.name):
                 for output, sink in zip(outputs, sinks, strict=True):
                     if self._cancelled:
                         break
@@ -240,6 +241,6 @@ def _clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
         "spark.sql.adaptive.optimizer.excludedRules": ",".join(rules),
         "spark.sql.adaptive.advisoryPartitionSizeInBytes": f"{config.integer(DATA_VOLUME_PER_TASK)}b",
         **BLOOM_SETTINGS,
-        # A union must not take our claims about its inputs for a common layout of their tasks.
+        # The number of a union's tasks is the sum of its inputs', wherever it is decided.
         "spark.sql.unionOutputPartitioning": "false",
     }

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.config.options import VERIFY
 from penstock.connectors.splits import OPEN_COST
-from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, BroadcastPartitioner
+from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.early_aggregation import SUMS_FIRST
@@ -19,10 +20,10 @@ from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.join_order import SEQUENCE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
-from penstock.scheduler.claims import may_claim
 from penstock.scheduler.filtering import KeyFilters
 from penstock.scheduler.packing import spread_by_count
-from penstock.spark import exchange, files, fragment, jobs
+from penstock.scheduler.verification import check_ranges, check_rows, check_slices
+from penstock.spark import exchange, files, fragment, jobs, verification
 from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
@@ -31,6 +32,7 @@ from penstock.spark_errors import is_failed_last_stage, is_out_of_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob, StageReport
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
     from penstock.scheduler.parallelism import Slice
+    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
 
@@ -71,8 +74,6 @@ class VertexSetup:
         How many it writes.
     slices
         For every edge whose subpartitions are split, or that must meet such a one, what each task reads, bit by bit.
-    claims
-        Whether what is read may claim to be hash partitioned, see `penstock.scheduler.claims`.
     slots
         How many parts each subpartition is written in; rows with equal keys lie in any of them.
     """
@@ -82,7 +83,6 @@ class VertexSetup:
     at_most: Mapping[int, int] = field(default_factory=dict)
     subpartitions: int = 1
     slices: Mapping[str, Sequence[tuple[Slice, ...]]] = field(default_factory=dict)
-    claims: bool = True
     slots: int = 1
 
 
@@ -140,6 +140,7 @@ class VertexRunner:
         self._sinks = sinks
         self._results: dict[int, Result] = {}
         self._tables: dict[tuple[int, str], BroadcastResult | None] = {}
+        self._verify = config.flag(VERIFY)
         self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table)
         self._lock = threading.Lock()
 
@@ -151,6 +152,9 @@ class VertexRunner:
         """Return what the vertex that ends with a node has written, None before it has finished."""
         return self._results.get(node_id)
 
+    def _thread(self, session: Any, group: str, description: str) -> AbstractContextManager[None]:
+        return jobs.vertex_thread(self._bridge, session, self._sessions.properties, group, description)
+
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
         """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
         graph = self._graph()
@@ -159,7 +163,7 @@ class VertexRunner:
             return {}
         with (
             self._sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
-            jobs.vertex_thread(self._bridge, session, self.group_of(vertex), f"{description}: keys of finished sides"),
+            self._thread(session, self.group_of(vertex), f"{description}: keys of finished sides"),
         ):
             for node in nodes:
                 self._filters.fetch(session, node)
@@ -214,8 +218,10 @@ class VertexRunner:
             node_id: self._sessions.take(files.split_settings(split_bytes, OPEN_COST))
             for node_id, split_bytes in setup.split_bytes.items()
         }
-        with jobs.vertex_thread(self._bridge, session, self.group_of(vertex), description):
+        with self._thread(session, self.group_of(vertex), description):
             graph: StreamGraph = self._graph()
+            if self._verify:
+                self._check_reads(vertex, setup)
             logical = self._fragment(vertex, setup, session, scans, graph)
             outgoing = graph.out_edges(vertex.tail_id)
             if vertex.tail_id in self._sinks:
@@ -242,7 +248,7 @@ class VertexRunner:
 
     def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
         sink, stage = self._plan.stages[vertex.tail_id]
-        with jobs.vertex_thread(self._bridge, self._bridge.session, self.group_of(vertex), description):
+        with self._thread(self._bridge.session, self.group_of(vertex), description):
             report = stage.run(self._sinks[sink])
         return VertexRun(None, report.tasks, report)
 
@@ -259,7 +265,7 @@ class VertexRunner:
         plan = self._plan.edges[edge.id]
         output = plan.output if plan.output is not None else plan.child.handle.output()
         group = f"penstock-{self._job_id}-sample-{edge.id}"
-        with self._sessions.use() as session, jobs.vertex_thread(self._bridge, session, group, "sample of a sink"):
+        with self._sessions.use() as session, self._thread(session, group, "sample of a sink"):
             rdd = exchange.read_slices(self._bridge, result, [[((index, index + 1), (0, tasks))]])
             leaf = fragment.rdd_leaf(self._bridge, session, output, rdd)
             size = self._sinks[edge.target_id].sample_size(dataframe(self._bridge, session, leaf))
@@ -314,8 +320,6 @@ class VertexRunner:
         self, vertex: JobVertex, setup: VertexSetup, session: Any, scans: Mapping[int, Any], graph: StreamGraph
     ) -> Any:
         plans: dict[int, Any] = {}
-        inside = set(vertex.node_ids)
-        setup = self._with_safe_claims(vertex, setup, graph)
         sequences = {n: one for n in vertex.node_ids if (one := graph.node(n).properties.get(SEQUENCE)) is not None}
         moved = {n for one in sequences.values() for n in one.chain[:-1]}
         for node_id in vertex.node_ids:
@@ -323,46 +327,85 @@ class VertexRunner:
                 continue
             if node_id in sequences:
                 plans[node_id] = self._in_sequence(sequences[node_id], graph, setup, plans)
-                first = graph.in_edges(sequences[node_id].chain[0])
-                if any(edge.id in setup.slices for edge in first):
-                    plans[node_id] = self._without_claims(session, plans[node_id])
                 continue
             top = self._plan.nodes[node_id].top
-            replacements: dict[Any, Any] = {}
-            for edge in graph.in_edges(node_id):
-                plan = self._plan.edges[edge.id]
-                if edge.source_id in inside:
-                    replacements[plan.child] = plans[edge.source_id]
-                else:
-                    place = plan.operator if plan.write is WriteKind.OPERATOR else plan.child
-                    replacements[place] = self._leaf(edge, plan, setup)
             if node_id in self._plan.sources:
                 plans[node_id] = self._source(node_id, setup, scans)
             elif top is None:
-                (plans[node_id],) = replacements.values()
+                (plans[node_id],) = self._inputs(node_id, graph, setup, plans).values()
+            elif len(_split(graph.in_edges(node_id), setup)) > 1:
+                plans[node_id] = self._split_join(node_id, graph, setup, plans, session)
             else:
-                plans[node_id] = fragment.rebuild(self._bridge, top, replacements)
-                plans[node_id] = self._with_algorithm(graph, node_id, plans[node_id])
-            if any(edge.id in setup.slices for edge in graph.in_edges(node_id)):
-                plans[node_id] = self._without_claims(session, plans[node_id])
+                plans[node_id] = self._operator(node_id, graph, setup, plans)
             plans[node_id] = self._filtered(node_id, plans[node_id])
         return plans[vertex.tail_id]
 
-    def _with_safe_claims(self, vertex: JobVertex, setup: VertexSetup, graph: StreamGraph) -> VertexSetup:
-        """Return the setup, without claims of its leaves where they would not be true of all inputs of a join."""
+    def _inputs(
+        self, node_id: int, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
+    ) -> dict[LogicalNode, Any]:
+        """Return the inputs of a node, by their places in its plan: results that lie ready, and plans of the vertex."""
+        found = {}
+        for edge in graph.in_edges(node_id):
+            plan = self._plan.edges[edge.id]
+            if edge.source_id in plans:
+                found[plan.child] = plans[edge.source_id]
+            else:
+                place = plan.operator if plan.write is WriteKind.OPERATOR else plan.child
+                assert place is not None
+                found[place] = self._leaf(edge, plan, setup)
+        return found
+
+    def _operator(self, node_id: int, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]) -> Any:
+        """Return a node's operators on top of its inputs."""
+        top = self._plan.nodes[node_id].top
+        assert top is not None
+        plan = fragment.rebuild(self._bridge, top, self._inputs(node_id, graph, setup, plans))
+        return self._with_algorithm(graph, node_id, plan)
+
+    def _split_join(
+        self, node_id: int, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any], session: Any
+    ) -> Any:
+        """Return the rows of a join with both sides split, of which nothing is claimed.
+
+        Every slice of one side is read by a task for each slice of the other. That is right if Spark joins what lies
+        in each task, and for nothing else; so its plan is asked first, and whole subpartitions are read if it is
+        another one.
+        """
+        plan = self._operator(node_id, graph, setup, plans)
+        physical = exchange.physical_plan(self._bridge, session, plan)
+        if not exchange.joins_its_leaves(physical):
+            log.warning("Spark plans node %s otherwise than a split needs, so its subpartitions stay whole", node_id)
+            whole = {self._plan.groups[e.id]: self._one_by_one(e) for e in _split(graph.in_edges(node_id), setup)}
+            return self._operator(node_id, graph, replace(setup, slices={}, ranges={**setup.ranges, **whole}), plans)
+        return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), physical.execute())
+
+    def _check_reads(self, vertex: JobVertex, setup: VertexSetup) -> None:
+        """Check that what was written for a vertex is read exactly once; broadcasts are whole by nature."""
+        split: dict[int, list[str]] = {}
         for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
-            result = self._results[edge.source_id]
-            if is_broadcast(edge) and isinstance(result, StagedResult) and self._is_side(edge):
-                self._table(edge, result)
+            result, group = self._results[edge.source_id], self._plan.groups[edge.id]
+            if is_broadcast(edge) or not isinstance(result, StagedResult):
+                continue
+            ranges = setup.ranges.get(group)
+            if edge.id in setup.slices:
+                split.setdefault(group, []).append(edge.id)
+            elif ranges is not None:
+                check_ranges(f"the input {edge.id} of {vertex.name}", ranges, result.subpartitions)
+        for edges in split.values():
+            results = {edge.id: self._results[edge.source_id] for edge in self._graph().edges if edge.id in edges}
+            staged = {name: result for name, result in results.items() if isinstance(result, StagedResult)}
+            check_slices(
+                vertex.name,
+                {name: setup.slices[name] for name in staged},
+                {name: result.sizes[0].tolist() for name, result in staged.items()},
+                {name: result.tasks for name, result in staged.items()},
+            )
 
-        def is_hashed(edge: StreamEdge) -> bool:
-            cut = setup.ranges.get(self._plan.groups[edge.id]) is not None or edge.id in setup.slices
-            return cut and bool(self._plan.edges[edge.id].keys) and not is_broadcast(edge)
-
-        return replace(setup, claims=may_claim(vertex, graph, is_hashed, self._is_relation))
-
-    def _is_side(self, edge: StreamEdge) -> bool:
-        return self._plan.edges[edge.id].write is WriteKind.SIDE
+    def _one_by_one(self, edge: StreamEdge) -> list[Range]:
+        """Return a range for every subpartition of an edge."""
+        result = self._results[edge.source_id]
+        assert isinstance(result, StagedResult)
+        return [(index, index + 1) for index in range(result.subpartitions)]
 
     def _in_sequence(
         self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
@@ -404,13 +447,6 @@ class VertexRunner:
         table = self._tables.get((edge.source_id, ", ".join(map(expression_key, keys))))
         return isinstance(self._results.get(edge.source_id), BroadcastResult) or table is not None
 
-    def _without_claims(self, session: Any, plan: Any) -> Any:
-        """Return the rows of a join with split inputs as a leaf that does not claim to be hash partitioned."""
-        if class_name(plan) == "LogicalRDD":
-            return plan
-        rdd = exchange.run_to_rdd(self._bridge, session, plan)
-        return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), rdd)
-
     def _filtered(self, node_id: int, plan: Any) -> Any:
         """Return a node's plan less the rows that finished join sides rule out."""
         return self._filters.apply(self._graph().node(node_id), plan)
@@ -433,7 +469,10 @@ class VertexRunner:
                         raise
                     log.warning("broadcasting the %s side of node %s failed, it is shuffled", build, edge.target_id)
                     self._tables[name] = None
-            return self._tables[name]
+            table = self._tables[name]
+        if self._verify and table is not None and result.is_plain_exchange:
+            check_rows(f"the broadcast {edge.id}", result.rows, table.rows)
+        return table
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
         source = self._plan.sources[node_id]
@@ -449,34 +488,44 @@ class VertexRunner:
         output = plan.output if plan.output is not None else plan.child.handle.output()
         if isinstance(result, BroadcastResult):
             return fragment.broadcast_leaf(self._bridge, output, result.stage)
-        if is_broadcast(edge) and self._is_side(edge):
+        if is_broadcast(edge) and plan.write is WriteKind.SIDE:
             table = self._table(edge, result)
             if table is not None:
                 return fragment.broadcast_leaf(self._bridge, output, table.stage)
         is_operator = plan.write is WriteKind.OPERATOR and plan.operator is not None
         if is_operator:
             output = plan.operator.handle.output()  # type: ignore[union-attr]
-        ranges = None
-        if not isinstance(edge.partitioner, BroadcastPartitioner):
-            ranges = setup.ranges.get(self._plan.groups[edge.id])
         slices = setup.slices.get(edge.id)
         if slices is not None:
             pieces = [[(one.subpartitions, one.mappers) for one in task] for task in slices]
             rdd = exchange.read_slices(self._bridge, result, pieces)
+            meets = len(_split(self._graph().in_edges(edge.target_id), setup)) > 1
+            layout = fragment.joint_layout(self._bridge, plan.keys, len(slices)) if meets else None
+            lies = exchange.layout(self._bridge, result.above, output) if self._verify else None
+            checkable = all(len(task) == 1 for task in slices)
+            spans = [task[0].subpartitions for task in slices]
+            told = verification.span_layout(self._bridge, lies, spans) if checkable else None
         else:
-            rdd = exchange.read(self._bridge, result, ranges)
-        # A split input lies hashed towards its join only, see `_without_claims`; alone, it must not claim so at all.
-        meets = len(self._graph().in_edges(edge.target_id)) > 1
-        claims = setup.claims and (ranges is not None or (slices is not None and meets))
+            ranges = None if is_broadcast(edge) else setup.ranges.get(self._plan.groups[edge.id])
+            physical = exchange.as_cut(self._bridge, result, ranges)
+            rdd = physical.execute()
+            told = layout = exchange.layout(self._bridge, physical, output)
+        if self._verify and told is not None:
+            rdd = verification.checked(self._bridge, rdd, told, output, f"the input {edge.id}")
         return fragment.rdd_leaf(
             self._bridge,
             self._bridge.session,
             output,
             rdd,
-            hashed_by=plan.keys if claims else (),
+            layout=layout,
             ordering=result.above.outputOrdering() if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
         )
+
+
+def _split(edges: Sequence[StreamEdge], setup: VertexSetup) -> list[StreamEdge]:
+    """Return those of some edges whose subpartitions are split, or meet such."""
+    return [edge for edge in edges if edge.id in setup.slices]
 
 
 def _side(edge: StreamEdge) -> str:

@@ -4,8 +4,8 @@ Uses (Spark 4.0 to 4.3): ``QueryExecution.createSparkPlan``, ``InsertAdaptiveSpa
 .finalPhysicalPlan``, ``ShuffleQueryStageExec``, ``AQEShuffleReadExec``, ``CoalescedPartitionSpec``.
 
 Two walls keep answers right. Everything *above* the stages of a plan belongs to its result: Spark may have dropped an
-exchange that was asked for, so a stage is never taken for the result itself. And a result claims to be hash
-partitioned only where all leaves of the fragment that claim so are cut by the same ranges (see `fragment.rdd_leaf`).
+exchange that was asked for, so a stage is never taken for the result itself. And how a result's rows lie is never
+reasoned about: a leaf claims what Spark's own plan of the rows says, the ranges it is read by included (`layout`).
 """
 
 from __future__ import annotations
@@ -231,14 +231,47 @@ def run_to_rdd(bridge: Bridge, session: Any, logical: Any) -> Any:
     return physical_plan(bridge, session, logical).execute()
 
 
-def read(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> Any:
-    """Return a result as an ``RDD[InternalRow]`` with one task per range of subpartitions.
+def as_cut(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> Any:
+    """Return the physical plan that reads a result with one task per range of subpartitions.
 
     With None, or where the result cannot be cut, the tasks are those Spark's plan gives.
     """
-    if ranges is None or not result.can_be_cut:
-        return result.above.execute()
-    return _respec(bridge, result.above, _merged(bridge, result, ranges)).execute()
+    whole = ranges is not None and len(ranges) == result.subpartitions == 1
+    if ranges is None or whole or not result.can_be_cut:
+        return result.above
+    return _respec(bridge, result.above, _merged(bridge, result, ranges))
+
+
+def layout(bridge: Bridge, plan: Any, output: Any) -> Any:
+    """Return how Spark says that a physical plan's rows are hashed, in the columns of a leaf; None if it does not.
+
+    Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``). So two leaves are
+    taken for laid out alike only if they are cut alike, and no other input is ever laid out like one of them.
+    """
+    return bridge.far_end.hashed(plan, output)
+
+
+def joins_its_leaves(plan: Any) -> bool:
+    """Whether a physical plan is a sort-merge or shuffled hash join right over two leaves, with nothing moved between.
+
+    Only such a join may have inputs with split subpartitions: it joins each task's rows with each other, and no more.
+    """
+    if class_name(plan) == "AdaptiveSparkPlanExec":
+        plan = plan.initialPlan()
+    plan = _below(plan, _WITHIN_A_TASK)
+    return class_name(plan) in {"SortMergeJoinExec", "ShuffledHashJoinExec"} and all(
+        class_name(_below(side, _WITHIN_A_TASK)) == "RDDScanExec" for side in children(plan)
+    )
+
+
+_WITHIN_A_TASK = frozenset({"ProjectExec", "FilterExec", "SortExec", "WholeStageCodegenExec", "InputAdapter"})
+
+
+def _below(plan: Any, names: frozenset[str]) -> Any:
+    """Return the first plan, from the top, that is none of some operators."""
+    while class_name(plan) in names:
+        plan = plan.child()
+    return plan
 
 
 def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Any:

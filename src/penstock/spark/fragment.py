@@ -92,7 +92,7 @@ def rdd_leaf(
     output: Any,
     rdd: Any,
     *,
-    hashed_by: Sequence[Any] = (),
+    layout: Any = None,
     ordering: Any = None,
     statistics: Any = None,
 ) -> Any:
@@ -102,10 +102,9 @@ def rdd_leaf(
     ----------
     output
         Its attributes.
-    hashed_by
-        Keys that the leaf claims to be hash partitioned by. The claim must be true towards the operators of the
-        same fragment, and must not leave it: all leaves that claim so must be cut alike. A single partition needs no
-        claim: it is right for any operator.
+    layout
+        The ``Partitioning`` that the leaf claims: what Spark says of the plan whose rows these are (`exchange.layout`),
+        or `joint_layout`. None claims nothing. A single partition needs no claim: it is right for any operator.
     ordering
         The order of rows within a partition, as Spark's own plan tells it.
     statistics
@@ -114,8 +113,8 @@ def rdd_leaf(
     partitions = rdd.getNumPartitions()
     if partitions == 1:
         partitioning = bridge.companion(PHYSICAL + "SinglePartition")
-    elif hashed_by:
-        partitioning = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(hashed_by), partitions)
+    elif layout is not None:
+        partitioning = layout
     else:
         partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(partitions)
     known = bridge.none if statistics is None else bridge.some(statistics)
@@ -123,6 +122,20 @@ def rdd_leaf(
     since_4_3 = [False] if bridge.version >= (4, 3) else []
     return bridge.find(EXECUTION + "LogicalRDD")(
         output, rdd, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
+    )
+
+
+def joint_layout(bridge: Bridge, keys: Sequence[Any], tasks: int) -> Any:
+    """Return the ``Partitioning`` that the inputs of a join with split subpartitions claim towards that join.
+
+    It is equal for inputs of as many tasks, satisfies nothing that is laid out otherwise, and cannot be followed by
+    another input (``CoalescedHashPartitioning``). The rows of a key lie in several tasks, so it is true of the join's
+    pairs only: the join must be planned as `exchange.joins_its_leaves` wants it, and the claim must end there.
+    """
+    boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
+    hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(keys), tasks)
+    return bridge.find(PHYSICAL + "CoalescedHashPartitioning")(
+        hashing, bridge.seq(boundary(i, i + 1) for i in range(tasks))
     )
 
 

@@ -16,28 +16,41 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
 
-_GROUP_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-
-
 _LOOK_AGAIN = 0.05
 
 
+def user_properties(bridge: Bridge) -> Any:
+    """Return what this thread's Spark jobs are told besides their plans (``SparkContext.getLocalProperties``), copied.
+
+    Tags, the scheduler's pool and what Python functions read by ``TaskContext.getLocalProperty`` are among it.
+    """
+    return bridge.spark.sparkContext._jsc.sc().getLocalProperties().clone()
+
+
 @contextmanager
-def vertex_thread(bridge: Bridge, session: Any, group: str, description: str) -> Iterator[None]:
+def vertex_thread(bridge: Bridge, session: Any, properties: Any, group: str, description: str) -> Iterator[None]:
     """Make a session the active one of this thread, and name the Spark jobs that are started in the block.
 
     Uses ``SparkSession.setActiveSession`` and local properties: both belong to a JVM thread, and PySpark ties each
     Python thread to one of its own. What the thread had before is put back.
+
+    Parameters
+    ----------
+    session
+        Its settings are those of the tasks, too: parsers of dates, for instance, read them there.
+    properties
+        What the user's thread tells its jobs, see `user_properties`.
     """
     context = bridge.spark.sparkContext
-    before = {key: context.getLocalProperty(key) for key in _GROUP_PROPERTIES}
+    scala = context._jsc.sc()
+    before = scala.getLocalProperties()
+    scala.setLocalProperties(bridge.far_end.threadProperties(properties, session))
     context.setJobGroup(group, description, interruptOnCancel=True)
     try:
         with active_session(bridge, session):
             yield
     finally:
-        for key, value in before.items():
-            context.setLocalProperty(key, value)  # type: ignore[arg-type]
+        scala.setLocalProperties(before)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import parse_size
 from penstock.errors import SessionError
+from penstock.spark.jobs import user_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -95,11 +96,17 @@ class SessionPool:
     A clone shares catalog, temporary views and cached data with the user's session, but not its settings.
 
     Uses ``org.apache.spark.sql.classic.SparkSession.cloneSession`` (Spark 4.0 to 4.3).
+
+    Attributes
+    ----------
+    properties
+        What the thread that made the pool tells its Spark jobs, see `jobs.user_properties`.
     """
 
     def __init__(self, bridge: Bridge, settings: Mapping[str, str]) -> None:
         self._bridge = bridge
         self._settings = dict(settings)
+        self.properties = user_properties(bridge)
         self._first: Any = None
         self._free: list[Any] = []
         self._lock = threading.Lock()

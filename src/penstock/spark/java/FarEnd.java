@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Properties;
 import java.util.Set;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -49,6 +50,10 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.util.RebaseDateTime;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.plans.physical.PartitioningCollection;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
@@ -86,6 +91,82 @@ public final class FarEnd {
             new RebaseDateTime.RebaseSpec(LegacyBehaviorPolicy.CORRECTED(), Option.empty());
 
     private final ObjectMapper json = new ObjectMapper();
+
+    // -- the thread of a vertex ----------------------------------------------------------------------------------
+
+    /**
+     * Returns the local properties of a vertex's thread: those of the user's thread, and the settings of the session
+     * that plans the vertex, which tasks read from there (as SQLExecution.withSQLConfPropagated hands them on).
+     */
+    public Properties threadProperties(Properties users, SparkSession session) {
+        Properties found = new Properties();
+        for (java.util.Iterator each = users.stringPropertyNames().iterator(); each.hasNext();) {
+            String name = (String) each.next();
+            if (!name.startsWith("spark.sql.execution.")) { // whose execution this is, not how it runs
+                found.setProperty(name, users.getProperty(name));
+            }
+        }
+        Iterator settings = session.sessionState().conf().getAllConfs().iterator();
+        while (settings.hasNext()) {
+            Tuple2 one = (Tuple2) settings.next();
+            if (((String) one._1()).startsWith("spark")) {
+                found.setProperty((String) one._1(), (String) one._2());
+            }
+        }
+        return found;
+    }
+
+    // -- how rows lie -----------------------------------------------------------------------------------------------
+
+    /**
+     * Returns how a plan's rows are hashed, as Spark says (SparkPlan.outputPartitioning), in the columns of a leaf
+     * that stands for the plan; null where Spark does not say that they are, or a key is not among its columns.
+     */
+    public Partitioning hashed(SparkPlan plan, Seq output) {
+        List found = new ArrayList();
+        if (plan.output().size() == output.size()) {
+            addHashed(plan.outputPartitioning(), plan.output(), output, found);
+        }
+        if (found.size() > 1) {
+            return new PartitioningCollection(PythonUtils.toSeq(found));
+        }
+        return found.isEmpty() ? null : (Partitioning) found.get(0);
+    }
+
+    private static void addHashed(Partitioning one, Seq from, Seq to, List found) {
+        if (one instanceof PartitioningCollection) {
+            Iterator parts = ((PartitioningCollection) one).partitionings().iterator();
+            while (parts.hasNext()) {
+                addHashed((Partitioning) parts.next(), from, to, found);
+            }
+        } else if (one instanceof HashPartitioning || one instanceof CoalescedHashPartitioning) {
+            Expression moved = moved((Expression) one, from, to);
+            if (moved != null) {
+                found.add(moved);
+            }
+        }
+    }
+
+    private static Expression moved(Expression expression, Seq from, Seq to) {
+        if (expression instanceof Attribute) {
+            for (int i = 0; i < from.size(); i++) {
+                if (((Attribute) from.apply(i)).exprId().equals(((Attribute) expression).exprId())) {
+                    return (Expression) to.apply(i);
+                }
+            }
+            return null;
+        }
+        List inner = new ArrayList();
+        Iterator children = expression.children().iterator();
+        while (children.hasNext()) {
+            Expression child = moved((Expression) children.next(), from, to);
+            if (child == null) {
+                return null;
+            }
+            inner.add(child);
+        }
+        return inner.isEmpty() ? expression : (Expression) expression.withNewChildren(PythonUtils.toSeq(inner));
+    }
 
     // -- words -------------------------------------------------------------------------------------------------------
 

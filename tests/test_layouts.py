@@ -1,0 +1,154 @@
+"""How rows lie is Spark's word: pipelines in which an operator forgets, renames or multiplies it, compared with plain Spark."""
+
+import pandas as pd
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructType
+
+from penstock.errors import JobError
+from tests.equality import assert_same_rows
+
+VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
+MODES = {
+    "many tasks": {VOLUME: "1 kb"},
+    "shuffled": {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
+    "defaults": {},
+}
+
+
+def double(x: pd.Series) -> pd.Series:
+    return x * 2
+
+
+def twice(frames):
+    for frame in frames:
+        yield frame
+
+
+def counts(left, right):
+    k = left.k if len(left) else right.k
+    return pd.DataFrame({"k": k[:1], "n": [len(left)], "m": [len(right)]})
+
+
+@F.udtf(returnType=StructType().add("y", LongType()))
+class Repeats:
+    def eval(self, n: int):
+        for i in range(int(n) % 3):
+            yield (i,)
+
+
+pandas_double = F.pandas_udf(double, LongType())
+python_double = F.udf(lambda x: None if x is None else x * 2, LongType())
+arrow_double = F.udf(lambda x: None if x is None else x * 2, LongType(), useArrow=True)
+PIPELINES = {
+    "pandas column, inner": lambda t: t.sums.withColumn("u", pandas_double("s")).join(t.most, "k"),
+    "python column, inner": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, "k"),
+    "arrow column, full": lambda t: t.sums.withColumn("u", arrow_double("s")).join(t.most, "k", "full"),
+    "pandas filter, left": lambda t: t.sums.where(pandas_double("k") > 20).join(t.most, "k", "left"),
+    "python filter, anti": lambda t: t.most.join(t.sums.where(python_double("k") > 20), "k", "anti"),
+    "python column, semi": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, "k", "semi"),
+    "python column, right": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, "k", "right"),
+    "both with python columns": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most.withColumn("w", pandas_double("m")), "k"),
+    "python column, window": lambda t: t.sums.withColumn("u", python_double("s")).selectExpr("k", "u", "sum(u) over (partition by k) w"),
+    "window, pandas column, inner": lambda t: t.windowed.withColumn("u", pandas_double("w")).join(t.most, "k"),
+    "python column, cogroup": lambda t: (
+        t.sums.withColumn("u", python_double("s")).groupBy("k").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long")
+    ),
+    "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),
+    "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),
+    "cross join, cogroup": lambda t: t.sums.crossJoin(t.one).groupBy("k").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long"),
+    "cross join, inner": lambda t: t.sums.crossJoin(t.one).join(t.most, "k"),
+    "cross join, anti": lambda t: t.most.join(t.sums.crossJoin(t.one).where("k % 3 = 1"), "k", "anti"),
+    "range join, full": lambda t: t.sums.join(t.one, F.col("s") > F.col("x")).join(t.most, "k", "full"),
+    "mapInPandas, inner": lambda t: t.sums.mapInPandas(twice, t.sums.schema).join(t.most, "k"),
+    "mapInArrow, full": lambda t: t.sums.mapInArrow(twice, t.sums.schema).join(t.most, "k", "full"),
+    "explode, inner": lambda t: t.sums.selectExpr("k", "explode(sequence(1, k % 4 + 1)) e").join(t.most, "k"),
+    "sample, inner": lambda t: t.sums.sample(1.0, seed=3).join(t.most, "k"),
+    "renamed, inner": lambda t: t.sums.selectExpr("k as key", "s").withColumn("u", python_double("s")).join(t.most, F.expr("key = k")),
+    "computed key, inner": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, F.expr("u = m * 2")),
+    "unpivot, inner": lambda t: t.sums.join(t.most, "k").unpivot("k", ["s", "m"], "name", "v").join(t.most, "k"),
+    "rollup, inner": lambda t: t.facts.rollup("k", "j").agg(F.sum("v").alias("s")).join(t.most, "k"),
+    "four keys with a broadcast between": lambda t: (
+        t.four("v").join(F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")), F.expr("a = a2 and b = b2 and c = c2 and d = d2"))
+        .join(t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"), F.expr("a2 = a3 and b2 = b3 and c2 = c3 and d2 = d3"))
+    ),
+    "four keys, half of each side's names": lambda t: (
+        t.four("v").join(F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")), F.expr("a = a2 and b = b2 and c = c2 and d = d2"))
+        .join(t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"), F.expr("a = a3 and b2 = b3 and c = c3 and d2 = d3"), "full")
+    ),
+    "union of groups, inner": lambda t: t.sums.union(t.most).join(t.most, "k"),
+    "intersect of groups": lambda t: t.sums.select("k").withColumn("u", python_double("k")).intersect(t.most.select("k", F.expr("k * 2"))),
+    "except of groups": lambda t: t.most.select("k").exceptAll(t.sums.where(python_double("k") > 50).select("k")),
+    "repartitioned, python column, inner": lambda t: t.facts.repartition("k").withColumn("u", python_double("v")).join(t.most, "k"),
+    "repartitioned by 5, inner": lambda t: t.facts.repartition(5, "k").withColumn("u", python_double("v")).join(t.most, "k"),
+    "cached groups, inner": lambda t: t.cached.withColumn("u", python_double("s")).join(t.most, "k"),
+    "groups of groups, inner": lambda t: t.sums.withColumn("u", python_double("s")).groupBy("k").agg(F.max("u").alias("u")).join(t.most, "k"),
+    "applyInPandas, inner": lambda t: t.facts.groupBy("k").applyInPandas(lambda f: f[["k", "v"]].head(1), "k long, v long").join(t.most, "k"),
+}
+
+
+class Tables:
+    """A few thousand rows, some keys of which are null, one far more common than the others."""
+
+    def __init__(self, spark):
+        self.facts = spark.range(0, 3000, 1, 3).selectExpr("if(id % 53 = 0, null, if(id % 3 = 0, 7, id % 97)) k", "id % 5 j", "id v")
+        self.sums = self.facts.groupBy("k").agg(F.sum("v").alias("s"))
+        self.most = self.facts.where("k < 80 or k is null").groupBy("k").agg(F.max("v").alias("m"))
+        self.windowed = self.facts.selectExpr("k", "v", "sum(v) over (partition by k) w")
+        self.one = spark.range(1).selectExpr("id + 1 as x")
+        self.cached = self.sums.cache()
+
+    def four(self, name):
+        keys = "k % 2 as a", "k % 3 as b", "k % 5 as c", "k % 7 as d"
+        return self.facts.selectExpr(*keys, "v").groupBy("a", "b", "c", "d").agg(F.sum("v").alias(name))
+
+
+@pytest.fixture(scope="module")
+def tables(spark):
+    found = Tables(spark)
+    yield found
+    found.cached.unpersist()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_same_rows(make_env, tables, pipeline, mode):
+    df = PIPELINES[pipeline](tables)
+    assert_same_rows(make_env(**MODES[mode]).collect(df), df.collect())
+
+
+def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, tables):
+    """The rows of a leaf are said to be hashed otherwise than they are."""
+    from penstock.spark import exchange
+
+    def claim(bridge, plan, output):
+        hashing = bridge.find("org.apache.spark.sql.catalyst.plans.physical.HashPartitioning")
+        return hashing(bridge.seq([output.apply(output.size() - 1)]), int(plan.execute().getNumPartitions()))
+
+    monkeypatch.setattr(exchange, "layout", claim)
+    with pytest.raises(JobError, match=r"claims rows hashed by .* it has a row of \d+"):
+        make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
+
+
+def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
+    from penstock.scheduler.decider import VertexDecider
+
+    span = VertexDecider._span
+    monkeypatch.setattr(VertexDecider, "_span", lambda self, read: (span(self, read)[0], max(span(self, read)[1] - 1, span(self, read)[0])))
+    with pytest.raises(JobError, match="exactly once"):
+        make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
+
+
+def test_a_filter_that_rules_out_its_own_keys_fails_the_job(monkeypatch, make_env, tables):
+    from penstock.spark import filters
+
+    made = filters.might_contain
+
+    def never(bridge, found, keys):
+        return bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(made(bridge, found, keys))
+
+    monkeypatch.setattr(filters, "might_contain", never)
+    few = tables.most.where("k % 10 = 1").groupBy("k").agg(F.max("m").alias("w"))
+    env = make_env(**MODES["shuffled"], **{"table.optimizer.dynamic__filtering.selectivity": 1000.0})
+    with pytest.raises(JobError, match="the filter by keys"):
+        env.collect(tables.facts.join(few, "k"))
