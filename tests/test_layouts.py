@@ -9,9 +9,10 @@ from penstock.errors import JobError
 from tests.equality import assert_same_rows
 
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
+SMALL = {VOLUME: "1 kb", "execution.batch.adaptive.auto__parallelism.max__parallelism": 5}
 MODES = {
-    "many tasks": {VOLUME: "1 kb"},
-    "shuffled": {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
+    "many tasks": SMALL,
+    "shuffled": SMALL | {"table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
     "defaults": {},
 }
 
@@ -26,14 +27,14 @@ def twice(frames):
 
 
 def counts(left, right):
-    k = left.k if len(left) else right.k
-    return pd.DataFrame({"k": k[:1], "n": [len(left)], "m": [len(right)]})
+    keys = (left if len(left) else right).iloc[:1, 0]
+    return pd.DataFrame({"k": keys, "n": [len(left)], "m": [len(right)]})
 
 
 @F.udtf(returnType=StructType().add("y", LongType()))
 class Repeats:
     def eval(self, n: int):
-        for i in range(int(n) % 3):
+        for i in range((n or 0) % 3):
             yield (i,)
 
 
@@ -56,7 +57,7 @@ PIPELINES = {
     ),
     "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),
     "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),
-    "cross join, cogroup": lambda t: t.sums.crossJoin(t.one).groupBy("k").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long"),
+    "cross join, cogroup": lambda t: t.sums.crossJoin(t.one).selectExpr("k as g", "s", "x").groupBy("g").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long"),
     "cross join, inner": lambda t: t.sums.crossJoin(t.one).join(t.most, "k"),
     "cross join, anti": lambda t: t.most.join(t.sums.crossJoin(t.one).where("k % 3 = 1"), "k", "anti"),
     "range join, full": lambda t: t.sums.join(t.one, F.col("s") > F.col("x")).join(t.most, "k", "full"),
@@ -83,7 +84,7 @@ PIPELINES = {
     "repartitioned by 5, inner": lambda t: t.facts.repartition(5, "k").withColumn("u", python_double("v")).join(t.most, "k"),
     "cached groups, inner": lambda t: t.cached.withColumn("u", python_double("s")).join(t.most, "k"),
     "groups of groups, inner": lambda t: t.sums.withColumn("u", python_double("s")).groupBy("k").agg(F.max("u").alias("u")).join(t.most, "k"),
-    "applyInPandas, inner": lambda t: t.facts.groupBy("k").applyInPandas(lambda f: f[["k", "v"]].head(1), "k long, v long").join(t.most, "k"),
+    "applyInPandas, inner": lambda t: t.facts.groupBy("k").applyInPandas(lambda f: f[["k", "v"]].nlargest(1, "v"), "k long, v long").join(t.most, "k"),
 }
 
 
@@ -96,7 +97,7 @@ class Tables:
         self.most = self.facts.where("k < 80 or k is null").groupBy("k").agg(F.max("v").alias("m"))
         self.windowed = self.facts.selectExpr("k", "v", "sum(v) over (partition by k) w")
         self.one = spark.range(1).selectExpr("id + 1 as x")
-        self.cached = self.sums.cache()
+        self.cached = self.facts.groupBy("k").agg(F.sum(F.expr("v + 1")).alias("s")).cache()
 
     def four(self, name):
         keys = "k % 2 as a", "k % 3 as b", "k % 5 as c", "k % 7 as d"

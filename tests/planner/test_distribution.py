@@ -32,6 +32,12 @@ def test_equal_keys_of_the_other_side(equal, hashed_by):
     assert BY_AB.equated(equal).equated(equal) == Distribution(hashed_by, 1)
 
 
+def test_of_many_keys_spark_does_not_tell_all_names():
+    four = Distribution((("a", "b", "c", "d"),), 1)
+    assert four.equated({"a": "w", "b": "x", "c": "y", "d": "z"}) is four
+    assert Distribution((("a", "b", "c"),), 1).equated({"a": "w"}).hashed_by == (("a", "b", "c"), ("w", "b", "c"))
+
+
 def test_nothing_is_known_of_nothing():
     assert NOT_KNOWN.equated({"a": "x"}) is NOT_KNOWN
     assert not NOT_KNOWN.together(["a"])

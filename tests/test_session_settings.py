@@ -1,0 +1,135 @@
+"""What the user has set reaches the tasks of every vertex: settings of the session, and properties of the thread."""
+
+from contextlib import contextmanager
+
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+
+DATES = "concat(id % 28 + 1, '/', id % 12 + 1, '/2020') d"
+
+
+def batch_sizes(frames):
+    for frame in frames:
+        yield frame.assign(id=len(frame))
+
+
+CASES = {
+    "dates in texts": ({"spark.sql.legacy.timeParserPolicy": "LEGACY"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("to_date(d, 'd/M/yyyy') x")),
+    "dates in texts, LEGACY letters": (
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("date_format(to_date(d, 'd/M/yyyy'), 'YYYY u') x"),
+    ),
+    "dates in CSV texts": (
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("from_csv(d, 'x date', map('dateFormat', 'd/M/yyyy')) x"),
+    ),
+    "dates in JSON texts": (
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("from_json(concat('{\"x\":\"', d, '\"}'), 'x date', map('dateFormat', 'd/M/yyyy')) x"),
+    ),
+    "a parser that refuses": ({"spark.sql.legacy.timeParserPolicy": "CORRECTED"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("try_to_date(d, 'dd/MM/yyyy') x")),
+    "keys of maps twice": (
+        {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
+        lambda s: s.range(60).repartition(3).selectExpr("map_from_arrays(array(id % 3, id % 2), array(1, 2)) m").selectExpr("m[0] a", "m[1] b"),
+    ),
+    "maps put together": (
+        {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
+        lambda s: s.range(60).groupBy(F.expr("id % 7 k")).agg(F.max("id").alias("m")).selectExpr("map_concat(map(k, m), map(k, k)) x").selectExpr("map_values(x) x"),
+    ),
+    "casts without ANSI": ({"spark.sql.ansi.enabled": "false"}, lambda s: s.range(60).repartition(3).selectExpr("cast(concat(id, 'x') as int) a", "cast(id * 1000000000 as int) b")),
+    "divisions without ANSI": ({"spark.sql.ansi.enabled": "false"}, lambda s: s.range(60).groupBy(F.expr("id % 7 k")).agg(F.sum("id").alias("s")).selectExpr("s / k x", "s % k y")),
+    "time zone": (
+        {"spark.sql.session.timeZone": "Asia/Kathmandu"},
+        lambda s: s.range(60).repartition(3).selectExpr("timestamp_seconds(id * 100000) t").selectExpr("hour(t) h", "cast(t as string) x", "date_format(t, 'HH:mm z') y"),
+    ),
+    "time zone of groups": (
+        {"spark.sql.session.timeZone": "America/St_Johns"}, lambda s: s.range(600).groupBy(F.expr("to_date(timestamp_seconds(id * 10000)) d")).count(),
+    ),
+    "nulls in JSON": ({"spark.sql.jsonGenerator.ignoreNullFields": "false"}, lambda s: s.range(60).repartition(3).selectExpr("to_json(struct(id, if(id % 2 = 0, null, id) x)) j")),
+    "texts of structs": (
+        {"spark.sql.legacy.castComplexTypesToString.enabled": "true"}, lambda s: s.range(60).repartition(3).selectExpr("cast(struct(id, array(null, id)) as string) x"),
+    ),
+    "precision of decimals": (
+        {"spark.sql.decimalOperations.allowPrecisionLoss": "false"},
+        lambda s: s.range(60).repartition(3).selectExpr("cast(id as decimal(38, 18)) x").selectExpr("try_divide(x, cast(3 as decimal(38, 18))) y"),
+    ),
+    "rows in a batch of Arrow": ({"spark.sql.execution.arrow.maxRecordsPerBatch": "7"}, lambda s: s.range(0, 60, 1, 1).repartition(3, "id").mapInPandas(batch_sizes, "id long")),
+    "size of null": (
+        {"spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "true"}, lambda s: s.range(60).repartition(3).selectExpr("size(if(id % 2 = 0, null, array(id))) x"),
+    ),
+    "exists with null": (
+        {"spark.sql.legacy.followThreeValuedLogicInArrayExists": "false"}, lambda s: s.range(60).repartition(3).selectExpr("exists(array(id, null), x -> x > 90) x"),
+    ),
+    "letters of columns": ({"spark.sql.caseSensitive": "true"}, lambda s: s.range(60).selectExpr("id a", "id * 2 A").groupBy(F.expr("a % 3 k")).agg(F.sum("A").alias("s"))),
+}  # fmt: skip
+
+
+@contextmanager
+def settings(spark, values):
+    before = {key: spark.conf.get(key, None) for key in values}
+    for key, value in values.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+@pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "handed over whole"])
+@pytest.mark.parametrize("case", CASES)
+def test_settings_reach_tasks(spark, case, whole):
+    from penstock import Environment
+
+    values, pipeline = CASES[case]
+    with settings(spark, values):
+        df = pipeline(spark)
+        assert_same_rows(Environment(spark, config=OFF if whole == 0 else {}, progress=False).collect(df), df.collect())
+
+
+def told(_):
+    return TaskContext.get().getLocalProperty("told")
+
+
+def told_in_batches(frames):
+    for frame in frames:
+        yield frame.assign(x=told(None))
+
+
+PROPERTIES = {
+    "in a Python function": lambda s: s.range(20).repartition(3).select(F.udf(told, StringType())("id").alias("x")),
+    "behind an aggregate": lambda s: s.range(20).groupBy(F.expr("id % 3 k")).count().select(F.udf(told, StringType())("k").alias("x")),
+    "in a batch": lambda s: s.range(20).repartition(3).mapInPandas(told_in_batches, "id long, x string"),
+    "in groups": lambda s: s.range(20).groupBy(F.expr("id % 3 k")).applyInPandas(lambda f: f.head(1).assign(x=told(None)), "id long, x string").select("x"),
+}
+
+
+@pytest.mark.parametrize("place", PROPERTIES)
+def test_properties_of_the_thread_reach_tasks(spark, env, place):
+    context = spark.sparkContext
+    context.setLocalProperty("told", "hello")
+    try:
+        df = PROPERTIES[place](spark)
+        found = env.collect(df)
+    finally:
+        context.setLocalProperty("told", None)
+    assert {row.x for row in found} == {"hello"}
+    assert context.getLocalProperty("spark.jobGroup.id") is None
+
+
+def test_a_tag_of_the_user_reaches_every_job(spark, env):
+    context = spark.sparkContext
+    context.addJobTag("mine")
+    try:
+        env.collect(spark.range(100).groupBy(F.expr("id % 3 k")).count())
+    finally:
+        context.removeJobTag("mine")
+    tracker = context._jsc.sc().statusTracker()
+    tagged = set(tracker.getJobIdsForTag("mine"))
+    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.scheduler.group_of(execution.vertex))}
+    assert own
+    assert own <= tagged
