@@ -46,6 +46,11 @@ WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
     doc="A query whose sources hold fewer bytes than this in all is handed to Spark whole; 0 turns that off.",
 )  # fmt: skip
+SHADOW = Option(
+    "execution.shadow", STRING, default="NO", choices=("NO", "ROWS", "REPORT"),
+    doc="Whether every query is run by plain Spark as well and the rows are compared: ROWS raises where they differ, "
+    "REPORT only keeps it, as `penstock verify` does. It checks a job from outside, its result alone.",
+)  # fmt: skip
 PARALLELISM_DEFAULT = Option(
     "parallelism.default", INT, default=None, minimum=1,
     doc="The global parallelism: used where nothing is decided, and the bound of decisions where no other is set.",
