@@ -60,7 +60,7 @@ def run_plain(watched: Watched, df: DataFrame | None = None) -> PlainRun:
         return PlainRun(found=fingerprint(df, watched.bridge), seconds=time.monotonic() - start)
     except UnknownTypeError as error:
         raise NotComparableError(error.message) from error
-    except Exception as error:  # noqa: BLE001 - whatever a query may raise
+    except Exception as error:
         seconds = time.monotonic() - start
         try:
             run_without_rows(df)
@@ -156,6 +156,6 @@ def _details(
         "verdict": Verdict.DIFFERENT,
         "reason": reason + note,
         "columns": columns,
-        "examples": tuple(map(tuple, shown[0])),
-        "plain_examples": tuple(map(tuple, shown[1])),
+        "examples": tuple(shown[0]),
+        "plain_examples": tuple(shown[1]),
     }

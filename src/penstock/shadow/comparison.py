@@ -33,7 +33,9 @@ class Comparison:
     columns
         The names of the columns that differ, where there are as many rows.
     examples, plain_examples
-        A few rows that only one of the two has, by column.
+        A few rows that one of the two has more often than the other, by column.
+    names
+        The columns.
     seconds, plain_seconds
         How long the whole job took on Penstock, until its rows were there, and this output's query on plain Spark.
     location
@@ -46,8 +48,8 @@ class Comparison:
     rows: int | None = None
     plain_rows: int | None = None
     columns: tuple[str, ...] = ()
-    examples: tuple[tuple[str | None, ...], ...] = field(default=())
-    plain_examples: tuple[tuple[str | None, ...], ...] = field(default=())
+    examples: tuple[tuple[str | None, ...], ...] = ()
+    plain_examples: tuple[tuple[str | None, ...], ...] = ()
     names: tuple[str, ...] = ()
     seconds: float | None = None
     plain_seconds: float | None = None
@@ -63,8 +65,8 @@ class Comparison:
             "rows": {"penstock": self.rows, "spark": self.plain_rows},
             "seconds": {"penstock": _rounded(self.seconds), "spark": _rounded(self.plain_seconds)},
             "columns": list(self.columns),
-            "only-penstock": [list(row) for row in self.examples],
-            "only-spark": [list(row) for row in self.plain_examples],
+            "more-on-penstock": [list(row) for row in self.examples],
+            "more-on-spark": [list(row) for row in self.plain_examples],
             "column-names": list(self.names),
         }
 
@@ -72,7 +74,7 @@ class Comparison:
         lines = [f"{self.output}: {self.verdict.value}: {self.reason}"]
         if self.columns:
             lines.append(f"  columns that differ: {', '.join(self.columns)}")
-        for title, rows in (("only Penstock has", self.examples), ("only Spark has", self.plain_examples)):
+        for title, rows in (("more often on Penstock", self.examples), ("more often on Spark", self.plain_examples)):
             lines += [f"  {title}: {_shown(self.names, row)}" for row in rows]
         return "\n".join(lines)
 

@@ -66,7 +66,7 @@ class Watched:
             return df
         try:
             self.counted = Counted(df, self.bridge)
-        except Exception as error:  # noqa: BLE001 - a job must not fail for being watched
+        except Exception as error:
             log.warning("the rows of %s cannot be compared", self.name, exc_info=True)
             self.problem = str(error).split("\n", maxsplit=1)[0]
             return df

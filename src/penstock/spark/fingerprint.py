@@ -127,9 +127,9 @@ def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
     plain = renamed(df)
     columns = columns_of(plain)
     hashes = {f"h{seed}": hash_of(bridge, columns, seed, with_floats=True) for seed in (1, 2)}
-    hashes["e"] = hash_of(bridge, columns, 3, with_floats=False)
-    hashes |= {f"x{i}": hash_of(bridge, [one], 4, with_floats=False) for i, one in enumerate(columns)}
+    hashes |= {f"x{i}": hash_of(bridge, [one], 3, with_floats=False) for i, one in enumerate(columns)}
     with_hashes = plain.select("*", *(column.alias(name) for name, column in hashes.items()))
+    with_hashes = with_hashes.withColumn("e", F.xxhash64(F.lit(4), *(F.col(f"x{i}") for i in range(len(columns)))))
     sums, magnitudes, with_floats = [], [], []
     for i, one in enumerate(columns):
         arrays = [found for kind in FLOATS if (found := floats_of(bridge, [one], kind)) is not None]

@@ -23,10 +23,14 @@ MOST_LEFT = 1000
 
 Key = tuple[int, int]
 Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]
+RowKey = tuple[Key, Floats | None]
+"""What tells a row: two hashes of it without doubles and floats, and these; None for any."""
 
 
-def exact_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame, most: int) -> tuple[list[Key], list[Key]]:
-    """Return hashes of some rows that one side has more often than the other, doubles and floats left out.
+def exact_differences(
+    bridge: Bridge, ours: DataFrame, theirs: DataFrame, most: int
+) -> tuple[list[RowKey], list[RowKey]]:
+    """Return some rows that one side has more often than the other, doubles and floats left out.
 
     Returns
     -------
@@ -37,11 +41,13 @@ def exact_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame, most: 
     signed = [_hashed(bridge, df).select("a", "b", F.lit(sign).alias("n")) for df, sign in ((ours, 1), (theirs, -1))]
     left = signed[0].union(signed[1]).groupBy("a", "b").agg(F.sum("n").alias("n"))
     more, less = (left.where(condition).limit(most).collect() for condition in ("n > 0", "n < 0"))
-    return [(row.a, row.b) for row in more], [(row.a, row.b) for row in less]
+    return [((row.a, row.b), None) for row in more], [((row.a, row.b), None) for row in less]
 
 
-def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tuple[list[Key], list[Key]] | None:
-    """Return hashes of the rows without a partner whose doubles and floats are nearly equal; None if there are many.
+def float_differences(
+    bridge: Bridge, ours: DataFrame, theirs: DataFrame
+) -> tuple[list[RowKey], list[RowKey]] | None:
+    """Return the rows without a partner whose doubles and floats are nearly equal; None if there are many.
 
     Rows are partners if they are equal but for doubles and floats. Among those they are paired in the order of their
     values, and what does not fit then (values of two columns may change places in that order) is matched one by one.
@@ -54,7 +60,7 @@ def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tup
     right = sides[1].withColumnsRenamed({"d": "d2", "f": "f2"})
     paired = sides[0].join(right, ["a", "b", "i"], "full")
     fits = _near("d", "d2", TOLERANCE) & _near("f", "f2", FLOAT_TOLERANCE)
-    left = paired.where(~F.coalesce(fits, F.lit(False))).limit(MOST_LEFT + 1).collect()  # noqa: FBT003
+    left = paired.where(~F.coalesce(fits, F.lit(False))).limit(MOST_LEFT + 1).collect()
     if len(left) > MOST_LEFT:
         return None
     mine = [((row.a, row.b), (tuple(row.d), tuple(row.f))) for row in left if row.d is not None]
@@ -64,52 +70,56 @@ def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tup
 
 def unmatched(
     ours: Iterable[tuple[Key, Floats]], theirs: Iterable[tuple[Key, Floats]]
-) -> tuple[list[Key], list[Key]]:
-    """Return the keys of rows that have no partner with the same key and nearly equal values."""
+) -> tuple[list[RowKey], list[RowKey]]:
+    """Return the rows that have no partner with the same key and nearly equal values."""
     free: dict[Key, list[Floats]] = {}
     for key, values in theirs:
         free.setdefault(key, []).append(values)
-    alone = []
+    alone: list[RowKey] = []
     for key, values in ours:
         candidates = free.get(key, [])
         partner = next((i for i, other in enumerate(candidates) if _fit(values, other)), None)
         if partner is None:
-            alone.append(key)
+            alone.append((key, values))
         else:
             candidates.pop(partner)
-    return alone, [key for key, rest in free.items() for _ in rest]
+    return alone, [(key, values) for key, rest in free.items() for values in rest]
 
 
-def rows_with(bridge: Bridge, df: DataFrame, keys: Sequence[Key], most: int) -> list[list[str | None]]:
-    """Return some rows whose hashes are among the given ones, their values as text."""
+def rows_with(bridge: Bridge, df: DataFrame, wanted: Sequence[RowKey], most: int) -> list[tuple[str | None, ...]]:
+    """Return some of the rows that are wanted, each once, their values as text."""
     from pyspark.sql import functions as F
 
-    if not keys:
+    if not wanted:
         return []
-    plain = renamed(df)
-    wanted = F.lit(False)  # noqa: FBT003
-    for a, b in keys[:most]:
-        wanted |= (F.col("a") == a) & (F.col("b") == b)
-    shown = [_shown(column, kind).alias(name) for name, (column, kind) in zip(plain.columns, columns_of(plain))]  # noqa: B905
-    found = plain.select(*shown, *_keys(bridge, plain)).where(wanted).limit(most).collect()
-    return [list(row)[: len(shown)] for row in found]
+    plain = _with_keys(bridge, df)
+    columns = columns_of(plain)[: len(df.columns)]
+    is_wanted = F.lit(False)
+    for (a, b), floats in wanted[:most]:
+        is_one = (F.col("a") == a) & (F.col("b") == b)
+        if floats is not None:
+            for name, values in zip("df", floats, strict=True):
+                is_one &= F.col(name) == F.array(*map(F.lit, values)).cast("array<double>")
+        is_wanted |= is_one
+    shown = [_shown(column, kind).alias(f"s{i}") for i, (column, kind) in enumerate(columns)]
+    return [tuple(row) for row in plain.where(is_wanted).select(*shown).distinct().limit(most).collect()]
 
 
 def _hashed(bridge: Bridge, df: DataFrame) -> DataFrame:
-    """Return per row two hashes of it without doubles and floats, and these as arrays."""
+    return _with_keys(bridge, df).select("a", "b", "d", "f")
+
+
+def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
+    """Return a DataFrame, renamed, with two hashes of each row without doubles and floats, and these as arrays."""
     from pyspark.sql import functions as F
 
     plain = renamed(df)
     columns = columns_of(plain)
+    hashes = [hash_of(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
     arrays = [floats_of(bridge, columns, kind) for kind in ("DoubleType", "FloatType")]
     none = F.array().cast("array<double>")
     floats = [(none if one is None else one).alias(name) for one, name in zip(arrays, "df", strict=True)]
-    return plain.select(*_keys(bridge, plain), *floats)
-
-
-def _keys(bridge: Bridge, df: DataFrame) -> list[Column]:
-    columns = columns_of(df)
-    return [hash_of(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
+    return plain.select("*", *hashes, *floats)
 
 
 def _near(ours: str, theirs: str, tolerance: float) -> Column:
@@ -118,7 +128,8 @@ def _near(ours: str, theirs: str, tolerance: float) -> Column:
 
     def fit(x: Column, y: Column) -> Column:
         allowed = F.greatest(F.abs(x), F.abs(y)) * tolerance
-        return (x.isNull() & y.isNull()) | F.coalesce(F.abs(x - y) <= F.greatest(allowed, F.lit(ABSOLUTE)), F.lit(False))  # noqa: FBT003
+        is_near = F.abs(x - y) <= F.greatest(allowed, F.lit(ABSOLUTE))
+        return (x.isNull() & y.isNull()) | F.coalesce(is_near, F.lit(False))
 
     return (F.size(ours) == F.size(theirs)) & F.forall(F.zip_with(ours, theirs, fit), lambda one: one)
 
