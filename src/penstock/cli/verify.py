@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.output import JsonOutput, Output
 from penstock.cli.session import Common, common_options, run_file
+from penstock.shadow.comparison import REPORTS, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.cli.output import Output
     from penstock.shadow.comparison import Comparison, ShadowReport
 
 NOTHING = 2
@@ -40,8 +41,6 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
       penstock verify --master spark://host:7077 --output-format json revenue.py 2026-11 > report.json
       penstock verify --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=64mb small.py
     """
-    from penstock.shadow.comparison import REPORTS
-
     with common.output() as output:
         common.export()
         os.environ["PENSTOCK_EXECUTION_SHADOW"] = "REPORT"
@@ -58,11 +57,11 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
 def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
     told = [report for report in reports if report.comparisons]
     found = [(report, one) for report in told for one in report.comparisons]
-    output.record("verify", {"jobs": [report.as_dict() for report in told]}) if _is_json(output) else None
     if not found:
-        output.note("nothing was compared: the file ran no job of an Environment to its end")
-        return
-    if _is_json(output):
+        output.note("nothing was compared: the file ran no job of an Environment")
+    if isinstance(output, JsonOutput):
+        output.record("verify", {"jobs": [report.as_dict() for report in told]})
+    if isinstance(output, JsonOutput) or not found:
         return
     columns = ("job", "output", "verdict", "rows", "Spark's rows", "seconds", "Spark's seconds", "why")
     output.rows(columns, [_row(report.job, one) for report, one in found], "Penstock and plain Spark")
@@ -72,12 +71,6 @@ def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
     output.note(_summary([one for _, one in found]))
 
 
-def _is_json(output: Output) -> bool:
-    from penstock.cli.output import JsonOutput
-
-    return isinstance(output, JsonOutput)
-
-
 def _row(job: str, one: Comparison) -> Sequence[object]:
     counts = ["-" if rows is None else f"{rows:,}" for rows in (one.rows, one.plain_rows)]
     times = ["-" if seconds is None else f"{seconds:.1f}" for seconds in (one.seconds, one.plain_seconds)]
@@ -85,7 +78,5 @@ def _row(job: str, one: Comparison) -> Sequence[object]:
 
 
 def _summary(found: Sequence[Comparison]) -> str:
-    from penstock.shadow.comparison import Verdict
-
     counts = [(verdict, sum(one.verdict is verdict for one in found)) for verdict in Verdict]
     return ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)

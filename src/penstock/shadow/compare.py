@@ -131,9 +131,7 @@ def _verdict(watched: Watched, ours: Fingerprint, plain: Fingerprint) -> dict[st
     return _details(watched, ours, plain, taken, note)
 
 
-def _details(
-    watched: Watched, ours: Fingerprint, plain: Fingerprint, taken: DataFrame, note: str
-) -> dict[str, Any]:
+def _details(watched: Watched, ours: Fingerprint, plain: Fingerprint, taken: DataFrame, note: str) -> dict[str, Any]:
     """Return which rows differ; nearly equal doubles are equal."""
     bridge, names = watched.bridge, watched.plain.columns
     columns = tuple(names[i] for i in ours.differing_columns(plain)) if ours.rows == plain.rows else ()

@@ -11,9 +11,11 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 def error_class(error: BaseException) -> str:
-    """Return what kind of error this is at its root: a Python exception of the user's function, an error condition of
-    Spark such as ``DIVIDE_BY_ZERO``, or a class of Java.
-    """  # noqa: D205
+    """Return what kind of error this is at its root.
+
+    That is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
+    class of Java.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     text = str(error)

@@ -1,7 +1,7 @@
 """Hashes of rows that hold values of any type, as Spark expressions.
 
-Spark's own ``xxhash64`` skips nulls (``(null, 1)`` and ``(1, null)`` hash alike), refuses maps and variants, and takes strings of a
-collation by their sort key. Here every value comes with a flag for null, every collection with its size.
+Spark's own ``xxhash64`` skips nulls (``(null, 1)`` and ``(1, null)`` hash alike), refuses maps and variants, and takes
+strings of a collation by their sort key. Here every value comes with a flag for null, every collection with its size.
 """
 
 from __future__ import annotations
@@ -78,7 +78,12 @@ def unwrapped(bridge: Bridge, column: Column) -> Column:
     return Column(tools.column(bridge.find(EXPRESSIONS + "UnwrapUDT")(tools.expression(handle._jc))))
 
 
-def _pieces(bridge: Bridge, column: Column, kind: Any, with_floats: bool) -> list[Column]:  # noqa: FBT001
+def _pieces(  # noqa: C901, PLR0911 - a case for each kind of type
+    bridge: Bridge,
+    column: Column,
+    kind: Any,
+    with_floats: bool,  # noqa: FBT001
+) -> list[Column]:
     """Return columns that Spark can hash; together they tell all that a value is."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import UserDefinedType
@@ -116,7 +121,9 @@ def _pieces(bridge: Bridge, column: Column, kind: Any, with_floats: bool) -> lis
     raise UnknownTypeError(f"no checksum is known for values of type {kind.simpleString()}")
 
 
-def _floats(bridge: Bridge, column: Column, kind: Any, wanted: str) -> Column | None:
+def _floats(  # noqa: PLR0911 - a case for each kind of type
+    bridge: Bridge, column: Column, kind: Any, wanted: str
+) -> Column | None:
     """Return the finite floats of a value in an order that depends on what is around them only."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import UserDefinedType

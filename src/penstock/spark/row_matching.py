@@ -44,9 +44,7 @@ def exact_differences(
     return [((row.a, row.b), None) for row in more], [((row.a, row.b), None) for row in less]
 
 
-def float_differences(
-    bridge: Bridge, ours: DataFrame, theirs: DataFrame
-) -> tuple[list[RowKey], list[RowKey]] | None:
+def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tuple[list[RowKey], list[RowKey]] | None:
     """Return the rows without a partner whose doubles and floats are nearly equal; None if there are many.
 
     Rows are partners if they are equal but for doubles and floats. Among those they are paired in the order of their
