@@ -73,7 +73,7 @@ def bridge(spark):
 def prints(spark, bridge):
     from pyspark.ml.linalg import Vectors
 
-    spark.conf.set("spark.sql.timeType.enabled", "true")
+    spark.conf.set("spark.sql.timeType.enabled", "true")  # off by default in some releases
     vectors = [spark.createDataFrame([(Vectors.dense([1.0, x]), i) for i in range(3)], ["vector", "i"]) for x in (2.0, 3.0)]
 
     def one(df, vector):

@@ -106,9 +106,9 @@ def _only_plain_raises(watched: Watched, plain: PlainRun, rows: int) -> tuple[Ve
 def _verdict(watched: Watched, ours: Fingerprint, plain: Fingerprint) -> dict[str, Any]:
     """Return what can be said of the rows, more of it the less they are equal."""
     assert watched.offered is not None
-    types = [[(f.name, f.dataType) for f in df.schema.fields] for df in (watched.offered, watched.plain)]
-    if types[0] != types[1]:
-        return {"verdict": Verdict.DIFFERENT, "reason": f"the columns are {types[0]} instead of {types[1]}"}
+    ours_are, theirs_are = (_columns(df) for df in (watched.offered, watched.plain))
+    if ours_are != theirs_are:
+        return {"verdict": Verdict.DIFFERENT, "reason": f"the columns are {ours_are} instead of {theirs_are}"}
     if ours.equals(plain):
         return {"verdict": Verdict.EQUAL, "reason": "every row, bit by bit"}
     taken = watched.taken
@@ -129,6 +129,11 @@ def _verdict(watched: Watched, ours: Fingerprint, plain: Fingerprint) -> dict[st
     if undetermined:
         raise NotComparableError(f"the query does not determine its rows: {undetermined}")
     return _details(watched, ours, plain, taken, note)
+
+
+def _columns(df: DataFrame) -> str:
+    """Return names and types, but not whether they may hold null: optimised plans know that better."""
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in df.schema.fields)
 
 
 def _details(watched: Watched, ours: Fingerprint, plain: Fingerprint, taken: DataFrame, note: str) -> dict[str, Any]:

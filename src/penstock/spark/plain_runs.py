@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _LIMITS = {"GlobalLimit", "LocalLimit", "Limit", "Offset", "Tail"}
+_FEW = 9
 
 
 def in_users_session(bridge: Bridge, df: DataFrame) -> DataFrame:
@@ -30,14 +31,15 @@ def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
     """
     session = bridge.session.cloneSession()
     partitions = int(bridge.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
-    session.conf().set("spark.sql.shuffle.partitions", str(partitions // 2 + 2))
+    others = partitions // 2 + 1 if partitions > _FEW else partitions + 1
+    session.conf().set("spark.sql.shuffle.partitions", str(others))
     session.conf().set("spark.sql.adaptive.coalescePartitions.enabled", "false")
     return dataframe(bridge, session, analyzed_plan(df))
 
 
 def run_without_rows(df: DataFrame) -> None:
-    """Run a DataFrame as it is, and let go of its rows."""
-    df.write.format("noop").mode("overwrite").save()
+    """Run a DataFrame as it is, and let go of its rows; the sink ``noop`` would refuse some types."""
+    df._jdf.queryExecution().toRdd().count()
 
 
 def why_undetermined(df: DataFrame) -> str:
