@@ -36,7 +36,7 @@ TYPES = {
     "nested_list": ("array(array(1), array(2))", "array(array(1, 2))"),
     "empty_list": ("array()", "array(null)"),
     "list_of_doubles": ("array(1.0D, 2.0D)", "array(1.0D, null)"),
-    "record": ("named_struct('a', 1, 'b', null)", "named_struct('a', null, 'b', 1)"),
+    "record": ("named_struct('a', 1, 'b', int(null))", "named_struct('a', int(null), 'b', 1)"),
     "record_of_null": ("named_struct('a', cast(null as int))", "cast(null as struct<a: int>)"),
     "map": ("map('a', 1, 'b', 2)", "map('a', 2, 'b', 1)"),
     "map_of_null": ("map('a', cast(null as int))", "cast(map() as map<string, int>)"),

@@ -154,7 +154,11 @@ def _details(watched: Watched, ours: Fingerprint, plain: Fingerprint, taken: Dat
         times = ours.rows // plain.rows if plain.rows else 0
         if times > 1 and ours.hashes == tuple(times * one for one in plain.hashes):
             reason += f": every row {times} times, or the sink reads its rows {times} times"
-    shown = [rows_with(bridge, df, side, EXAMPLES) for df, side in zip((taken, watched.plain), keys, strict=True)]
+    sides = zip((taken, watched.plain), keys, strict=True)
+    try:
+        shown = [rows_with(bridge, df, side, EXAMPLES) for df, side in sides]
+    except Exception as error:  # noqa: BLE001 - rows that cannot be shown are different all the same
+        shown, note = [[], []], f"{note}; the rows cannot be shown: {first_line(error)}"
     return {
         "verdict": Verdict.DIFFERENT,
         "reason": reason + note,
