@@ -23,7 +23,7 @@ LEVELS = [
     {"scheduler"},
     {"history"},
     {"web"},
-    {"progress", "report", "explain", "observer"},
+    {"progress", "report", "explain", "observer", "shadow"},
     {"environment"},
     {"cli"},
 ]

@@ -14,6 +14,7 @@ MADE = "<!-- Made by tools/make_docs.py; `make docs` makes it anew. -->\n\n"
 API = {
     "penstock": ("Environment", "rebalance", "rescale", "with_parallelism"),
     "penstock.scheduler.job": ("Job",),
+    "penstock.shadow.comparison": ("Comparison", "ShadowReport", "Verdict"),
     "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog"),
     "penstock.explain": ("Explanation", "ExplainedNode"),
     "penstock.connectors": (
@@ -38,7 +39,7 @@ API = {
     ),
     "penstock.errors": (
         "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "RebalanceError",
-        "StateError", "HistoryError", "WebError", "JobError", "JobCancelledError",
+        "StateError", "HistoryError", "WebError", "RowsDifferError", "JobError", "JobCancelledError",
     ),
 }  # fmt: skip
 

@@ -7,8 +7,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import Configuration
+from penstock.config.options import SHADOW, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
-from penstock.errors import PenstockError, SourceError
+from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.marks import Mark, remember
@@ -18,6 +19,7 @@ from penstock.planner.planner import Output, plan_job, plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
+from penstock.shadow.job import ShadowedJob
 from penstock.spark.dataframes import mark
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
@@ -50,6 +52,10 @@ class Environment:
         Further strategies that may reshape the plan while a job runs: classes, or objects that then serve all jobs.
     ui
         Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
+    verify
+        ``"rows"`` runs every query on plain Spark as well, and raises `RowsDifferError` where the rows differ; if None,
+        what the option ``execution.shadow`` says. Queries are not handed to Spark whole for their size then, unless
+        ``execution.batch.adaptive.whole-query-threshold`` is set.
 
     Raises
     ------
@@ -74,17 +80,36 @@ class Environment:
         progress: bool | None = None,
         strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
         ui: bool | None = None,
+        verify: str | None = None,
     ) -> None:
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
-        self.config = Configuration.load(
-            config, spark_conf=penstock_settings(self._bridge), file=config_file, environ=os.environ
-        )
+        self.config = self._configuration(config, config_file, verify)
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._strategies = tuple(strategies)
         self._observer = Observer(self._bridge, self.config, ui)
         self._outputs: list[Output] = []
         self.last_job: Job | None = None
+
+    def _configuration(
+        self, given: Mapping[str, object] | None, file: str | Path | None, verify: str | None
+    ) -> Configuration:
+        arguments = dict(given or {})
+        if verify is not None:
+            if verify != "rows":
+                raise ConfigError.bad_value("verify", verify, '"rows", or leave it out', "Environment(verify=...)")
+            arguments[SHADOW.key] = verify
+
+        def load() -> Configuration:
+            settings = penstock_settings(self._bridge)
+            return Configuration.load(arguments, spark_conf=settings, file=file, environ=os.environ)
+
+        config = load()
+        if config.get(SHADOW) != "NO" and config.origin(WHOLE_QUERY_THRESHOLD) == "default":
+            # What Spark is handed whole is Spark's own answer: comparing that would prove nothing of larger inputs.
+            arguments[WHOLE_QUERY_THRESHOLD.key] = 0
+            return load()
+        return config
 
     @property
     def ui_url(self) -> str | None:
@@ -213,10 +238,18 @@ class Environment:
         return value
 
     def _start(self, outputs: Sequence[Output], name: str) -> Job:
+        shadowed = self._shadowed_job(name)
+        if shadowed is not None:
+            outputs = shadowed.watched(outputs)
         opened = [output.sink.open(self.spark) for output in outputs]
-        whole = plan_whole(self._bridge, self.config, outputs)
-        plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
-        job = self.last_job = Job(name)
+        try:
+            whole = plan_whole(self._bridge, self.config, outputs)
+            plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
+        except Exception as error:
+            if shadowed is not None:
+                shadowed.refused(error)
+            raise
+        job = self.last_job = Job(name) if shadowed is None else shadowed
         self._observer.watch(job)
         if plan is None:
             assert whole is not None
@@ -228,6 +261,10 @@ class Environment:
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
+
+    def _shadowed_job(self, name: str) -> ShadowedJob | None:
+        mode = self.config.get(SHADOW)
+        return None if mode == "NO" else ShadowedJob(self._bridge, name, raises=mode == "ROWS")
 
     def _finish(self, job: Job) -> Job:
         try:

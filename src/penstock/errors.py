@@ -280,6 +280,19 @@ class VerificationError(PenstockError):
 _A_DEFECT = "this is a defect of Penstock: report it with the output of env.explain(df), and run the query on Spark"
 
 
+class RowsDifferError(PenstockError):
+    """A job that was compared with plain Spark gave something else."""
+
+    @classmethod
+    def of(cls, job: str, differences: list[str]) -> Self:
+        """Build the error for the outputs of a job that differ."""
+        listed = "\n".join(f"  {line}" for difference in differences for line in difference.splitlines())
+        return cls(
+            f"job {job!r} differs from plain Spark:\n{listed}",
+            hint="what the job has written stays written; run it on plain Spark, and report this with the query",
+        )
+
+
 class JobError(PenstockError):
     """A job failed; the message names the vertex, the operator and the user's line."""
 

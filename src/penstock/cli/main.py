@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import runpy
-import sys
-from pathlib import Path
 
 import click
 
 from penstock.cli.demo import run_demo
 from penstock.cli.history import history, ui
-from penstock.cli.session import Common, common_options, register_tables
+from penstock.cli.session import Common, common_options, register_tables, run_file
 from penstock.cli.state import state
+from penstock.cli.verify import verify
 from penstock.config import OPTIONS
 from penstock.errors import PenstockError
 from penstock.spark_errors import in_words
@@ -29,6 +27,7 @@ def main() -> None:
 main.add_command(state)
 main.add_command(history)
 main.add_command(ui)
+main.add_command(verify)
 
 
 @main.command()
@@ -73,10 +72,8 @@ def run(
             os.environ["PENSTOCK_REST_ENABLED"] = "true"
         if history:
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
-        sys.argv = [job, *arguments]
-        sys.path.insert(0, str(Path(job).resolve().parent))
         try:
-            runpy.run_path(job, run_name="__main__")
+            run_file(job, arguments)
         finally:
             if not quiet:
                 for done in RECENT:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from penstock.cli.output import OUTPUTS, Output
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -93,6 +95,13 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     ):  # fmt: skip
         with_common = option(with_common)
     return with_common
+
+
+def run_file(path: str, arguments: Sequence[str]) -> None:
+    """Run a Python file as `python FILE ARGUMENTS` would."""
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    runpy.run_path(path, run_name="__main__")
 
 
 def register_tables(environment: Environment, tables: tuple[str, ...]) -> None:

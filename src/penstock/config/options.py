@@ -51,6 +51,11 @@ VERIFY = Option(
     doc="Whether every job checks itself while it runs: each row that a step reads lies where the plan says, all that "
     "was written is read exactly once, broadcasts and filters keep what they must. A breach fails the job.",
 )  # fmt: skip
+SHADOW = Option(
+    "execution.shadow", STRING, default="NO", choices=("NO", "ROWS", "REPORT"),
+    doc="Whether every query is run by plain Spark as well and the rows are compared: ROWS raises where they differ, "
+    "REPORT only keeps it, as `penstock verify` does. It checks a job from outside, its result alone.",
+)  # fmt: skip
 PARALLELISM_DEFAULT = Option(
     "parallelism.default", INT, default=None, minimum=1,
     doc="The global parallelism: used where nothing is decided, and the bound of decisions where no other is set.",

@@ -1,0 +1,85 @@
+"""The command `penstock verify`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.output import JsonOutput, Output
+from penstock.cli.session import Common, common_options, run_file
+from penstock.shadow.comparison import REPORTS, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from penstock.shadow.comparison import Comparison, ShadowReport
+
+NOTHING = 2
+"""The exit code where there was nothing to compare."""
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@common_options
+@click.argument("job", type=click.Path(exists=True, dir_okay=False))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
+    """Run the Python file JOB on Penstock and on plain Spark, and compare the rows.
+
+    JOB makes an Environment, as for `penstock run`. Everything it collects, counts or writes is computed by plain Spark
+    once more, without writing it again, and compared by checksums: equal rows in any order, doubles to 1e-9.
+    A query that plain Spark answers differently in a second run is said to be not comparable.
+    Outputs are written as ever: give the job a target of its own.
+
+    \b
+    Exit code: 0 no difference, 1 a difference (or the job failed), 2 nothing to compare.
+
+    \b
+    Examples:
+      penstock verify revenue.py 2026-11 /tmp/revenue-check
+      penstock verify --master spark://host:7077 --output-format json revenue.py 2026-11 > report.json
+      penstock verify --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=64mb small.py
+    """
+    with common.output() as output:
+        common.export()
+        os.environ["PENSTOCK_EXECUTION_SHADOW"] = "REPORT"
+        try:
+            run_file(job, arguments)
+        except SystemExit as left:
+            if left.code:  # else the file has ended as it wanted, which says nothing of its rows
+                raise
+        finally:
+            _tell(output, REPORTS)
+        if any(report.differences for report in REPORTS):
+            raise SystemExit(1)
+        if not any(report.comparisons for report in REPORTS):
+            raise SystemExit(NOTHING)
+
+
+def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
+    told = [report for report in reports if report.comparisons]
+    found = [(report, one) for report in told for one in report.comparisons]
+    if not found:
+        output.note("nothing was compared: the file ran no job of an Environment")
+    if isinstance(output, JsonOutput):
+        output.record("verify", {"jobs": [report.as_dict() for report in told]})
+    if isinstance(output, JsonOutput) or not found:
+        return
+    columns = ("job", "output", "verdict", "rows", "Spark's rows", "seconds", "Spark's seconds", "why")
+    output.rows(columns, [_row(report.job, one) for report, one in found], "Penstock and plain Spark")
+    for report in told:
+        for one in report.differences:
+            output.note(str(one))
+    output.note(_summary([one for _, one in found]))
+
+
+def _row(job: str, one: Comparison) -> Sequence[object]:
+    counts = ["-" if rows is None else f"{rows:,}" for rows in (one.rows, one.plain_rows)]
+    times = ["-" if seconds is None else f"{seconds:.1f}" for seconds in (one.seconds, one.plain_seconds)]
+    return [job, one.output, one.verdict.value, *counts, *times, one.reason]
+
+
+def _summary(found: Sequence[Comparison]) -> str:
+    counts = [(verdict, sum(one.verdict is verdict for one in found)) for verdict in Verdict]
+    return ", ".join(f"{count} {verdict.value}" for verdict, count in counts if count)

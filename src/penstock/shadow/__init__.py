@@ -1,0 +1,1 @@
+"""Shadow mode: a job's rows are compared with those of plain Spark."""

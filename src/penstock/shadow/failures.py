@@ -1,0 +1,38 @@
+"""The class of an error, by which one of Penstock and one of plain Spark are the same."""
+
+from __future__ import annotations
+
+import re
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?::|$)")
+_JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*(?:Exception|Error))\b")
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def error_class(error: BaseException) -> str:
+    """Return what kind of error this is at its root.
+
+    That is a Python exception of the user's function, an error condition of Spark such as ``DIVIDE_BY_ZERO``, or a
+    class of Java.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error)
+    if _TRACEBACK in text:
+        lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+        found = next((match for line in lines if (match := _RAISED.match(line)) is not None), None)
+        if found is not None:
+            return found[1]
+    conditions = _CONDITION.findall(text)
+    if conditions:
+        return str(conditions[0])
+    classes = _JAVA.findall(text)
+    return str(classes[-1]) if classes else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)[:300]

@@ -1,0 +1,163 @@
+"""Sinks whose rows are fingerprinted on their way."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import Sink, SinkJob, SinkStage
+from penstock.spark.fingerprint import Counted
+from penstock.spark.plain_runs import in_users_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.connectors.base import SinkOptions, StageReport
+    from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock")
+
+
+@dataclass(slots=True)
+class Watched:
+    """An output of a job, and what its sink got.
+
+    Parameters
+    ----------
+    bridge
+        The bridge to the user's session.
+    name
+        The sink's name.
+    plain
+        The user's DataFrame.
+    location
+        The user's line.
+    materialised
+        Whether the sink keeps the rows, which are then read where they lie.
+    """
+
+    bridge: Bridge
+    name: str
+    plain: DataFrame
+    location: str = ""
+    materialised: bool = False
+    offered: DataFrame | None = field(default=None, init=False)
+    counted: Counted | None = field(default=None, init=False)
+    problem: str = field(default="", init=False)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether Spark was handed the query as it is."""
+        return self.offered is self.plain
+
+    @property
+    def taken(self) -> DataFrame:
+        """The rows that the sink was offered, to be read once more; only the last stage is run again for that."""
+        assert self.offered is not None
+        return in_users_session(self.bridge, self.offered)
+
+    def offer(self, df: DataFrame) -> DataFrame:
+        """Return what a sink is to be given instead of its rows: the same, counted."""
+        self.offered = df
+        if self.is_whole or self.materialised:
+            return df
+        try:
+            self.counted = Counted(df, self.bridge)
+        except Exception as error:
+            log.warning("the rows of %s cannot be compared", self.name, exc_info=True)
+            self.problem = str(error).split("\n", maxsplit=1)[0]
+            return df
+        return self.counted.df
+
+
+class ShadowedSink(Sink):
+    """A sink that works as another does, and has its rows fingerprinted.
+
+    Parameters
+    ----------
+    inner
+        The other sink.
+    watched
+        Where the fingerprint goes.
+    before_commit
+        Called when all sinks of the job have their rows and none shows them.
+    """
+
+    def __init__(self, inner: Sink, watched: Watched, before_commit: Callable[[], None]) -> None:
+        self.inner = inner
+        self.parallelism = inner.parallelism
+        self._watched = watched
+        self._before_commit = before_commit
+
+    @property
+    def materialised(self) -> bool:  # type: ignore[override]
+        """As the sink says."""
+        return self.inner.materialised
+
+    @property
+    def restartable(self) -> bool:  # type: ignore[override]
+        """As the sink says."""
+        return self.inner.restartable
+
+    @property
+    def name(self) -> str:
+        """The sink's name."""
+        return self.inner.name
+
+    @property
+    def folders_by(self) -> Sequence[str]:
+        """As the sink says."""
+        return self.inner.folders_by
+
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
+        """Return the sink's stages; they get the sink's own job."""
+
+        def with_inner(stage: SinkStage) -> SinkStage:
+            def run(job: SinkJob) -> StageReport:
+                assert isinstance(job, ShadowedSinkJob)
+                return stage.run(job.inner)
+
+            return replace(stage, run=run)
+
+        return [with_inner(stage) for stage in self.inner.stages(options)]
+
+    def file_size(self, options: SinkOptions) -> int | None:
+        """As the sink says."""
+        return self.inner.file_size(options)
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Open the sink."""
+        return ShadowedSinkJob(self.inner.open(spark), self._watched, self._before_commit)
+
+
+class ShadowedSinkJob(SinkJob):
+    """The writing of one job into a `ShadowedSink`."""
+
+    def __init__(self, inner: SinkJob, watched: Watched, before_commit: Callable[[], Any]) -> None:
+        self.inner = inner
+        self._watched = watched
+        self._before_commit = before_commit
+
+    def write(self, df: DataFrame) -> None:
+        """Write the rows, which are counted on the way."""
+        self.inner.write(self._watched.offer(df))
+
+    def sample_size(self, df: DataFrame) -> int:
+        """As the sink says; a sample is not counted."""
+        return self.inner.sample_size(df)
+
+    def restart(self) -> bool:
+        """As the sink says."""
+        return self.inner.restart()
+
+    def commit(self) -> None:
+        """Compare first: what a job reads is as it was only until its sinks show what it wrote."""
+        self._before_commit()
+        self.inner.commit()
+
+    def abort(self) -> None:
+        """As the sink says."""
+        self.inner.abort()

@@ -1,0 +1,198 @@
+"""Checksums of a DataFrame's rows in any order, taken on the executors while the rows flow.
+
+Uses (Spark 4.0 to 4.3): ``CollectMetrics`` (`DataFrame.observe`) and ``QueryExecution.observedMetrics``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.catalyst import analyzed_plan
+from penstock.spark.dataframes import dataframe
+from penstock.spark.fragment import rdd_leaf
+from penstock.spark.row_hashes import FLOATS, floats_of, hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.spark.jvm import Bridge
+
+TOLERANCE = 1e-9
+"""The relative difference up to which two doubles are equal."""
+_METRIC = "penstock fingerprint"
+# A sum of so many bits of a hash overflows behind 2^41 rows, a sum of 64-bit hashes behind two.
+_PIECE = 21
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What is known of a DataFrame's rows; equal rows in any order give an equal one.
+
+    Parameters
+    ----------
+    rows
+        How many there are.
+    hashes
+        Two sums of independent 64-bit hashes of each row.
+    exact
+        The sum of a 64-bit hash of each row without the values of doubles and floats.
+    columns
+        Per column the sum of a hash of its values, doubles and floats left out.
+    sums
+        Per column with doubles or floats, the sum of those that are finite, and of their absolute values.
+    weighted
+        The same over all columns, each row with a weight by its exact part, so that values that are swapped show.
+    """
+
+    rows: int
+    hashes: tuple[int, int]
+    exact: int
+    columns: tuple[int, ...]
+    sums: Mapping[int, tuple[float, float]]
+    weighted: tuple[float, float]
+
+    def equals(self, other: Fingerprint) -> bool:
+        """Whether the rows are equal, bit by bit."""
+        return self.rows == other.rows and self.hashes == other.hashes
+
+    def equals_but_for_floats(self, other: Fingerprint) -> bool:
+        """Whether the rows are equal as far as they are no doubles and floats."""
+        return self.rows == other.rows and self.exact == other.exact
+
+    def may_equal(self, other: Fingerprint) -> bool:
+        """Whether nothing but the last digits of doubles and floats differs, as far as sums tell."""
+        return self.equals_but_for_floats(other) and _close(self.weighted, other.weighted)
+
+    def differing_columns(self, other: Fingerprint) -> list[int]:
+        """Return the columns whose values are not the same."""
+        pairs = enumerate(zip(self.columns, other.columns, strict=True))
+        exact = {i for i, (ours, theirs) in pairs if ours != theirs}
+        return sorted(exact | {i for i, sums in self.sums.items() if not _close(sums, other.sums[i])})
+
+
+def fingerprint(df: DataFrame, bridge: Bridge) -> Fingerprint:
+    """Run a DataFrame as it is, and return the fingerprint of its rows; none of them comes to the driver."""
+    observed, with_floats = _observed(df, bridge)
+    counted = observed.groupBy().count()
+    counted.collect()
+    return _metrics(counted, len(df.columns), with_floats)
+
+
+class Counted:
+    """A DataFrame whose rows are fingerprinted as they flow to whoever runs it.
+
+    Parameters
+    ----------
+    df
+        Its plan must be a leaf, as that of the rows a sink gets: it is turned into an RDD outside of a query.
+    """
+
+    def __init__(self, df: DataFrame, bridge: Bridge) -> None:
+        self._width = len(df.columns)
+        observed, self._with_floats = _observed(df, bridge)
+        self._observed = observed.select(*_names(df))
+        rdd = self._observed._jdf.queryExecution().toRdd()
+        session = df._jdf.sparkSession()
+        self.df = dataframe(bridge, session, rdd_leaf(bridge, session, analyzed_plan(df).output(), rdd))
+
+    def fingerprint(self) -> Fingerprint:
+        """Return what flowed so far."""
+        return _metrics(self._observed, self._width, self._with_floats)
+
+
+def columns_of(df: DataFrame) -> list[tuple[Column, Any]]:
+    """Return the columns of a DataFrame whose columns are named by `renamed`, with their types."""
+    from pyspark.sql import functions as F
+
+    return [(F.col(field.name), field.dataType) for field in df.schema.fields]
+
+
+def renamed(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with other column names: those a user gives may be equal, or hold dots."""
+    return df.toDF(*_names(df))
+
+
+def _names(df: DataFrame) -> list[str]:
+    return [f"c{i}" for i in range(len(df.columns))]
+
+
+def _observed(df: DataFrame, bridge: Bridge) -> tuple[DataFrame, list[int]]:
+    """Return a DataFrame, renamed, with its metrics, and the places of the columns with doubles or floats."""
+    from pyspark.sql import functions as F
+
+    plain = renamed(df)
+    columns = columns_of(plain)
+    hashes = {f"h{seed}": hash_of(bridge, columns, seed, with_floats=True) for seed in (1, 2)}
+    hashes |= {f"x{i}": hash_of(bridge, [one], 3, with_floats=False) for i, one in enumerate(columns)}
+    with_hashes = plain.select("*", *(column.alias(name) for name, column in hashes.items()))
+    with_hashes = with_hashes.withColumn("e", F.xxhash64(F.lit(4), *(F.col(f"x{i}") for i in range(len(columns)))))
+    sums, magnitudes, with_floats = [], [], []
+    for i, one in enumerate(columns):
+        arrays = [found for kind in FLOATS if (found := floats_of(bridge, [one], kind)) is not None]
+        if arrays:
+            with_floats.append(i)
+            sums.append(_total(arrays, lambda value: value))
+            magnitudes.append(_total(arrays, F.abs))
+    weight = F.col("e").bitwiseAND(F.lit(1023)) / 1024 + 0.5
+    weighted = [weight * _plus(values) for values in (sums, magnitudes)]
+    metrics = [F.count(F.lit(1))]
+    metrics += [piece for name in ("h1", "h2", "e") for piece in _sum_of_hashes(F.col(name))]
+    metrics += [F.sum(F.col(f"x{i}").bitwiseAND(F.lit((1 << 31) - 1))) for i in range(len(columns))]
+    metrics += [F.sum(value) for value in (*sums, *magnitudes, *weighted)]
+    observed = with_hashes.observe(_METRIC, *(metric.alias(f"m{i}") for i, metric in enumerate(metrics)))
+    return observed, with_floats
+
+
+def _sum_of_hashes(column: Column) -> list[Column]:
+    from pyspark.sql import functions as F
+
+    mask = F.lit((1 << _PIECE) - 1)
+    low, middle = column.bitwiseAND(mask), F.shiftright(column, _PIECE).bitwiseAND(mask)
+    return [F.sum(low), F.sum(middle), F.sum(F.shiftright(column, 2 * _PIECE))]
+
+
+def _total(arrays: list[Column], of: Any) -> Column:
+    from pyspark.sql import functions as F
+
+    zero = F.lit(0.0)
+    return _plus([F.aggregate(one, zero, lambda sum_, x: sum_ + F.coalesce(of(x), zero)) for one in arrays])
+
+
+def _plus(columns: list[Column]) -> Column:
+    from pyspark.sql import functions as F
+
+    total = F.lit(0.0)
+    for column in columns:
+        total += column
+    return total
+
+
+def _metrics(df: DataFrame, width: int, with_floats: list[int]) -> Fingerprint:
+    row = df._jdf.queryExecution().observedMetrics().apply(_METRIC)
+    words = ["0" if word == "null" else word for word in row.mkString(" ").split(" ")]
+    whole = list(map(int, words[: 10 + width]))
+    floats = list(map(float, words[10 + width :]))
+    pairs = zip(floats[: len(with_floats)], floats[len(with_floats) :], strict=False)
+
+    def hash_at(place: int) -> int:
+        return sum(whole[place + i] << (i * _PIECE) for i in range(3))
+
+    return Fingerprint(
+        whole[0],
+        (hash_at(1), hash_at(4)),
+        hash_at(7),
+        tuple(whole[10:]),
+        dict(zip(with_floats, pairs, strict=True)),
+        (floats[-2], floats[-1]),
+    )
+
+
+def _close(ours: tuple[float, float], theirs: tuple[float, float]) -> bool:
+    """Whether two sums may be of equal numbers; where they are too large to be known, they may."""
+    if not all(map(math.isfinite, (*ours, *theirs))):
+        return True
+    return abs(ours[0] - theirs[0]) <= TOLERANCE * max(ours[1], theirs[1])

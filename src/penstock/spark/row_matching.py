@@ -1,0 +1,152 @@
+"""Which rows of two DataFrames differ, found on the executors; only the few that do come to the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.fingerprint import TOLERANCE, columns_of, renamed
+from penstock.spark.row_hashes import floats_of, hash_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+    from penstock.spark.jvm import Bridge
+
+ABSOLUTE = 1e-12
+"""Doubles that differ by less are equal, however small they are."""
+FLOAT_TOLERANCE = 3e-7
+"""The same as `TOLERANCE` for floats of 32 bits: a few units of their last place."""
+MOST_LEFT = 1000
+"""If more rows have no partner of nearly equal doubles, they are not looked at one by one."""
+
+Key = tuple[int, int]
+Floats = tuple[tuple[float | None, ...], tuple[float | None, ...]]
+RowKey = tuple[Key, Floats | None]
+"""What tells a row: two hashes of it without doubles and floats, and these; None for any."""
+
+
+def exact_differences(
+    bridge: Bridge, ours: DataFrame, theirs: DataFrame, most: int
+) -> tuple[list[RowKey], list[RowKey]]:
+    """Return some rows that one side has more often than the other, doubles and floats left out.
+
+    Returns
+    -------
+    Those of rows of `ours`, then those of rows of `theirs`; at most `most` of each.
+    """
+    from pyspark.sql import functions as F
+
+    signed = [_hashed(bridge, df).select("a", "b", F.lit(sign).alias("n")) for df, sign in ((ours, 1), (theirs, -1))]
+    left = signed[0].union(signed[1]).groupBy("a", "b").agg(F.sum("n").alias("n"))
+    more, less = (left.where(condition).limit(most).collect() for condition in ("n > 0", "n < 0"))
+    return [((row.a, row.b), None) for row in more], [((row.a, row.b), None) for row in less]
+
+
+def float_differences(bridge: Bridge, ours: DataFrame, theirs: DataFrame) -> tuple[list[RowKey], list[RowKey]] | None:
+    """Return the rows without a partner whose doubles and floats are nearly equal; None if there are many.
+
+    Rows are partners if they are equal but for doubles and floats. Among those they are paired in the order of their
+    values, and what does not fit then (values of two columns may change places in that order) is matched one by one.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    by_value = Window.partitionBy("a", "b").orderBy("d", "f")
+    sides = [_hashed(bridge, df).withColumn("i", F.row_number().over(by_value)) for df in (ours, theirs)]
+    right = sides[1].withColumnsRenamed({"d": "d2", "f": "f2"})
+    paired = sides[0].join(right, ["a", "b", "i"], "full")
+    fits = _near("d", "d2", TOLERANCE) & _near("f", "f2", FLOAT_TOLERANCE)
+    left = paired.where(~F.coalesce(fits, F.lit(False))).limit(MOST_LEFT + 1).collect()
+    if len(left) > MOST_LEFT:
+        return None
+    mine = [((row.a, row.b), (tuple(row.d), tuple(row.f))) for row in left if row.d is not None]
+    other = [((row.a, row.b), (tuple(row.d2), tuple(row.f2))) for row in left if row.d2 is not None]
+    return unmatched(mine, other)
+
+
+def unmatched(
+    ours: Iterable[tuple[Key, Floats]], theirs: Iterable[tuple[Key, Floats]]
+) -> tuple[list[RowKey], list[RowKey]]:
+    """Return the rows that have no partner with the same key and nearly equal values."""
+    free: dict[Key, list[Floats]] = {}
+    for key, values in theirs:
+        free.setdefault(key, []).append(values)
+    alone: list[RowKey] = []
+    for key, values in ours:
+        candidates = free.get(key, [])
+        partner = next((i for i, other in enumerate(candidates) if _fit(values, other)), None)
+        if partner is None:
+            alone.append((key, values))
+        else:
+            candidates.pop(partner)
+    return alone, [(key, values) for key, rest in free.items() for values in rest]
+
+
+def rows_with(bridge: Bridge, df: DataFrame, wanted: Sequence[RowKey], most: int) -> list[tuple[str | None, ...]]:
+    """Return some of the rows that are wanted, each once, their values as text."""
+    from pyspark.sql import functions as F
+
+    if not wanted:
+        return []
+    plain = _with_keys(bridge, df)
+    columns = columns_of(plain)[: len(df.columns)]
+    is_wanted = F.lit(False)
+    for (a, b), floats in wanted[:most]:
+        is_one = (F.col("a") == a) & (F.col("b") == b)
+        if floats is not None:
+            for name, values in zip("df", floats, strict=True):
+                is_one &= F.col(name) == F.array(*map(F.lit, values)).cast("array<double>")
+        is_wanted |= is_one
+    shown = [_shown(column, kind).alias(f"s{i}") for i, (column, kind) in enumerate(columns)]
+    return [tuple(row) for row in plain.where(is_wanted).select(*shown).distinct().limit(most).collect()]
+
+
+def _hashed(bridge: Bridge, df: DataFrame) -> DataFrame:
+    return _with_keys(bridge, df).select("a", "b", "d", "f")
+
+
+def _with_keys(bridge: Bridge, df: DataFrame) -> DataFrame:
+    """Return a DataFrame, renamed, with two hashes of each row without doubles and floats, and these as arrays."""
+    from pyspark.sql import functions as F
+
+    plain = renamed(df)
+    columns = columns_of(plain)
+    hashes = [hash_of(bridge, columns, 3 + i, with_floats=False).alias(name) for i, name in enumerate("ab")]
+    arrays = [floats_of(bridge, columns, kind) for kind in ("DoubleType", "FloatType")]
+    none = F.array().cast("array<double>")
+    floats = [(none if one is None else one).alias(name) for one, name in zip(arrays, "df", strict=True)]
+    return plain.select("*", *hashes, *floats)
+
+
+def _near(ours: str, theirs: str, tolerance: float) -> Column:
+    """Whether two arrays of as many values are nearly equal; null if one is."""
+    from pyspark.sql import functions as F
+
+    def fit(x: Column, y: Column) -> Column:
+        allowed = F.greatest(F.abs(x), F.abs(y)) * tolerance
+        is_near = F.abs(x - y) <= F.greatest(allowed, F.lit(ABSOLUTE))
+        return (x.isNull() & y.isNull()) | F.coalesce(is_near, F.lit(False))
+
+    return (F.size(ours) == F.size(theirs)) & F.forall(F.zip_with(ours, theirs, fit), lambda one: one)
+
+
+def _fit(ours: Floats, theirs: Floats) -> bool:
+    pairs = zip(ours, theirs, (TOLERANCE, FLOAT_TOLERANCE), strict=True)
+    return all(len(x) == len(y) and all(_same(*one, t) for one in zip(x, y, strict=True)) for x, y, t in pairs)
+
+
+def _same(x: float | None, y: float | None, tolerance: float) -> bool:
+    if x is None or y is None:
+        return x is y
+    return abs(x - y) <= max(ABSOLUTE, tolerance * max(abs(x), abs(y)))
+
+
+def _shown(column: Column, kind: Any) -> Column:
+    from pyspark.sql import functions as F
+
+    name = type(kind).__name__
+    if name == "BinaryType":
+        return F.hex(column)
+    return F.hex(F.call_function("st_asbinary", column)) if name.startswith("Geo") else column.cast("string")

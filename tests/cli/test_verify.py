@@ -1,0 +1,75 @@
+"""`penstock verify`, as a user calls it."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+from tests.cli.test_main import penstock
+
+JOB = """
+import sys
+from penstock import Environment
+from penstock.connectors import FileSink
+
+env = Environment(progress=False)
+df = env.spark.range(1000).selectExpr("id % 7 as k", "id").groupBy("k").sum("id")
+{broken}
+env.write(df, FileSink(sys.argv[1], mode="overwrite"))
+env.execute("sums")
+print("rows:", len(env.collect(df)), file=sys.stderr)
+sys.exit(0)
+"""
+BROKEN = """
+from penstock.shadow.sinks import ShadowedSinkJob
+write = ShadowedSinkJob.write
+ShadowedSinkJob.write = lambda self, df: write(self, df.where("k <> 3"))
+"""
+
+
+def run(tmp_path, job, *options):
+    file = tmp_path / "job.py"
+    file.write_text(job)
+    return penstock("verify", *options, str(file), str(tmp_path / "out"))
+
+
+def test_help_teaches():
+    result = CliRunner().invoke(main, ["verify", "--help"])
+    assert result.exit_code == 0
+    for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing it again"):
+        assert word in " ".join(result.output.split())
+
+
+def test_equal(tmp_path):
+    done = run(tmp_path, JOB.format(broken=""))
+    assert done.returncode == 0, done.stderr
+    assert "2 equal" in done.stdout
+    assert "bit by bit" in done.stdout
+    assert "rows: 7" in done.stderr
+
+
+def test_a_difference_as_json(tmp_path):
+    done = run(tmp_path, JOB.format(broken=BROKEN), "--output-format", "json")
+    assert done.returncode == 1, done.stderr
+    jobs = json.loads(done.stdout[done.stdout.index("{") :])["verify"]["jobs"]
+    assert [one["job"] for one in jobs] == ["sums", "collect"]
+    for job in jobs:
+        (output,) = job["outputs"]
+        assert output["verdict"] == "different"
+        assert output["rows"] == {"penstock": 6, "spark": 7}
+        assert [row[0] for row in output["more-on-spark"]] == ["3"]
+
+
+@pytest.mark.slow
+def test_a_difference_in_words(tmp_path):
+    done = run(tmp_path, JOB.format(broken=BROKEN))
+    assert done.returncode == 1
+    assert "2 different" in done.stdout
+    assert "more often on Spark: k=3" in done.stdout
+
+
+def test_nothing_to_compare(tmp_path):
+    done = run(tmp_path, "print('hello')")
+    assert done.returncode == 2
+    assert "nothing was compared" in done.stdout

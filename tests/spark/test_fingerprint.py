@@ -1,0 +1,233 @@
+"""Checksums of rows: every type counts, in any order, and what is nearly equal is told from what is not."""
+
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.spark.fingerprint import Counted, Fingerprint, fingerprint
+from penstock.spark.jvm import Bridge
+from penstock.spark.row_hashes import UnknownTypeError
+from penstock.spark.row_matching import exact_differences, float_differences, rows_with, unmatched
+
+# Name: a value, and one that is another value of the same type, however near.
+TYPES = {
+    "flag": ("true", "false"),
+    "tiny": ("1Y", "2Y"),
+    "small": ("1S", "2S"),
+    "whole": ("1", "2"),
+    "long": ("9223372036854775807L", "9223372036854775806L"),
+    "decimal": ("cast('1.20' as decimal(10,2))", "cast('1.21' as decimal(10,2))"),
+    "wide_decimal": ("cast('12345678901234567890.1' as decimal(38,1))", "cast('12345678901234567890.2' as decimal(38,1))"),
+    "single": ("1.5F", "1.50001F"),
+    "double": ("0.1D + 0.2D", "0.3D"),
+    "text": ("''", "' '"),
+    "accent": ("'é'", "'e\u0301'"),
+    "collated": ("'a' collate UTF8_LCASE", "'A' collate UTF8_LCASE"),
+    "trimmed": ("'a' collate UTF8_BINARY_RTRIM", "'a ' collate UTF8_BINARY_RTRIM"),
+    "bytes": ("X'00'", "X'0000'"),
+    "day": ("date'2026-01-01'", "date'2026-01-02'"),
+    "moment": ("timestamp'2026-01-01 00:00:00.000001'", "timestamp'2026-01-01 00:00:00.000002'"),
+    "local_moment": ("timestamp_ntz'2026-01-01 00:00:00'", "timestamp_ntz'2026-01-01 00:00:01'"),
+    "months": ("interval '1-2' year to month", "interval '1-3' year to month"),
+    "seconds": ("interval '1 00:00:01' day to second", "interval '1 00:00:02' day to second"),
+    "calendar": ("make_interval(0, 1, 0, 0)", "make_interval(0, 0, 0, 30)"),
+    "list": ("array(1, null, 2)", "array(null, 1, 2)"),
+    "nested_list": ("array(array(1), array(2))", "array(array(1, 2))"),
+    "empty_list": ("array()", "array(null)"),
+    "list_of_doubles": ("array(1.0D, 2.0D)", "array(1.0D, null)"),
+    "record": ("named_struct('a', 1, 'b', int(null))", "named_struct('a', int(null), 'b', 1)"),
+    "record_of_null": ("named_struct('a', cast(null as int))", "cast(null as struct<a: int>)"),
+    "map": ("map('a', 1, 'b', 2)", "map('a', 2, 'b', 1)"),
+    "map_of_null": ("map('a', cast(null as int))", "cast(map() as map<string, int>)"),
+    "map_of_maps": ("map(1, map('x', array(1)))", "map(1, map('x', array(2)))"),
+    "map_by_double": ("map(1.0D, 1)", "map(2.0D, 1)"),
+    "map_of_doubles": ("map('a', double('nan'))", "map('a', double('inf'))"),
+    "variant": ("parse_json('{\"a\": 1}')", "parse_json('{\"a\": \"1\"}')"),
+    "variant_null": ("parse_json('null')", "cast(null as variant)"),
+    "list_of_variants": ("array(parse_json('1'))", "array(parse_json('1.5'))"),
+    "collated_in_map": ("map(1, 'a' collate UTF8_LCASE)", "map(1, 'A' collate UTF8_LCASE)"),
+    "nothing": ("null", None),
+}
+NEWER = {
+    "clock": ("time'12:30:00'", "time'12:30:01'"),
+    "shape": ("st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')", "st_geomfromwkb(X'0101000000000000000000F03F0000000000000840')"),
+}
+if __import__("pyspark").__version__ >= "4.2":
+    TYPES |= NEWER
+CHANGED = [name for name, (_, other) in TYPES.items() if other is not None]
+FLOATS = {"single", "double", "list_of_doubles", "map_of_doubles"}
+
+
+def table(spark, place, only=None):
+    values = {name: pair[place if only in {None, name} and pair[place] else 0] for name, pair in TYPES.items()}
+    return spark.range(3).selectExpr("id", *(f"{value} as {name}" for name, value in values.items()))
+
+
+@pytest.fixture(scope="module")
+def bridge(spark):
+    return Bridge(spark)
+
+
+@pytest.fixture(scope="module")
+def prints(spark, bridge):
+    from pyspark.ml.linalg import Vectors
+
+    spark.conf.set("spark.sql.timeType.enabled", "true")  # off by default in some releases
+    vectors = [spark.createDataFrame([(Vectors.dense([1.0, x]), i) for i in range(3)], ["vector", "i"]) for x in (2.0, 3.0)]
+
+    def one(df, vector):
+        return fingerprint(df.join(vector, F.col("id") == F.col("i")), bridge)
+
+    ours, other = table(spark, 0), table(spark, 1)
+    nulls = ours.select("id", *(F.when(F.col("id") != 1, F.col(name)).alias(name) for name in TYPES))
+    return one(ours, vectors[0]), one(ours.repartition(3).orderBy(F.desc("id")), vectors[0]), one(other, vectors[1]), one(nulls, vectors[0])
+
+
+def test_there_are_many_types():
+    assert len(TYPES) >= 25
+
+
+def test_equal_rows_in_another_order(prints):
+    ours, shuffled, *_ = prints
+    assert ours.rows == 3
+    assert ours.equals(shuffled)
+    assert ours.columns == shuffled.columns
+    assert ours.differing_columns(shuffled) == []
+
+
+@pytest.mark.parametrize("name", [*CHANGED, "vector"])
+def test_every_type_counts(prints, name):
+    ours, _, other, _ = prints
+    assert not ours.equals(other)
+    place = [*TYPES, "vector"].index(name) + 1
+    if name == "double":  # a last digit
+        assert place not in ours.differing_columns(other)
+        assert ours.sums[place] != other.sums[place]
+    else:
+        assert place in ours.differing_columns(other)
+    assert 0 not in ours.differing_columns(other)
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name not in {"nothing"}])
+def test_one_null_among_values_counts(prints, name):
+    ours, _, _, nulls = prints
+    assert list(TYPES).index(name) + 1 in ours.differing_columns(nulls)
+
+
+CASES = [
+    ("0.0D", "-0.0D", True),
+    ("double('nan')", "sqrt(-1.0D)", True),
+    ("double('nan')", "cast(null as double)", False),
+    ("double('inf')", "double('-inf')", False),
+    ("cast(null as string)", "''", False),
+    ("map(1, 'a', 2, 'b')", "map(2, 'b', 1, 'a')", True),
+    ("map(map_from_arrays(array(1), array(1)) is null, 1.0D, true, 2.0D)", "map(true, 2.0D, false, 1.0D)", True),
+    ("parse_json('{\"a\":1,\"b\":2}')", "parse_json('{\"b\":2,\"a\":1}')", True),
+    ("named_struct('a', 0.0D)", "named_struct('a', -0.0D)", True),
+]
+
+
+@pytest.mark.parametrize(("left", "right", "same"), CASES)
+def test_what_is_equal(spark, bridge, left, right, same):
+    prints = [fingerprint(spark.sql(f"select {value} as v"), bridge) for value in (left, right)]
+    assert prints[0].equals(prints[1]) is same
+    assert prints[0].equals_but_for_floats(prints[1]) is same
+
+
+def test_nulls_change_places_between_columns(spark, bridge):
+    """Spark's own xxhash64 gives both rows the same hash."""
+    rows = [spark.sql("select 1 a, cast(null as int) b"), spark.sql("select cast(null as int) a, 1 b")]
+    assert rows[0].select(F.xxhash64("a", "b")).collect()[0][0] == rows[1].select(F.xxhash64("a", "b")).collect()[0][0]
+    assert not fingerprint(rows[0], bridge).equals(fingerprint(rows[1], bridge))
+
+
+def test_duplicates_and_names(spark, bridge):
+    one = spark.sql("select 1 as `a.b`, 2 as `a.b`, 3 as `A.b` from range(4)")
+    found = fingerprint(one, bridge)
+    assert found.rows == 4
+    twice = fingerprint(one.union(one), bridge)
+    assert twice.hashes == tuple(2 * value for value in found.hashes)
+    assert not twice.equals(found)
+
+
+def test_no_rows_and_no_columns(spark, bridge):
+    assert fingerprint(spark.range(0), bridge).rows == 0
+    assert fingerprint(spark.range(5).select(), bridge).rows == 5
+
+
+def test_fields_that_cannot_be_told_apart(spark, bridge):
+    with pytest.raises(UnknownTypeError, match="told apart"):
+        fingerprint(spark.sql("select named_struct('a', 1, 'A', 2) s"), bridge)
+
+
+def test_values_that_change_places_between_rows_show(spark, bridge):
+    """Sums per column would be equal."""
+    ours = fingerprint(spark.sql("select * from values (1, 2.0D), (2, 3.0D) t(k, v)"), bridge)
+    swapped = fingerprint(spark.sql("select * from values (1, 3.0D), (2, 2.0D) t(k, v)"), bridge)
+    assert ours.sums == swapped.sums
+    assert ours.equals_but_for_floats(swapped)
+    assert not ours.may_equal(swapped)
+
+
+def test_counted_rows_are_those_that_flow(spark, bridge):
+    from penstock.spark.plain_runs import in_users_session
+
+    df = in_users_session(bridge, spark.range(100).selectExpr("id", "id * 0.5D as `x.y`", "id as id"))
+    counted = Counted(df, bridge)
+    assert counted.fingerprint().rows == 0
+    assert counted.df.columns == ["id", "x.y", "id"]
+    assert counted.df.collect() == df.collect()
+    assert counted.fingerprint().equals(fingerprint(df, bridge))
+
+
+def test_sums_that_are_too_large_say_nothing():
+    ours = Fingerprint(1, (1, 1), 1, (1,), {0: (float("inf"), float("inf"))}, (float("nan"), float("inf")))
+    assert ours.may_equal(replace(ours, hashes=(2, 2)))
+    assert not ours.may_equal(replace(ours, exact=2))
+
+
+def test_differing_rows_are_found(spark, bridge):
+    ours = spark.range(50).selectExpr("id", "map('k', id) as m", "id * 0.1D as d", "X'FF' as b")
+    theirs = ours.where("id <> 7").union(ours.where("id = 9"))
+    more, less = exact_differences(bridge, ours, theirs, 5)
+    assert rows_with(bridge, ours, more, 5) == [("7", "{k -> 7}", str(7 * 0.1), "FF")]
+    assert rows_with(bridge, theirs, less, 5) == [("9", "{k -> 9}", "0.9", "FF")]
+
+
+NOISE = [
+    ("v * (1 + 1e-13D)", 0),
+    ("v * (1 + 1e-6D)", 20),
+    ("if(v = 3.0D, v + 1e-6D, v)", 1),
+    ("if(v = 0.0D, 1e-13D, v)", 0),
+    ("if(v = 0.0D, 1e-9D, v)", 1),
+    ("20.0D - v - 1", 0),  # the same values, as nothing else tells the rows apart
+]
+
+
+@pytest.mark.parametrize(("change", "alone"), NOISE)
+def test_doubles_are_paired(spark, bridge, change, alone):
+    ours = spark.range(20).selectExpr("cast(id as double) as v")
+    found = float_differences(bridge, ours.selectExpr(f"{change} as v").repartition(3), ours)
+    assert found is not None
+    zero = int("1 + 1e-6D" in change)  # zero times anything is zero
+    assert tuple(map(len, found)) == (alone - zero, alone - zero)
+
+
+def test_pairs_whose_order_changes_with_the_noise(spark, bridge):
+    ours = spark.createDataFrame([(1.0, 5.0), (1.0 + 1e-12, 7.0)], "a double, b double")
+    theirs = spark.createDataFrame([(1.0 + 1e-12, 5.0), (1.0, 7.0)], "a double, b double")
+    assert float_differences(bridge, ours, theirs) == ([], [])
+
+
+def test_too_many_to_be_paired(spark, bridge):
+    ours = spark.range(2000).selectExpr("id * 1.0D as v")
+    assert float_differences(bridge, ours.selectExpr("-v - 1 as v"), ours) is None
+
+
+def test_partners_are_taken_once():
+    row = ((1, 2), ((1.0,), ()))
+    near = ((1, 2), ((1.0 + 1e-12,), ()))
+    assert unmatched([row, row], [near]) == ([row], [])
+    assert unmatched([row], [near, ((1, 2), ((None,), ()))]) == ([], [((1, 2), ((None,), ()))])
+    assert unmatched([row], [((1, 3), ((1.0,), ()))]) == ([row], [((1, 3), ((1.0,), ()))])

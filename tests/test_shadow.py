@@ -1,0 +1,363 @@
+"""Shadow mode: equal rows are said to be equal, and every planted difference is found."""
+
+import threading
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.connectors import FileSink, Sink
+from penstock.connectors.base import SinkJob
+from penstock.errors import ConfigError, JobCancelledError, JobError, PenstockError, RowsDifferError, SinkError
+from penstock.shadow.comparison import Comparison, Verdict
+from penstock.shadow.failures import error_class
+from penstock.shadow.sinks import ShadowedSinkJob
+from tests.equality import assert_same_rows
+from tests.spark.test_fingerprint import CHANGED, TYPES, table
+
+REPORT = {"execution.shadow": "report"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(spark):
+    """Many queries of few rows: generating code for each would take most of the time."""
+    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.timeType.enabled": "true",
+                "spark.sql.shuffle.partitions": "3"}  # fmt: skip
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    yield
+    for key, value in before.items():
+        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+
+
+@pytest.fixture(scope="module")
+def shadow(spark):
+    return Environment(spark, progress=False, verify="rows")
+
+
+@pytest.fixture(scope="module")
+def quiet(spark):
+    return Environment(spark, progress=False, config=REPORT)
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Return a function that lets every sink get other rows than the job made, as a job with a defect would."""
+    write = ShadowedSinkJob.write
+
+    def break_by(change):
+        monkeypatch.setattr(ShadowedSinkJob, "write", lambda self, df: write(self, change(df)))
+
+    return break_by
+
+
+class Nowhere(Sink):
+    """Takes rows of any type; calls a function when it has them, and another when it commits."""
+
+    def __init__(self, then=lambda: None, commit=lambda: None):
+        self.then, self.commit = then, commit
+
+    def open(self, spark):
+        return NowhereJob(self)
+
+
+class NowhereJob(SinkJob):
+    def __init__(self, sink):
+        self.sink = sink
+
+    def write(self, df):
+        df._jdf.queryExecution().toRdd().count()  # "noop" refuses some types
+        self.sink.then()
+
+    def commit(self):
+        self.sink.commit()
+
+    def abort(self):
+        pass
+
+
+def only(env) -> Comparison:
+    (comparison,) = env.last_job.report.comparisons
+    return comparison
+
+
+def grouped(spark):
+    return spark.range(0, 5000, 1, 3).selectExpr("id % 7 as k", "id * 0.1D as d").groupBy("k").agg(F.sum("d").alias("d"), F.count("*").alias("n"))
+
+
+def test_every_way_to_get_rows(shadow, spark, tmp_path):
+    df = grouped(spark)
+    assert_same_rows(shadow.collect(df), df.collect())
+    found = only(shadow)
+    assert (found.output, found.verdict, found.rows, found.plain_rows) == ("collect", Verdict.EQUAL, 7, 7)
+    assert found.seconds > 0
+    assert found.plain_seconds > 0
+    assert "test_shadow.py" in found.location
+    assert shadow.last_job.vertices, "a small query is not handed to Spark whole, which would prove nothing"
+    for way in (shadow.to_pandas, shadow.to_arrow):
+        assert len(way(df)) == 7
+        assert only(shadow).verdict is Verdict.EQUAL
+    assert shadow.count(df) == 7
+    assert (only(shadow).output, only(shadow).rows) == ("count", 1)
+    assert_same_rows(shadow.materialize(df).collect(), df.collect())
+    assert only(shadow).verdict is Verdict.EQUAL
+
+
+def test_several_sinks_with_stages(shadow, spark, tmp_path):
+    df = grouped(spark)
+    paths = [str(tmp_path / name) for name in "ab"]
+    shadow.write(df, FileSink(paths[0], partition_by=["k"], auto_compaction=True, partition_commit=["success-file"]))
+    shadow.write(df.where("k > 2"), FileSink(paths[1], format="json"))
+    job = shadow.execute("two")
+    assert [(one.output, one.verdict, one.rows) for one in job.report.comparisons] == [("a", Verdict.EQUAL, 7), ("b", Verdict.EQUAL, 4)]
+    assert spark.read.parquet(paths[0]).count() == 7
+    assert (tmp_path / "a" / "k=3" / "_SUCCESS").exists()
+    assert spark.read.json(paths[1]).count() == 4
+
+
+def test_rows_of_all_types_are_equal(shadow, spark):
+    shadow.write(table(spark, 0).repartition(2, "id"), Nowhere())
+    shadow.execute()
+    assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 3)
+
+
+def test_a_change_in_every_type_is_found(quiet, spark, broken):
+    other = {name: F.expr(pair[1]) for name, pair in TYPES.items() if name in CHANGED and name != "double"}
+    broken(lambda df: df.withColumns(other))
+    quiet.write(table(spark, 0).repartition(2, "id"), Nowhere())
+    quiet.execute()
+    assert only(quiet).verdict is Verdict.DIFFERENT
+    assert set(only(quiet).columns) == set(other)
+    assert len(only(quiet).examples) == len(only(quiet).plain_examples) == 3
+
+
+BREAKAGES = {
+    "a row is lost": (lambda df: df.where("k <> 3"), "6 rows, plain Spark gives 7", 0, 1),
+    "a row is doubled": (lambda df: df.union(df.where("k = 3")), "8 rows", 1, 0),
+    "all rows are doubled": (lambda df: df.union(df), "every row 2 times", 5, 0),
+    "one for another": (lambda df: df.where("k <> 3").union(df.where("k = 4")), "other rows", 1, 1),
+    "a value": (lambda df: df.withColumn("n", F.expr("if(k = 3, n + 1, n)")), "other rows", 1, 1),
+    "a null": (lambda df: df.withColumn("n", F.expr("nullif(n, 715)")), "other rows", 2, 2),
+    "a double": (lambda df: df.withColumn("d", F.expr("if(k = 3, d * 1.00001D, d)")), "doubles or floats", 1, 1),
+    "NaN for a double": (lambda df: df.withColumn("d", F.expr("if(k = 3, double('nan'), d)")), "other rows", 1, 1),
+    "doubles change places": (lambda df: df.withColumn("d", F.expr("if(k < 2, 178750.0D - 71.5D * k, d)")), "doubles or floats", 2, 2),
+    "no rows": (lambda df: df.where("k < 0"), "0 rows", 0, 5),
+    "another type": (lambda df: df.withColumn("n", F.col("n").cast("int")), "the columns are", 0, 0),
+    "another name": (lambda df: df.withColumnRenamed("n", "m"), "the columns are", 0, 0),
+}
+
+
+@pytest.mark.parametrize("how", BREAKAGES)
+def test_a_planted_difference_is_found(shadow, spark, broken, how):
+    change, reason, examples, plain_examples = BREAKAGES[how]
+    broken(change)
+    with pytest.raises(RowsDifferError, match="differs from plain Spark") as raised:
+        shadow.collect(grouped(spark))
+    found = only(shadow)
+    assert found.verdict is Verdict.DIFFERENT
+    assert reason in found.reason
+    assert (len(found.examples), len(found.plain_examples)) == (examples, plain_examples)
+    assert "stays written" in raised.value.hint
+    assert reason in str(raised.value)
+    assert shadow.last_job.state.value == "FINISHED"
+
+
+EQUAL = {
+    "last digits": lambda df: df.withColumn("d", F.expr("d * (1 + 1e-12D)")),
+    "minus zero": lambda df: df.withColumn("d", F.expr("d + -0.0D")),
+    "another order": lambda df: df.orderBy(F.desc("k")),
+}
+
+
+@pytest.mark.parametrize("how", EQUAL)
+def test_what_is_no_difference(shadow, spark, broken, how):
+    broken(EQUAL[how])
+    assert len(shadow.collect(grouped(spark))) == 7
+    assert only(shadow).verdict is Verdict.EQUAL
+    assert ("doubles to 1e-9" in only(shadow).reason) is (how == "last digits")
+
+
+def test_a_difference_is_kept_where_it_does_not_raise_and_the_rows_stay(quiet, shadow, spark, broken, tmp_path):
+    broken(lambda df: df.where("k <> 3"))
+    assert len(quiet.collect(grouped(spark))) == 6
+    assert only(quiet).verdict is Verdict.DIFFERENT
+    shadow.write(grouped(spark), FileSink(str(tmp_path / "out")))
+    with pytest.raises(RowsDifferError):
+        shadow.execute()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 6
+    assert only(shadow).as_dict()["rows"] == {"penstock": 6, "spark": 7}
+
+
+UNSTEADY = {
+    "the time": lambda spark: spark.range(9).selectExpr("id", "current_timestamp() as t"),
+    "places of rows": lambda spark: spark.range(900).groupBy(F.expr("id % 300 as k")).count().select("k", F.monotonically_increasing_id()),
+    "a limit": lambda spark: spark.range(0, 900, 1, 5).limit(3),
+    "random numbers": lambda spark: spark.range(0, 900, 1, 5).select("id", F.rand(1)),
+    "a function marked so": lambda spark: spark.range(9).select("id", F.udf(lambda x: x, "long").asNondeterministic()("id")),
+}
+
+
+@pytest.mark.parametrize("what", UNSTEADY)
+def test_what_is_not_determined_is_no_difference(shadow, spark, broken, what):
+    df = UNSTEADY[what](spark)
+    column = df.columns[0]
+    broken(lambda df: df.withColumn(column, F.expr(f"{column} + 1")))
+    assert shadow.collect(df)
+    assert only(shadow).verdict is Verdict.NOT_COMPARED
+    expected = "in a second run" if what in {"the time", "places of rows"} else "does not determine its rows"
+    assert expected in only(shadow).reason
+
+
+def test_a_sorted_limit_is_determined(quiet, spark, broken):
+    broken(lambda df: df.withColumn("id", F.expr("id + 1")))
+    quiet.collect(spark.range(0, 900, 1, 5).orderBy("id").limit(3))
+    assert only(quiet).verdict is Verdict.DIFFERENT
+
+
+def boom(value):
+    raise KeyError(value)
+
+
+SAME_ERRORS = {
+    "DIVIDE_BY_ZERO": lambda spark: spark.range(9).selectExpr("1 / (id - 5)"),
+    "CAST_INVALID_INPUT": lambda spark: spark.range(9).selectExpr("cast(concat('x', id) as int)"),
+    "KeyError": lambda spark: spark.range(9).select(F.udf(boom, "long")("id")),
+    "USER_RAISED_EXCEPTION": lambda spark: spark.range(9).select(F.raise_error(F.col("id").cast("string"))),
+}
+
+
+@pytest.mark.parametrize("name", SAME_ERRORS)
+def test_the_same_error_is_no_difference(shadow, spark, name):
+    with pytest.raises(JobError, match=name):
+        shadow.collect(SAME_ERRORS[name](spark))
+    assert (only(shadow).verdict, only(shadow).reason) == (Verdict.EQUAL, f"both raise {name}")
+
+
+def test_only_penstock_raises(shadow, spark, broken):
+    broken(lambda df: df.withColumn("n", F.expr("1 / (k - 3)")))
+    with pytest.raises(RowsDifferError, match="Penstock raises DIVIDE_BY_ZERO.*plain Spark gives 7 rows") as raised:
+        shadow.collect(grouped(spark))
+    assert isinstance(raised.value.__cause__, JobError)
+
+
+def test_penstock_raises_something_else(shadow, spark, broken):
+    broken(lambda df: df.select(F.raise_error(F.lit("no")).alias("x")))
+    with pytest.raises(RowsDifferError, match="Penstock raises USER_RAISED_EXCEPTION.*plain Spark raises DIVIDE_BY_ZERO"):
+        shadow.collect(spark.range(9).selectExpr("1 / (id - 5)"))
+
+
+def raises_once_there(path):
+    def check(batches):
+        if path.exists():
+            raise ValueError("late")
+        yield from batches
+
+    return check
+
+
+def test_only_plain_spark_raises(shadow, spark, tmp_path):
+    df = spark.range(9).mapInPandas(raises_once_there(tmp_path / "now"), "id long")
+    shadow.write(df, Nowhere(then=(tmp_path / "now").touch))
+    with pytest.raises(RowsDifferError, match="plain Spark raises ValueError, Penstock gives 9 rows"):
+        shadow.execute()
+
+
+def test_a_sink_that_fails_is_no_difference(shadow, spark):
+    def refuse():
+        raise SinkError("the disk is full")
+
+    for sink in (Nowhere(then=refuse), Nowhere(commit=refuse)):
+        shadow.write(grouped(spark), sink)
+        with pytest.raises(PenstockError, match="the disk is full"):
+            shadow.execute()
+        assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 7)
+
+
+def test_another_outputs_error(shadow, spark):
+    shadow.write(grouped(spark), Nowhere())
+    shadow.write(spark.range(9).selectExpr("1 / (id - 5)"), Nowhere())
+    with pytest.raises(JobError, match="DIVIDE_BY_ZERO"):
+        shadow.execute()
+    good, bad = shadow.last_job.report.comparisons
+    assert good.verdict in {Verdict.EQUAL, Verdict.NOT_COMPARED}
+    assert bad.reason == "both raise DIVIDE_BY_ZERO"
+
+
+def test_what_cannot_be_hashed_is_said(shadow, spark):
+    df = spark.range(9).selectExpr("named_struct('a', id, 'A', id) as s")
+    assert len(shadow.collect(df)) == 9
+    assert only(shadow).verdict is Verdict.NOT_COMPARED
+    assert "told apart" in only(shadow).reason
+
+
+def test_a_sink_that_takes_nothing(shadow, spark, tmp_path):
+    grouped(spark).write.parquet(str(tmp_path / "out"))
+    shadow.write(grouped(spark), FileSink(str(tmp_path / "out"), mode="ignore"))
+    shadow.execute()
+    assert only(shadow).verdict is Verdict.EQUAL
+    assert "took none of the rows" in only(shadow).reason
+
+
+def test_a_job_that_overwrites_what_it_reads(shadow, spark, tmp_path):
+    """Plain Spark must read what the job read, not what it wrote."""
+    path = str(tmp_path / "t")
+    spark.range(10).write.parquet(path)
+    shadow.write(spark.read.parquet(path).selectExpr("id + 1 as id"), FileSink(path, mode="overwrite"))
+    shadow.execute()
+    assert only(shadow).verdict is Verdict.EQUAL
+    assert spark.read.schema("id long").parquet(path).agg(F.max("id")).collect()[0][0] == 10
+
+
+def test_a_query_handed_to_spark_whole_is_said(spark):
+    env = Environment(spark, progress=False, verify="rows", config={"execution.batch.adaptive.whole-query-threshold": "64 mb"})
+    assert len(env.collect(grouped(spark))) == 7
+    assert only(env).verdict is Verdict.NOT_COMPARED
+    assert "handed the query whole" in only(env).reason
+
+
+def test_asynchronously(shadow, spark, broken):
+    broken(lambda df: df.where("k <> 3"))
+    shadow.write(grouped(spark), Nowhere())
+    job = shadow.execute_async()
+    for _ in range(2):
+        with pytest.raises(RowsDifferError):
+            job.wait()
+
+
+def test_a_job_cancelled_while_it_is_compared_shows_nothing(quiet, spark, monkeypatch):
+    shown = threading.Event()
+    quiet.write(grouped(spark), Nowhere(commit=shown.set))
+    monkeypatch.setattr("penstock.shadow.job.compare_rows", lambda *_: quiet.last_job.cancel())
+    with pytest.raises(JobCancelledError):
+        quiet.execute()
+    assert not shown.is_set()
+
+
+def test_off_by_default(env, spark):
+    env.count(spark.range(3))
+    assert not hasattr(env.last_job, "report")
+
+
+def test_the_argument_is_checked(spark):
+    with pytest.raises(ConfigError, match="verify"):
+        Environment(spark, verify="columns")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Job aborted\n: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division [1] by zero", "DIVIDE_BY_ZERO"),
+        ("x\nTraceback (most recent call last):\n  File y\nKeyError: 3\n\n\tat org.apache.spark.X", "KeyError"),
+        ("x\nTraceback (most recent call last):\n  File y\nmine.Odd\n", "mine.Odd"),
+        ("An error occurred\n: java.lang.OutOfMemoryError: heap", "OutOfMemoryError"),
+        ("[CANNOT_PARSE_TIMESTAMP.WITH_HINT] Text", "CANNOT_PARSE_TIMESTAMP.WITH_HINT"),
+        ("nothing known", "RuntimeError"),
+    ],
+)
+def test_the_class_of_an_error(text, name):
+    assert error_class(RuntimeError(text)) == name
+    try:
+        raise JobError("vertex failed") from RuntimeError(text)
+    except JobError as error:
+        assert error_class(error) == name
