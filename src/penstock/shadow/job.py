@@ -49,6 +49,7 @@ class ShadowedJob(Job):
         super().__init__(name)
         self.report = ShadowReport(name)
         self._shadow_bridge = bridge
+        self._properties = jobs.user_properties(bridge)
         self._raises = raises
         self._watched: list[Watched] = []
         self._compared: dict[int, Comparison] = {}
@@ -207,8 +208,8 @@ class ShadowedJob(Job):
             watched.offered = watched.counted = None
 
     def _as_shadow(self) -> AbstractContextManager[None]:
-        session = self._shadow_bridge.session
-        return jobs.vertex_thread(self._shadow_bridge, session, self._group, f"{self.name}: plain Spark")
+        bridge, description = self._shadow_bridge, f"{self.name}: plain Spark"
+        return jobs.vertex_thread(bridge, bridge.session, self._properties, self._group, description)
 
     def _raise_differences(self, error: Exception | None = None) -> None:
         different = self.report.differences
