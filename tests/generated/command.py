@@ -122,13 +122,13 @@ def main(arguments: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1 << 40) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     if options.show:
-        spec = random_spec(seed, options.template, options.mode or None)
+        spec = random_spec(seed, options.template, options.mode)
         print(json.dumps(spec), program(spec), sep="\n")
         return 0
     tally = Tally(options.out)
     events: queue.Queue = queue.Queue()
     seeds = list(range(seed, seed + options.count))
-    order = {"template": options.template, "modes": options.mode or None, "verify": options.verify, "limit": options.limit,
+    order = {"template": options.template, "modes": options.mode, "verify": options.verify, "limit": options.limit,
              "shrink": options.shrink, "shrink_each": options.shrink_each}  # fmt: skip
     shares = [seeds[i :: options.workers] for i in range(options.workers)]
     workers = [Watched({**order, "seeds": share[:CHUNK]}, events, i) for i, share in enumerate(shares) if share]
@@ -183,7 +183,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first seed; drawn and printed if left out")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
     parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated")
-    parser.add_argument("--template", choices=["uniform", *TEMPLATES], help="only pipelines of this shape")
+    parser.add_argument("--template", action="append", choices=["uniform", *TEMPLATES], help="only pipelines of this shape; may be repeated")
     parser.add_argument("--verify", action="store_true", help="let Penstock check its own claims (execution.verify)")
     parser.add_argument("--workers", type=int, default=1, help="processes side by side, each with two cores (1)")
     parser.add_argument("--limit", type=float, default=25, help="seconds after which a run is a hang (25)")

@@ -57,7 +57,7 @@ def join(b: Builder, r: Relation, other: Relation | None = None, how: str | None
     on = [_on(b, x, y) for x, y in pairs]
     if how != "left anti join" and b.chance(0.12):
         on.append(_extra(b, r, other))
-    if b.chance(0.12) and len(pairs) == 1 and pairs[0][0].name == pairs[0][1].name and how not in {"left semi join", "left anti join"}:
+    if b.chance(0.12) and len(pairs) == 1 and pairs[0][0].name == pairs[0][1].name and pairs[0][0].kind != "ci" and how not in {"left semi join", "left anti join"}:
         return _using(b, r, other, pairs[0][0], how, est)
     left, right = _outputs(b, r, other, how)
     columns = [*(f"a.{c.name}" for c in left), *(f"b.{old.name} as {new.name}" for old, new in right)]
@@ -100,8 +100,6 @@ def _multiplied(columns, pairs, how: str, side: int) -> list[Column]:
 
 
 def _using(b: Builder, r: Relation, other: Relation, key: Column, how: str, est: int) -> Relation | None:
-    if key.kind == "ci":
-        return None
     taken, shown, columns = {key.name}, [key.name], [Column(key.name, key.kind, est)]
     for letter, relation in (("a", r), ("b", other)):
         for c in relation.columns:

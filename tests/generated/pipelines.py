@@ -28,19 +28,21 @@ SETTINGS = {
 }
 
 
-def random_spec(seed: int, template: str | None = None, modes: list[str] | None = None) -> Spec:
+def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
     """Return the specification of a seed.
 
     Parameters
     ----------
-    template
-        The name of one of `TEMPLATES` or ``uniform``; if None, drawn.
+    templates
+        Names of `TEMPLATES`, or ``uniform``, to draw from; if None, all of them.
     modes
         The modes to run in; if None, two are drawn.
     """
     rng = random.Random(seed)
     b = Builder(rng)
-    if template is None:
+    if templates:
+        template = rng.choice(templates)
+    else:
         template = "uniform" if rng.random() < 0.55 else rng.choices(list(TEMPLATES), [w for _, w in TEMPLATES.values()])[0]
     if template == "uniform":
         _uniform(b)

@@ -64,7 +64,7 @@ class Runner:
         self._context = sinks.Context(spark, folder / "out")
         (folder / "out").mkdir(parents=True, exist_ok=True)
         spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
-        self.tables = Tables(spark, folder / "tables")
+        self.tables = Tables(spark)
         from tests.generated import functions  # its types need a session
 
         functions.register(spark)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,26 +62,30 @@ FORMATS = ("orc", "csv", "json")
 """Further formats in which the table `pairs` lies; those of text without nested columns."""
 FLAT = [name for name, kind in COLUMNS.items() if kind not in {"arr", "st", "map", "ci"}]
 SCHEMA = ", ".join(f"{name} {KINDS[COLUMNS[name]]}" for name in FLAT)
+CATALOGUE = {
+    "bucketed": ("id bigint, k bigint, j int, s string, v bigint, z int", "clustered by (k) sorted by (k) into 4 buckets"),
+    "by_day": ("id bigint, k bigint, s string, v bigint, z int, j int", "partitioned by (j)"),
+    "chars": ("k bigint, c char(5), w varchar(6)", ""),
+}
+"""Tables of Spark's catalogue: columns and layout."""
 SQLITE_NAMES = ("rowid", "oid", "_rowid_", "key")
 
 
 class Tables:
-    """The tables of one Spark session in a folder.
+    """The tables of one Spark session. Their files are written once on a machine, as that takes longer than most pipelines."""
 
-    Parameters
-    ----------
-    spark, folder
-        The session, and where the files are kept; they are written if they are not there.
-    """
-
-    def __init__(self, spark, folder: Path) -> None:
+    def __init__(self, spark) -> None:
         self.spark = spark
-        self.folder = folder
-        if not (folder / "ready").exists():
+        version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+        kept = Path(tempfile.gettempdir()) / f"generated-tables-{version}"
+        if not kept.exists():
+            self.folder = Path(tempfile.mkdtemp(prefix="generated-tables-"))
             self._write()
-            (folder / "ready").touch()
+            with suppress(OSError):  # another process was first
+                self.folder.rename(kept)
+        self.folder = kept
         self._read = {}
-        for name in ("bucketed", "by_day", "chars"):
+        for name in CATALOGUE:
             self._catalogue(name)
 
     def _rows(self, name: str):
@@ -93,6 +100,11 @@ class Tables:
             flat.write.mode("overwrite").format(kind).save(str(self.folder / f"pairs_{kind}"))
         texts = self._rows("pairs").selectExpr("concat_ws(',', id, t) as line", "to_json(st) as js", "k", "id")
         texts.write.mode("overwrite").parquet(str(self.folder / "texts"))
+        for name in CATALOGUE:
+            self._catalogue(name)
+            columns = [column.split()[0] for column in CATALOGUE[name][0].split(", ")]
+            rows = self._rows("small").selectExpr("k", "substr(s, 1, 2)", "s") if name == "chars" else self._rows("pairs").select(*columns)
+            rows.write.insertInto(name)
         with sqlite3.connect(self.folder / "lite.db") as connection:
             for name in SQLITE_NAMES:
                 connection.execute(f"drop table if exists lite_{name}")
@@ -101,14 +113,12 @@ class Tables:
                 connection.executemany(f"insert into lite_{name} values (?, ?, ?)", rows)
 
     def _catalogue(self, name: str) -> None:
+        columns, layout = CATALOGUE[name]
+        (self.folder / name).mkdir(exist_ok=True)
         self.spark.sql(f"drop table if exists {name}")
-        if name == "chars":
-            self.spark.sql(f"create table chars (k bigint, c char(5), w varchar(6)) using parquet location '{self.folder / name}'")
-            self._rows("small").selectExpr("k", "substr(s, 1, 2)", "s").write.insertInto("chars", overwrite=True)
-            return
-        rows = self._rows("pairs").select("id", "k", "j", "s", "v", "z")
-        writer = rows.write.mode("overwrite").format("parquet").option("path", str(self.folder / name))
-        (writer.bucketBy(4, "k").sortBy("k") if name == "bucketed" else writer.partitionBy("j")).saveAsTable(name)
+        self.spark.sql(f"create table {name} ({columns}) using parquet {layout} location '{self.folder / name}'")
+        if "partitioned" in layout:
+            self.spark.sql(f"msck repair table {name}")
 
     def __call__(self, name: str, kind: str = "parquet"):
         """Return a table as a DataFrame; `name` is one of `TABLES`, or ``texts``."""

@@ -154,7 +154,7 @@ def settings(b: Builder) -> None:
         kind = "date"
     elif way == "map":
         b.settings["spark.sql.mapKeyDedupPolicy"] = "LAST_WIN"
-        text, kind = b.rng.choice(["map_concat(map('a', k), map('a', id))", "map_from_arrays(array(k, k), array(1, id))"]), "map"
+        text, kind = b.rng.choice(["map_concat(map('a', k), map('a', id))", "map_from_arrays(array(id, id), array(1, k))"]), "map"
     elif way == "property":
         b.properties["generated.word"] = b.rng.choice(["one", "two"])
         text, kind = None, "str"
@@ -245,17 +245,17 @@ def collated(b: Builder) -> None:
 @template("errors that a join or filter removes", 3)
 def errors(b: Builder) -> None:
     way = b.rng.choice(["key", "limit", "rollup", "condition", "udf", "where"])
-    left = b.table(b.rng.choice(["pairs", "small", "facts"]))
+    left = b.table("small")
     risks = ["#k % #z", "100 div #z", "#k div (#v - 3)", "cast(element_at(array('1', 'x'), cast(#k % 2 + 1 as int)) as bigint)", "element_at(array(1L, 2L), #z)"]
     risk = b.rng.choice(risks)
     risky, prefixed = risk.replace("#", ""), risk.replace("#", "a.")
     base = b.python("project", [left], [Column("k", "long", 3), ("v", "long"), ("z", "int")], left.rows, "{a}.selectExpr({columns})", columns=["k", "v", "cast(v % 5 as int) as z"])
     small = b.table(b.rng.choice(["small", "dim"]))
     if way == "key":
-        keep = b.python("project", [small], [Column("k", "long", 1)], 97, "{a}.where({where}).selectExpr({columns})",
-                        where=b.rng.choice(["v % 5 > 1", "k % 2 = 0", "v > 3 and v % 5 <> 0"]), columns=["k", "v % 5 as z"])  # fmt: skip
-        joined = b.sql("join", [base, keep], base.columns, base.rows, "select a.* from {a} a join {b} b on {on}", on=b.rng.choice([["a.k = b.k"], ["a.k = b.k", "a.z = b.z"], ["a.z = b.z"]]))
-        third = b.table("dim")
+        keep = b.python("project", [small], [Column("k", "long", 1)], 97, "{a}.where({where}).select('k')", where="v % 5 not in (0, 3) and v > 3 and k % 2 = 1")
+        how = b.rng.choice(["join", "join", "left semi join"])
+        joined = b.sql(how, [base, keep], base.columns, base.rows, "select a.* from {a} a " + how + " {b} b on a.k = b.k")
+        third = b.keep("filter", b.table(b.rng.choice(["dim", "small"])), "{a}.where({where})", where="k < 5")
         made = b.sql(b.rng.choice(["join", "left join"]), [joined, third], base.columns, 97,
                      f"select a.* from {{a}} a {b.rng.choice(['join', 'left join', 'left semi join'])} {{b}} b on {prefixed} = b.k")  # fmt: skip
     elif way == "limit":
@@ -294,11 +294,12 @@ def several(b: Builder) -> None:
     if b.chance(0.3):
         shared = fuss(b, shared)
     rows(b, shared)
-    small = b.table("small")
+    small = b.table(b.rng.choice(["small", "dim"]))
+    text = b.rng.choice(["v > 60", "v % 3 = 0", "k % 2 = 0", "v = 7", "k > 50"])
     ways = {
-        "filter": lambda: b.keep("filter", shared, "{a}.where({where})", where=b.rng.choice(["v > 10", "k % 2 = 0", "v > 100"])),
-        "filter, columns": lambda: b.python("filter", [shared], [shared.column("k"), shared.column("v")], shared.rows, "{a}.where('v > 10').select('k', 'v')"),
-        "filter, total": lambda: b.python("global aggregate", [shared], [("t", "long")], 1, "{a}.where('v > 10').agg(F.sum('v').alias('t'))"),
+        "filter": lambda: b.keep("filter", shared, "{a}.where({where})", where=text),
+        "filter, columns": lambda: b.python("filter", [shared], [shared.column("k"), shared.column("v")], shared.rows, "{a}.where({where}).select('k', 'v')", where=text),
+        "filter, total": lambda: b.python("global aggregate", [shared], [("t", "long")], 1, "{a}.where({where}).agg(F.sum('v').alias('t'))", where=text),
         "semi": lambda: b.sql("left semi join", [shared, small], shared.columns, shared.rows, "select a.* from {a} a left semi join {b} b on a.k = b.k"),
         "anti": lambda: b.sql("left anti join", [shared, small], shared.columns, shared.rows, "select a.* from {a} a left anti join {b} b on a.k = b.k"),
         "group": lambda: group(b, shared, [shared.column("k")]),
@@ -307,7 +308,7 @@ def several(b: Builder) -> None:
         "limit": lambda: b.sql("limit", [shared], [shared.column("k"), shared.column("v")], 5, "select k, v from {a} order by k, v limit 5"),
         "self join": lambda: b.sql("self join", [shared, shared], [Column("k", "long", 9)], shared.rows, "select a.k, b.v as w from {a} a join {b} b on a.k = b.k") if (shared.column("k").duplicates < 20) else None,
     }  # fmt: skip
-    for way in b.rng.sample(list(ways), b.rng.randint(1, 3)):
+    for way in b.rng.sample(list(ways), b.rng.randint(1, 4)):
         made = ways[way]()
         if made is not None:
             rows(b, made)
@@ -318,15 +319,16 @@ def several(b: Builder) -> None:
 def orders(b: Builder) -> None:
     way = b.rng.choice(["first", "first", "zip", "now", "cte", "range", "random zip", "number"])
     if way == "first":
-        r = b.table(b.rng.choice(["facts", "large", "pairs"]))
+        r = b.python("source: parquet", [], [Column("k", "long", 330), ("v", "long")], 600, "table({name}).selectExpr('k', 'id as v')",
+                     name=b.rng.choice(["facts", "large", "pairs"]))  # fmt: skip
         big = joins.join(b, r, b.table("small"), how="join", pairs=[(r.column("k"), Column("k", "long", 1))], hint="") if b.chance(0.7) else None
         if big is None or not big.column("k") or not big.column("v"):
             big = r
-        order = [o for o in (big.total_order or ["k", "v"])]
         big = b.python("select", [big], [big.column("k"), big.column("v")], big.rows, "{a}.select('k', 'v')")
         end = b.rng.choice(["dropDuplicates(['k'])", "groupBy('k').agg(F.first('v').alias('v'))", "groupBy('k').agg(F.last('v').alias('v'))",
                             "groupBy('k').agg(F.first('v').alias('v'), F.count('*').alias('n'))", "groupBy('k').agg(F.collect_list('v').alias('v'))"])  # fmt: skip
-        rows(b, b.python("sorted first", [big], [Column("k", "long", 1), ("v", "long")], big.rows, f"{{a}}.repartition('k').sortWithinPartitions('k', 'v').{end}"))
+        direction = b.rng.choice(["F.desc('v')", "F.asc('v')"])
+        rows(b, b.python("sorted first", [big], [Column("k", "long", 1), ("v", "long")], big.rows, f"{{a}}.repartition('k').sortWithinPartitions('k', {direction}).{end}"))
     elif way in {"zip", "random zip"}:
         name = b.rng.choice(["facts", "large", "pairs"])
         columns = b.rng.sample(["s", "x", "d", "a", "st", "id"], 3)
