@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\.[A-Z0-9_]+)*)\]")
+_CAUSE = re.compile(r"cause: (\w+(?:\.\w+)*(?:Error|Exception))\b")
 _RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re.MULTILINE)
 
 
@@ -41,7 +42,7 @@ def condition_of(error: BaseException) -> str:
     found = _CONDITION.search(text)
     if found:
         return found[1]
-    raised = _RAISED.search(text)
+    raised = _CAUSE.search(text) or _RAISED.search(text)
     return raised[1].rpartition(".")[2] if raised else type(error).__name__
 
 

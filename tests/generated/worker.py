@@ -42,7 +42,7 @@ def work(order: dict) -> None:
             same_class = f"{spec['template']} {found.kind}" if spec["template"] != "uniform" else found.kind
             if order["shrink"] and found.kind != "hang" and not report.stuck and shrunken.get(same_class, 0) < order["shrink_each"]:
                 shrunken[same_class] = shrunken.get(same_class, 0) + 1
-                small, about = _smallest(runner, small, found.kind, order["shrink"])
+                small, about = smallest(runner, small, found.kind, order["shrink"])
                 tell(event="shrunk", seed=seed, template=spec["template"], mode=found.mode, kind=found.kind, spec=small, figures=about)
                 break
         if report.stuck:
@@ -52,11 +52,12 @@ def work(order: dict) -> None:
     os._exit(0)
 
 
-def _smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
+def smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
+    """Return a failing specification made smaller, and what it gives."""
     kind = kind.split(" of result")[0]
 
-    def found(candidate: dict):
-        report = runner.run(candidate)
+    def found(candidate: dict, *, check: bool = False):
+        report = runner.run(candidate, check=check)
         tell(event="alive")
         return next((d for d in report.differences if _alike(d.kind, kind)), None)
 
@@ -64,8 +65,8 @@ def _smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]
         return [{f.name: f.dataType.simpleString() for f in df.schema} for df in runner.frames(candidate)]
 
     small = shrunk(spec, lambda candidate: found(candidate) is not None, types, seconds)
-    last = found(small)
-    return small, figures(last.expected, last.found) if last else "not seen again"
+    last = found(small, check=True)
+    return (small, figures(last.expected, last.found)) if last else (spec, "what it was made smaller to is not determined")
 
 
 def _alike(kind: str, wanted: str) -> bool:
