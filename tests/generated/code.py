@@ -56,3 +56,18 @@ def program(spec: Spec) -> str:
     lines += [f"result(d{result['of']}, {', '.join(f'{k}={v!r}' for k, v in result.items() if k != 'of')})"
               for result in spec["results"]]  # fmt: skip
     return "\n".join(lines)
+
+
+def pruned(spec: Spec) -> Spec:
+    """Leave out steps that nothing reads."""
+    needed: set[int] = set()
+    waiting = [r[key] for r in spec["results"] for key in ("of", "first") if key in r]
+    while waiting:
+        i = waiting.pop()
+        if i not in needed:
+            needed.add(i)
+            waiting += spec["steps"][i]["of"]
+    number = {old: new for new, old in enumerate(sorted(needed))}
+    steps = [{**spec["steps"][i], "of": [number[n] for n in spec["steps"][i]["of"]]} for i in sorted(needed)]
+    results = [{**r, **{key: number[r[key]] for key in ("of", "first") if key in r}} for r in spec["results"]]
+    return {**spec, "steps": steps, "results": results}

@@ -6,7 +6,7 @@ import random
 
 from tests.generated import joins, python_operators  # noqa: F401 - their operators register themselves
 from tests.generated.builder import Builder
-from tests.generated.code import Spec
+from tests.generated.code import Spec, pruned
 from tests.generated.modes import drawn
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
@@ -51,7 +51,7 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
     for key, values in SETTINGS.items():
         if rng.random() < 0.04:
             b.settings.setdefault(key, rng.choice(values))
-    spec = b.spec(seed)
+    spec = pruned(b.spec(seed))
     spec["template"] = template
     spec["modes"] = drawn(rng, 2) if modes is None else modes
     return spec

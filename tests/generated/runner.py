@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.generated.compare import Outcome, condition_of, difference
 from tests.generated.modes import MODES
 from tests.generated.tables import Tables
 
+PATIENCE = 20
+"""How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
 OTHERWISE = [
     {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"},
     {"spark.sql.autoBroadcastJoinThreshold": "100000000", "spark.sql.shuffle.partitions": "7"},
@@ -53,7 +56,7 @@ class Runner:
     verify
         Whether Penstock checks its own claims while it runs.
     limit
-        Seconds after which a run counts as a hang.
+        Seconds a run may take at least before it counts as a hang.
     """
 
     def __init__(self, spark, folder: Path, *, verify: bool = False, limit: float = 25) -> None:
@@ -77,13 +80,15 @@ class Runner:
                 frames = self._frames(spec)
             except Exception as error:
                 return Report(dropped=f"invalid: {condition_of(error)}", error=str(error)[:400])
+            started = time.monotonic()
             expected = self.plain(spec, frames)
             if expected.hung:
                 return Report(dropped="too large")
+            limit = max(self.limit, PATIENCE * (time.monotonic() - started))
             found: list[Difference] = []
             stuck = False
             for mode in spec["modes"]:
-                outcome, stuck = self.penstock(spec, frames, MODES[mode] if isinstance(mode, str) else mode)
+                outcome, stuck = self.penstock(spec, frames, MODES[mode] if isinstance(mode, str) else mode, limit)
                 kind = difference(expected, outcome)
                 if kind:
                     found.append(Difference(str(mode), kind, expected, outcome))
@@ -125,11 +130,11 @@ class Runner:
         finally:
             timer.cancel()
 
-    def penstock(self, spec: Spec, frames: list, config: dict) -> tuple[Outcome, bool]:
+    def penstock(self, spec: Spec, frames: list, config: dict, limit: float) -> tuple[Outcome, bool]:
         """Run with Penstock; also return whether it hangs so that the process had better end."""
         env = Environment(self.spark, config=config | self._extra, progress=False)
         try:
-            outcome = self._context.penstock(spec, frames, env, self.limit)
+            outcome = self._context.penstock(spec, frames, env, limit)
         except TimeoutError:
             job = env.last_job
             job.cancel("no end in sight")

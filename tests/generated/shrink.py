@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from tests.generated.code import FIXED, Spec
+from tests.generated.code import FIXED, Spec, pruned
 from tests.generated.modes import MODES
 
 
@@ -105,18 +105,3 @@ def _simpler_mode(spec: Spec) -> Iterator[Spec]:
         fewer = {k: v for k, v in config.items() if k != key}
         if fewer and len(config) > 1:
             yield {**spec, "modes": [fewer]}
-
-
-def pruned(spec: Spec) -> Spec:
-    """Leave out steps that nothing reads."""
-    needed: set[int] = set()
-    waiting = [r[key] for r in spec["results"] for key in ("of", "first") if key in r]
-    while waiting:
-        i = waiting.pop()
-        if i not in needed:
-            needed.add(i)
-            waiting += spec["steps"][i]["of"]
-    number = {old: new for new, old in enumerate(sorted(needed))}
-    steps = [{**spec["steps"][i], "of": [number[n] for n in spec["steps"][i]["of"]]} for i in sorted(needed)]
-    results = [{**r, **{key: number[r[key]] for key in ("of", "first") if key in r}} for r in spec["results"]]
-    return {**spec, "steps": steps, "results": results}
