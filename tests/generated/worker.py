@@ -56,8 +56,8 @@ def smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
     """Return a failing specification made smaller, and what it gives."""
     kind = kind.split(" of result")[0]
 
-    def found(candidate: dict, *, check: bool = False):
-        report = runner.run(candidate, check=check)
+    def found(candidate: dict):
+        report = runner.run(candidate)
         tell(event="alive")
         return next((d for d in report.differences if _alike(d.kind, kind)), None)
 
@@ -65,8 +65,8 @@ def smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
         return [{f.name: f.dataType.simpleString() for f in df.schema} for df in runner.frames(candidate)]
 
     small = shrunk(spec, lambda candidate: found(candidate) is not None, types, seconds)
-    last = found(small, check=True)
-    return (small, figures(last.expected, last.found)) if last else (spec, "what it was made smaller to is not determined")
+    last = found(small)
+    return (small, figures(last.expected, last.found)) if last else (spec, "it was not seen again")
 
 
 def _alike(kind: str, wanted: str) -> bool:
