@@ -54,9 +54,9 @@ def by_k(b: Builder, r: Relation) -> Relation:
 def fuss(b: Builder, r: Relation) -> Relation:
     """Return the rows after one or two steps that should leave k where it is."""
     for _ in range(b.rng.choice([1, 1, 2])):
-        function = b.rng.choice([python_operators.function_column, python_operators.function_filter, python_operators.table_function,
-                                 joins.cross_join, where, python_operators.map_rows, _renamed, joins.subquery,
-                                 *b.rng.choices(list(OPERATORS), list(OPERATORS.values()))])  # fmt: skip
+        function = b.rng.choice([*[python_operators.function_column] * 3, *[python_operators.function_filter] * 2,
+                                 *[python_operators.table_function] * 2, *[joins.cross_join] * 2, where, python_operators.map_rows, _renamed,
+                                 joins.subquery, *b.rng.choices(list(OPERATORS), list(OPERATORS.values()))])  # fmt: skip
         before = len(b.steps), len(b.relations)
         made = function(b, r)
         if made is None or made.column("k") is None or made.column("v") is None or made.column("k").kind != "long" or made.rows > 30_000:
