@@ -19,7 +19,7 @@ from tests.generated.modes import MODES
 from tests.generated.pipelines import random_spec
 from tests.generated.templates import TEMPLATES
 
-SILENCE = 150
+SILENCE = 400
 """Seconds without a word after which a worker is given up."""
 CHUNK = 1500
 """Pipelines after which a worker is replaced: Spark's driver keeps a little of everything."""

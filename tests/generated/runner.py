@@ -85,7 +85,7 @@ class Runner:
             expected = self.plain(spec, frames)
             if expected.hung:
                 return Report(dropped="too large")
-            limit = max(self.limit, PATIENCE * (time.monotonic() - started))
+            limit = max(self.limit, min(PATIENCE * (time.monotonic() - started), 4 * self.limit))
             found: list[Difference] = []
             stuck = False
             for mode in spec["modes"]:
