@@ -1,0 +1,1 @@
+"""Random pipelines, compared with plain Spark: see docs/explanation/generated-pipelines.md."""

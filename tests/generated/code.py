@@ -1,0 +1,73 @@
+"""From a specification to PySpark code. What is printed for people is exactly what runs.
+
+A specification is plain JSON data::
+
+    {"seed": 7, "settings": {}, "properties": {}, "modes": ["shuffled"],
+     "steps": [{"op": "table", "of": [], "python": "table('facts')"},
+               {"op": "aggregate", "of": [0], "sql": "select {columns} from {a} group by {keys}",
+                "columns": ["k", "sum(v) as v1"], "keys": ["k"]}],
+     "results": [{"of": 1, "kind": "rows"}]}
+
+`{a}`, `{b}` ... stand for the steps in `of`; any other name for a field of the step. A list of texts is joined by
+commas, ``on`` and ``where`` by AND; so it can be shortened without knowing what it means.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+LETTERS = string.ascii_lowercase
+Spec = dict[str, Any]
+Step = dict[str, Any]
+FIXED = frozenset({"op", "of", "sql", "python"})
+
+
+class _Fields(dict):
+    def __missing__(self, key: str) -> str:
+        raise KeyError(f"the step has no field {key!r}")
+
+
+def _text(name: str, value: Any, *, sql: bool) -> str:
+    if isinstance(value, list):
+        if sql:
+            return (" and " if name in {"on", "where"} else ", ").join(map(str, value))
+        return ", ".join(map(repr, value))
+    return str(value) if sql else repr(value)
+
+
+def code_of(step: Step) -> str:
+    """Return a step as a Python expression over d0, d1, ..."""
+    names = {LETTERS[i]: f"d{number}" for i, number in enumerate(step["of"])}
+    if "sql" in step:
+        fields = _Fields({key: _text(key, value, sql=True) for key, value in step.items() if key not in FIXED})
+        fields |= {letter: f"{{{name}}}" for letter, name in names.items()}
+        arguments = "".join(f", {name}={name}" for name in dict.fromkeys(names.values()))
+        return f"spark.sql({step['sql'].format_map(fields)!r}{arguments})"
+    fields = _Fields({key: _text(key, value, sql=False) for key, value in step.items() if key not in FIXED})
+    return step["python"].format_map(fields | names)
+
+
+def program(spec: Spec) -> str:
+    """Return a whole specification as readable code."""
+    lines = [f"spark.conf.set({key!r}, {value!r})" for key, value in spec.get("settings", {}).items()]
+    lines += [f"spark.sparkContext.setLocalProperty({k!r}, {v!r})" for k, v in spec.get("properties", {}).items()]
+    lines += [f"d{number} = {code_of(step)}" for number, step in enumerate(spec["steps"])]
+    lines += [f"result(d{result['of']}, {', '.join(f'{k}={v!r}' for k, v in result.items() if k != 'of')})"
+              for result in spec["results"]]  # fmt: skip
+    return "\n".join(lines)
+
+
+def pruned(spec: Spec) -> Spec:
+    """Leave out steps that nothing reads."""
+    needed: set[int] = set()
+    waiting = [r[key] for r in spec["results"] for key in ("of", "first") if key in r]
+    while waiting:
+        i = waiting.pop()
+        if i not in needed:
+            needed.add(i)
+            waiting += spec["steps"][i]["of"]
+    number = {old: new for new, old in enumerate(sorted(needed))}
+    steps = [{**spec["steps"][i], "of": [number[n] for n in spec["steps"][i]["of"]]} for i in sorted(needed)]
+    results = [{**r, **{key: number[r[key]] for key in ("of", "first") if key in r}} for r in spec["results"]]
+    return {**spec, "steps": steps, "results": results}

@@ -1,0 +1,194 @@
+"""`python -m tests.generated`: many pipelines, compared with plain Spark."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.generated.code import program
+from tests.generated.modes import MODES
+from tests.generated.pipelines import random_spec
+from tests.generated.templates import TEMPLATES
+
+SILENCE = 400
+"""Seconds without a word after which a worker is given up."""
+CHUNK = 1500
+"""Pipelines after which a worker is replaced: Spark's driver keeps a little of everything."""
+
+
+class Tally:
+    """What has happened so far."""
+
+    def __init__(self, out: Path | None) -> None:
+        self.out = out
+        self.done = 0
+        self.runs = 0
+        self.errors = 0
+        self.dropped: Counter[str] = Counter()
+        self.used: Counter[str] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.found: list[dict] = []
+        self.started = time.monotonic()
+
+    def take(self, event: dict) -> None:
+        """Count an event of a worker; print what people should see at once."""
+        match event["event"]:
+            case "done":
+                self.done += 1
+                if event["dropped"]:
+                    self.dropped[event["dropped"].split(":")[0]] += 1
+                    if event["text"]:
+                        self.dropped[event["dropped"]] += 1
+                    return
+                self.runs += len(event["modes"])
+                self.errors += bool(event["error"])
+                self.used.update([*event["used"], f"template: {event['template']}"])
+                self.modes.update(map(str, event["modes"]))
+            case "difference" | "shrunk":
+                self.found = [f for f in self.found if (f["seed"], f["mode"]) != (event["seed"], event["mode"])]
+                self.found.append(event)
+                title = "SHRUNK" if event["event"] == "shrunk" else "DIFFERENCE"
+                print(f"\n{title} seed {event['seed']} ({event['template']}), mode {event['mode']}: {event['kind']}")
+                print(event["figures"])
+                if event["event"] == "shrunk":
+                    print(json.dumps(event["spec"]))
+                    print(program(event["spec"]), flush=True)
+                if self.out is not None:
+                    self.out.mkdir(parents=True, exist_ok=True)
+                    name = f"{event['seed']}-{'-'.join(event['kind'].split()[:3])}.json".replace(":", "").replace("/", "")
+                    kept = {key: event[key] for key in ("kind", "figures", "spec")}
+                    (self.out / name).write_text(json.dumps(kept, indent=1) + "\n")
+
+    def line(self) -> str:
+        seconds = time.monotonic() - self.started
+        dropped = sum(n for name, n in self.dropped.items() if ":" not in name)
+        return (f"{self.done} pipelines ({self.runs} runs compared, {self.errors} with errors, {dropped} dropped) in {seconds:.0f} s, "
+                f"{self.done / max(seconds, 1):.2f} a second: {len(self.found)} differences")  # fmt: skip
+
+    def summary(self) -> str:
+        lines = ["", "how many pipelines had it:"]
+        lines += [f"  {count:6} {name}" for name, count in sorted(self.used.items(), key=lambda item: -item[1])]
+        lines += ["runs by mode:", *(f"  {count:6} {name}" for name, count in self.modes.most_common())]
+        lines += ["dropped:", *(f"  {count:6} {name}" for name, count in self.dropped.most_common(20))]
+        lines += ["differences:"]
+        lines += [f"  seed {f['seed']}, mode {f['mode']}, {f['template']}: {f['kind']}" for f in self.found]
+        return "\n".join([*lines, self.line()])
+
+
+class Watched:
+    """A worker, its events, and the next seed when it has to be replaced."""
+
+    def __init__(self, order: dict, events: queue.Queue, number: int) -> None:
+        self.order = order
+        self.number = number
+        self.seed = None
+        self.heard = time.monotonic()
+        self.folder = tempfile.TemporaryDirectory(prefix="generated-", ignore_cleanup_errors=True)
+        given = json.dumps({**order, "folder": self.folder.name})
+        self.process = subprocess.Popen([sys.executable, "-m", "tests.generated.worker", given], stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True, start_new_session=True)  # fmt: skip
+        threading.Thread(target=self._listen, args=(events,), daemon=True).start()
+
+    def _listen(self, events: queue.Queue) -> None:
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                events.put((self, json.loads(line)))
+        events.put((self, {"event": "gone"}))
+
+    def close(self) -> None:
+        import os
+        import signal
+
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)  # its own group: Spark and Python's workers with it
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.folder.cleanup()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return 1 if anything differs."""
+    options = _options(arguments)
+    seed = random.SystemRandom().randrange(1 << 40) if options.seed is None else options.seed
+    print(f"seed {seed}", flush=True)
+    if options.show:
+        spec = random_spec(seed, options.template, options.mode)
+        print(json.dumps(spec), program(spec), sep="\n")
+        return 0
+    tally = Tally(options.out)
+    events: queue.Queue = queue.Queue()
+    seeds = list(range(seed, seed + options.count))
+    order = {"template": options.template, "modes": options.mode, "verify": options.verify, "limit": options.limit,
+             "shrink": options.shrink, "shrink_each": options.shrink_each}  # fmt: skip
+    shares = [seeds[i :: options.workers] for i in range(options.workers)]
+    workers = [Watched({**order, "seeds": share[:CHUNK]}, events, i) for i, share in enumerate(shares) if share]
+    said = time.monotonic()
+    try:
+        while workers:
+            if options.seconds and time.monotonic() - tally.started > options.seconds:
+                break
+            if time.monotonic() - said > 10:
+                said = time.monotonic()
+                print(tally.line(), flush=True)
+            try:
+                worker, event = events.get(timeout=1)
+            except queue.Empty:
+                for worker in [w for w in workers if time.monotonic() - w.heard > SILENCE]:
+                    if worker.seed is not None:
+                        tally.take(_silent(worker, order))
+                    worker.close()  # its end is told by its listener
+                    worker.heard = time.monotonic()
+                continue
+            worker.heard = time.monotonic()
+            if event["event"] == "start":
+                worker.seed = event["seed"]
+            elif event["event"] == "gone":
+                workers.remove(worker)
+                worker.close()
+                share = shares[worker.number]
+                rest = share[share.index(worker.seed) + 1 :] if worker.seed is not None else []
+                if rest:
+                    workers.append(Watched({**order, "seeds": rest[:CHUNK]}, events, worker.number))
+                elif worker.seed is None:
+                    print("a worker did not start", flush=True)
+                    return 2
+            else:
+                tally.take(event)
+    finally:
+        for worker in workers:
+            worker.close()
+    print(tally.summary(), flush=True)
+    return 1 if tally.found else 0
+
+
+def _silent(worker: Watched, order: dict) -> dict:
+    spec = random_spec(worker.seed, order["template"], order["modes"])
+    return {"event": "difference", "seed": worker.seed, "template": spec["template"], "mode": "any", "kind": "hang", "spec": spec,
+            "figures": f"nothing was heard for {SILENCE} s"}  # fmt: skip
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.generated", description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000, help="how many pipelines (20000)")
+    parser.add_argument("--seed", type=int, help="the first seed; drawn and printed if left out")
+    parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
+    parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated")
+    parser.add_argument("--template", action="append", choices=["uniform", *TEMPLATES], help="only pipelines of this shape; may be repeated")
+    parser.add_argument("--verify", action="store_true", help="let Penstock check its own claims (execution.verify)")
+    parser.add_argument("--workers", type=int, default=1, help="processes side by side, each with two cores (1)")
+    parser.add_argument("--limit", type=float, default=25, help="seconds after which a run is a hang (25)")
+    parser.add_argument("--shrink", type=float, default=60, help="seconds to make a failing pipeline smaller, 0 for not (60)")
+    parser.add_argument("--shrink-each", type=int, default=3, help="how many of a kind of difference to make smaller (3)")
+    parser.add_argument("--out", type=Path, help="a folder for failing specifications")
+    parser.add_argument("--show", action="store_true", help="print the pipeline of the seed, and run nothing")
+    return parser.parse_args(arguments)

@@ -1,0 +1,116 @@
+"""What a pipeline gave, and whether two such outcomes are the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+_CONDITION = re.compile(r"\[([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\.[A-Z0-9_]+)*)\]")
+_CAUSE = re.compile(r"cause: (\w+(?:\.\w+)*(?:Error|Exception))\b")
+_RAISED = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt|Exit))\b", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Rows with names and types for each result, or an error, or neither within the time."""
+
+    rows: tuple[list[tuple], ...] = ()
+    schemas: tuple[Any, ...] = ()
+    ordered: tuple[bool, ...] = ()
+    error: str = ""
+    text: str = field(default="", compare=False)
+    hung: bool = False
+
+    def __str__(self) -> str:
+        if self.hung:
+            return "no end"
+        if self.error:
+            return f"error {self.error}: {self.text[:300]}"
+        return "; ".join(f"{len(rows)} rows {rows[:3]}" for rows in self.rows)
+
+
+def condition_of(error: BaseException) -> str:
+    """Return what kind of error it is: Spark's condition, or the class that Python raised."""
+    text = str(error)
+    if "Traceback (most recent call last)" in text:
+        raised = _RAISED.findall(text[text.rindex("Traceback (most recent call last)") :])
+        if raised and not raised[0].startswith("py4j"):
+            return raised[0].rpartition(".")[2]
+    found = _CONDITION.search(text)
+    if found:
+        return found[1]
+    raised = _CAUSE.search(text) or _RAISED.search(text)
+    return raised[1].rpartition(".")[2] if raised else type(error).__name__
+
+
+def plain(value: Any) -> Any:
+    """Return a value as one with an order, in which -0.0 is 0.0."""
+    if hasattr(value, "asDict"):
+        return tuple(plain(part) for part in value)
+    if isinstance(value, dict):
+        return tuple(sorted((repr(plain(k)), plain(v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return tuple(plain(part) for part in value)
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, float):
+        return value + 0.0
+    return str(value) if type(value).__name__ == "VariantVal" else value
+
+
+def key(value: Any) -> str:
+    """Return a text to sort by, in which floats that are nearly equal are equal (almost always)."""
+    if isinstance(value, tuple):
+        return "(" + ",".join(map(key, value)) + ")"
+    return f"{value:.5e}" if isinstance(value, float) else repr(value)
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float):
+        return (math.isnan(left) and math.isnan(right)) or math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(left, Decimal) and isinstance(right, Decimal):
+        return left.as_tuple() == right.as_tuple()
+    return type(left) is type(right) and left == right
+
+
+def difference(expected: Outcome, found: Outcome) -> str:
+    """Return the kind of difference in a few words, an empty text if there is none."""
+    if found.hung:
+        return "hang"
+    if expected.error or found.error:
+        if expected.error == found.error:
+            return ""
+        if not expected.error:
+            return f"error only here: {found.error}"
+        return f"no error here: {expected.error}" if not found.error else f"other error: {found.error} for {expected.error}"
+    if expected.schemas != found.schemas:
+        return "schema"
+    for number, (wanted, got, ordered) in enumerate(zip(expected.rows, found.rows, expected.ordered, strict=True)):
+        where = f" of result {number}" if len(expected.rows) > 1 else ""
+        if len(wanted) != len(got):
+            return f"row count{where}"
+        if not ordered:
+            wanted, got = sorted(wanted, key=key), sorted(got, key=key)
+        if not all(map(same, wanted, got)):
+            return f"rows{where}"
+    return ""
+
+
+def figures(expected: Outcome, found: Outcome) -> str:
+    """Return both outcomes briefly, with a few of the rows that only one of them has."""
+    if expected.error or found.error or found.hung:
+        return f"plain: {expected}\npenstock: {found}"
+    lines = []
+    for number, (wanted, got) in enumerate(zip(expected.rows, found.rows, strict=True)):
+        ours, theirs = {key(row): row for row in got}, {key(row): row for row in wanted}
+        lines.append(f"result {number}: plain {len(wanted)} rows, penstock {len(got)} rows")
+        lines += [f"  only plain:    {theirs[k]}" for k in list(theirs.keys() - ours.keys())[:3]]
+        lines += [f"  only penstock: {ours[k]}" for k in list(ours.keys() - theirs.keys())[:3]]
+    if expected.schemas != found.schemas:
+        lines.append(f"schemas: plain {expected.schemas}, penstock {found.schemas}")
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""Random specifications: one seed, one pipeline."""
+
+from __future__ import annotations
+
+import random
+
+from tests.generated import joins, python_operators  # noqa: F401 - their operators register themselves
+from tests.generated.builder import Builder
+from tests.generated.code import Spec, pruned
+from tests.generated.modes import drawn
+from tests.generated.operators import OPERATORS
+from tests.generated.results import finish
+from tests.generated.templates import TEMPLATES
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": ["false"],
+    "spark.sql.session.timeZone": ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata"],
+    "spark.sql.legacy.timeParserPolicy": ["LEGACY", "CORRECTED"],
+    "spark.sql.mapKeyDedupPolicy": ["LAST_WIN"],
+    "spark.sql.caseSensitive": ["true"],
+    "spark.sql.shuffle.partitions": ["1", "3", "11"],
+    "spark.sql.autoBroadcastJoinThreshold": ["-1", "1000"],
+    "spark.sql.adaptive.enabled": ["false"],
+    "spark.sql.join.preferSortMergeJoin": ["false"],
+    "spark.sql.execution.arrow.maxRecordsPerBatch": ["7"],
+    "spark.sql.optimizer.excludedRules": ["org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"],
+    "spark.sql.requireAllClusterKeysForDistribution": ["true"],
+}
+
+
+def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
+    """Return the specification of a seed.
+
+    Parameters
+    ----------
+    templates
+        Names of `TEMPLATES`, or ``uniform``, to draw from; if None, all of them.
+    modes
+        The modes to run in; if None, two are drawn.
+    """
+    rng = random.Random(seed)
+    b = Builder(rng)
+    if templates:
+        template = rng.choice(templates)
+    else:
+        template = "uniform" if rng.random() < 0.55 else rng.choices(list(TEMPLATES), [w for _, w in TEMPLATES.values()])[0]
+    if template == "uniform":
+        _uniform(b)
+    else:
+        TEMPLATES[template][0](b)
+    for key, values in SETTINGS.items():
+        if rng.random() < 0.04:
+            b.settings.setdefault(key, rng.choice(values))
+    spec = pruned(b.spec(seed))
+    spec["template"] = template
+    spec["modes"] = drawn(rng, 2) if modes is None else modes
+    return spec
+
+
+def _uniform(b: Builder) -> None:
+    rng = b.rng
+    relation = b.table()
+    wanted = rng.randint(3, 12)
+    functions, weights = list(OPERATORS), list(OPERATORS.values())
+    done = tries = 0
+    while done < wanted and tries < 60:
+        tries += 1
+        before = len(b.steps), len(b.relations)
+        function = rng.choices(functions, weights)[0]
+        if rng.random() < 0.15 and len(b.relations) > 3:  # another branch grows
+            relation = rng.choice([one for one in b.relations if one.columns])
+        made = function(b, relation)
+        if made is None or not made.columns or made.rows > 60_000:
+            del b.steps[before[0] :], b.relations[before[1] :]
+            continue
+        relation = made
+        done += 1
+    finish(b, relation)

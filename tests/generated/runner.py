@@ -1,0 +1,186 @@
+"""Runs one specification on plain Spark and with Penstock, and compares what they give."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock import Environment
+from penstock.errors import JobCancelledError
+from tests.generated import sinks
+from tests.generated.code import Spec, code_of
+from tests.generated.compare import Outcome, condition_of, difference
+from tests.generated.modes import MODES
+from tests.generated.tables import Tables
+
+PATIENCE = 20
+"""How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
+OTHERWISE = [
+    {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"},
+    {"spark.sql.autoBroadcastJoinThreshold": "100000000", "spark.sql.shuffle.partitions": "7",
+     "spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "100"},
+]  # fmt: skip
+"""Settings under which plain Spark must give the same if an answer is determined."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where Penstock gives something else."""
+
+    mode: str
+    kind: str
+    expected: Outcome
+    found: Outcome
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of a specification: `dropped` says why it was not compared."""
+
+    differences: tuple[Difference, ...] = ()
+    dropped: str = ""
+    stuck: bool = False
+    error: str = ""
+
+
+class Runner:
+    """Runs specifications one after the other.
+
+    Parameters
+    ----------
+    spark, folder
+        The session, and where its tables and outputs are.
+    verify
+        Whether Penstock checks its own claims while it runs.
+    limit
+        Seconds a run may take at least before it counts as a hang.
+    """
+
+    def __init__(self, spark, folder: Path, *, verify: bool = False, limit: float = 25) -> None:
+        self.spark = spark
+        self.limit = limit
+        self._folder = folder
+        self._extra = {"execution.verify": True} if verify else {}
+        self._context = sinks.Context(spark, folder / "out")
+        (folder / "out").mkdir(parents=True, exist_ok=True)
+        spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
+        self.tables = Tables(spark)
+        from tests.generated import functions  # its types need a session
+
+        functions.register(spark)
+        self._functions = functions
+
+    def run(self, spec: Spec) -> Report:
+        """Compare a specification in all of its modes."""
+        with self._prepared(spec):
+            try:
+                frames = self._frames(spec)
+            except Exception as error:
+                return Report(dropped=f"invalid: {condition_of(error)}", error=str(error)[:400])
+            started = time.monotonic()
+            expected = self.plain(spec, frames)
+            if expected.hung:
+                return Report(dropped="too large")
+            limit = max(self.limit, min(PATIENCE * (time.monotonic() - started), 4 * self.limit))
+            found: list[Difference] = []
+            stuck = False
+            for mode in spec["modes"]:
+                outcome, stuck = self.penstock(spec, frames, MODES[mode] if isinstance(mode, str) else mode, limit)
+                kind = difference(expected, outcome)
+                if kind:
+                    found.append(Difference(str(mode), kind, expected, outcome))
+                if stuck:
+                    break
+        if found and not stuck and not self.is_determined(spec, expected):
+            return Report(dropped="not determined")
+        return Report(tuple(found), stuck=stuck, error=expected.error)
+
+    def is_determined(self, spec: Spec, expected: Outcome) -> bool:
+        """Whether plain Spark gives the same again, and under settings that must not matter."""
+        for settings in ({}, *OTHERWISE):
+            with self._prepared({**spec, "settings": settings | spec.get("settings", {})}):
+                if difference(expected, self.plain(spec, self._frames(spec))):
+                    return False
+        return True
+
+    def frames(self, spec: Spec) -> list:
+        """Return the DataFrames of a specification's steps, for those who look at their columns."""
+        with self._prepared(spec):
+            return self._frames(spec)
+
+    def plain(self, spec: Spec, frames: list) -> Outcome:
+        """Run on plain Spark."""
+        overdue = threading.Event()
+
+        def stop() -> None:
+            overdue.set()
+            self.spark.sparkContext.cancelAllJobs()
+
+        timer = threading.Timer(self.limit, stop)
+        timer.start()
+        try:
+            return self._context.plain(spec, frames)
+        except Exception as error:
+            if overdue.is_set():
+                return Outcome(hung=True)
+            return Outcome(error=condition_of(error), text=str(error))
+        finally:
+            timer.cancel()
+
+    def penstock(self, spec: Spec, frames: list, config: dict, limit: float) -> tuple[Outcome, bool]:
+        """Run with Penstock; also return whether it hangs so that the process had better end."""
+        env = Environment(self.spark, config=config | self._extra, progress=False)
+        try:
+            outcome = self._context.penstock(spec, frames, env, limit)
+        except TimeoutError:
+            job = env.last_job
+            job.cancel("no end in sight")
+            self.spark.sparkContext.cancelAllJobs()
+            try:
+                job.wait(5)
+            except TimeoutError:
+                return Outcome(hung=True, text="no end, also after it was cancelled"), True
+            except JobCancelledError:
+                pass
+            except Exception as error:
+                return Outcome(hung=True, text=str(error)), False
+            return Outcome(hung=True), False
+        except Exception as error:
+            return Outcome(error=condition_of(error), text=str(error)), False
+        return outcome, False
+
+    def _frames(self, spec: Spec) -> list:
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        names = {"spark": self.spark, "table": self.tables, "f": self._functions, "F": F, "Window": Window}
+        for number, step in enumerate(spec["steps"]):
+            names[f"d{number}"] = eval(code_of(step), names)
+        return [names[f"d{number}"] for number in range(len(spec["steps"]))]
+
+    @contextmanager
+    def _prepared(self, spec: Spec):
+        settings, properties = spec.get("settings", {}), spec.get("properties", {})
+        conf, context = self.spark.conf, self.spark.sparkContext
+        before = {key: conf.get(key, None) for key in settings}
+        try:
+            for key, value in settings.items():
+                conf.set(key, value)
+            for key, value in properties.items():
+                context.setLocalProperty(key, value)
+            yield
+        finally:
+            for key, value in before.items():
+                conf.unset(key) if value is None else conf.set(key, value)
+            for key in properties:
+                context.setLocalProperty(key, None)
+            if any(step["op"] == "cache" for step in spec["steps"]) or any("cached" in r for r in spec["results"]):
+                self.spark.catalog.clearCache()
+            shutil.rmtree(self._folder / "out", ignore_errors=True)
+            (self._folder / "out").mkdir()
+
+

@@ -1,0 +1,107 @@
+"""Makes a failing specification smaller, as long as it still fails in the same way."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+from tests.generated.code import FIXED, Spec, pruned
+from tests.generated.modes import MODES
+
+
+def shrunk(spec: Spec, fails: Callable[[Spec], bool], types: Callable[[Spec], list[dict[str, str]]], seconds: float = 60) -> Spec:
+    """Return the smallest specification found.
+
+    Parameters
+    ----------
+    spec
+        One that fails in the only mode it has.
+    fails
+        Whether another one fails in the same way.
+    types
+        Returns the columns of each step, with their types.
+    seconds
+        When to stop looking.
+    """
+    end = time.monotonic() + seconds
+    seen: set[str] = set()
+    smaller = True
+    while smaller and time.monotonic() < end:
+        smaller = False
+        try:
+            columns = types(spec)
+        except Exception:
+            columns = []
+        for candidate in _candidates(spec, columns):
+            text = json.dumps(candidate, sort_keys=True)
+            if text in seen or time.monotonic() > end:
+                continue
+            seen.add(text)
+            if fails(candidate):
+                spec, smaller = candidate, True
+                break
+    return spec
+
+
+def _candidates(spec: Spec, columns: list[dict[str, str]]) -> Iterator[Spec]:
+    if len(spec["results"]) > 1:
+        for i in range(len(spec["results"])):
+            yield pruned({**spec, "results": spec["results"][:i] + spec["results"][i + 1 :]})
+    for field in ("settings", "properties"):
+        for key in spec.get(field, {}):
+            yield {**spec, field: {k: v for k, v in spec[field].items() if k != key}}
+    for i, result in enumerate(spec["results"]):  # what comes last is left out
+        for of in spec["steps"][result["of"]]["of"]:
+            yield pruned({**spec, "results": [{**r, "of": of} if j == i else r for j, r in enumerate(spec["results"])]})
+        for key in set(result) - {"of", "kind", "format", "mode", "partition_by"}:
+            changed = {k: v for k, v in result.items() if k != key}
+            yield pruned({**spec, "results": [changed if j == i else r for j, r in enumerate(spec["results"])]})
+    for i in reversed(range(len(spec["steps"]))):
+        for of in spec["steps"][i]["of"]:
+            yield _without(spec, i, of)
+            if columns:
+                yield _stood_in(spec, i, of, columns)
+    for i, step in enumerate(spec["steps"]):
+        for changed in _simpler(step):
+            yield {**spec, "steps": [changed if j == i else s for j, s in enumerate(spec["steps"])]}
+    yield from _simpler_mode(spec)
+
+
+def _without(spec: Spec, i: int, of: int) -> Spec:
+    """Leave a step out: its readers read one of its inputs."""
+    steps = [{**s, "of": [of if n == i else n for n in s["of"]]} for s in spec["steps"]]
+    results = [{**r, **{key: of for key in ("of", "first") if r.get(key) == i}} for r in spec["results"]]
+    return pruned({**spec, "steps": steps, "results": results})
+
+
+def _stood_in(spec: Spec, i: int, of: int, columns: list[dict[str, str]]) -> Spec:
+    """Put a projection of one of its inputs in a step's place, with the same columns."""
+    there = columns[of]
+    texts = [name if there.get(name) == kind else f"cast(null as {kind}) as {name}" for name, kind in columns[i].items()]
+    step = {"op": "stand-in", "of": [of], "python": "{a}.selectExpr({columns})", "columns": texts}
+    if spec["steps"][i]["op"] == "stand-in":
+        return spec
+    return pruned({**spec, "steps": [step if j == i else s for j, s in enumerate(spec["steps"])]})
+
+
+def _simpler(step: dict) -> Iterator[dict]:
+    for key, value in step.items():
+        if key in FIXED:
+            continue
+        if isinstance(value, list) and len(value) > 1:
+            for j in range(len(value)):
+                yield {**step, key: value[:j] + value[j + 1 :]}
+        if key == "hint" and value and "sql" in step:
+            yield {**step, key: ""}
+        if key == "name" and value in {"facts", "large", "pairs"}:
+            yield {**step, key: "small"}
+
+
+def _simpler_mode(spec: Spec) -> Iterator[Spec]:
+    (mode,) = spec["modes"]
+    config = MODES[mode] if isinstance(mode, str) else mode
+    for key in config:
+        fewer = {k: v for k, v in config.items() if k != key}
+        if fewer and len(config) > 1:
+            yield {**spec, "modes": [fewer]}

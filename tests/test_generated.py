@@ -1,0 +1,43 @@
+"""Random pipelines with a fresh seed, and those that failed once: rows and errors are plain Spark's."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "generated"
+ROOT = FOLDER.parent.parent
+SECONDS = os.environ.get("GENERATED_SECONDS", "120")
+
+
+@pytest.fixture(scope="module")
+def runner(spark, tmp_path_factory):
+    from tests.generated.runner import Runner
+
+    return Runner(spark, tmp_path_factory.mktemp("generated"))
+
+
+@pytest.mark.parametrize("file", sorted((FOLDER / "found").glob("*.json")), ids=lambda file: file.stem)
+def test_what_failed_once(runner, file):
+    from tests.generated.compare import figures
+
+    report = runner.run(json.loads(file.read_text())["spec"])
+    assert not report.dropped, report.dropped
+    assert not report.differences, "\n".join(figures(d.expected, d.found) for d in report.differences)
+
+
+def test_one_seed_is_one_pipeline():
+    from tests.generated.pipelines import random_spec
+
+    assert [random_spec(seed) for seed in range(50)] == [random_spec(seed) for seed in range(50)]
+
+
+def test_fresh_pipelines():
+    """The seed is printed; `python -m tests.generated --seed N --count 1` runs one of them again."""
+    command = [sys.executable, "-m", "tests.generated", "--seconds", SECONDS, "--shrink", "30"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=float(SECONDS) + 600, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
