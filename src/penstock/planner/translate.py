@@ -34,6 +34,7 @@ from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
 from penstock.spark.dataframes import mark_of
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import class_name, items
+from penstock.spark.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,6 @@ KEYED = {
     "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
     "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,
 }
-_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "GlobalLimitAndOffset"})
 
 
 class Translator:
@@ -114,7 +114,7 @@ class Translator:
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
             **dict.fromkeys(NARROW, self._calc),
             **dict.fromkeys(KEYED, self._keyed),
-            **dict.fromkeys(_LIMITS, self._limit),
+            **dict.fromkeys(LIMITS, self._limit),
             "Join": self._join,
             "Sort": self._sort,
             "Union": self._union,
@@ -258,7 +258,7 @@ class Translator:
         node_id = self._builder.node(kind, node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(inputs, 1):
             inner = self.translate(child)
-            if node.name != "Join" and kind is OperatorKind.OPAQUE and len(inputs) > 1 and inner.distribution.hashed_by:
+            if kind is not OperatorKind.UNION and len(inputs) > 1 and inner.distribution.hashed_by:
                 # Spark could take our claim about one input for the layout the other one has to follow.
                 plan = self.edge_plan(child, WriteKind.ROWS)
                 self._builder.edge(inner.node_id, node_id, REBALANCE, plan, number=number)
@@ -269,7 +269,7 @@ class Translator:
     def _limit(self, node: LogicalNode) -> Out:
         """Take a limit and what Spark plans with it (offset, sort) as one piece."""
         limit, inner = node, node.children[0]
-        while inner.name in _LIMITS:
+        while inner.name in LIMITS:
             limit, inner = inner, inner.children[0]
         self._note_limit(limit, inner)
         if inner.name == "Sort":
@@ -431,7 +431,7 @@ class Translator:
 
     def _join(self, node: LogicalNode) -> Out:
         facts = catalyst.join_facts(self._bridge, node)
-        if facts is None:
+        if facts is None or not facts.is_hashable:
             return self._one_piece(node, OperatorKind.JOIN, node.children)
         left, right = node.children
         build = self._static_build_side(node, facts)

@@ -3,6 +3,9 @@
 Spark plans such an aggregate as partial sums over ``ExpandExec``, which makes a copy of each row for each grouping set.
 Here partial results are made of the rows themselves first, by all grouped columns together; those are multiplied, and
 merged by each set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
+
+A sum of the finest groups must not overflow where that of a requested set does not, as it does of long integers of
+both signs. So only functions take part that are known never to fail.
 """
 
 from __future__ import annotations
@@ -17,6 +20,14 @@ from penstock.spark.planning import spark_plan
 if TYPE_CHECKING:
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+
+
+_MERGED = frozenset(
+    {
+        "Count", "Min", "Max", "Sum", "Average", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness",
+        "Kurtosis", "Corr", "CovPopulation", "CovSample", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+    }
+)  # fmt: skip
 
 
 def can_aggregate_first(bridge: Bridge, aggregate: LogicalNode) -> bool:
@@ -49,6 +60,10 @@ def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
 def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     functions = items(partial.aggregateExpressions())
     if any(class_name(function.mode()) != "Partial" or function.isDistinct() for function in functions):
+        return None
+    if any(class_name(function.aggregateFunction()) not in _MERGED for function in functions):
+        return None
+    if not bridge.far_end.cannotFail(partial.aggregateExpressions()):
         return None
     there, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
     if not set(groups) <= set(there):
