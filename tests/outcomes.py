@@ -6,6 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from penstock.errors import PenstockError
@@ -38,7 +39,7 @@ def outcome(action, seconds=60):
         return pool.submit(action).result(seconds)
     except TooLong:
         return f"still runs after {seconds} s"
-    except (PySparkException, PenstockError) as error:
+    except (PySparkException, Py4JError, PenstockError) as error:
         return error_class(error)
     finally:
         pool.shutdown(wait=False)

@@ -9,8 +9,9 @@ After::
     sales ─▶ join days ─▶ join stores ─▶ join items
 
 Only inner joins with nothing but dropped columns between them change places, and a join comes after those whose
-columns its condition needs. A join whose condition may fail keeps its place: another one may remove the rows it fails of. What a join leaves is known once its small side is measured; a chain that grows by
-another join is put in order anew.
+columns its condition needs. A join whose condition may fail keeps its place, as another join may remove the rows for
+which it fails. What a join leaves is known once its small side is measured; a chain that grows by another join is put
+in order anew.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Here partial results are made of the rows themselves first, by all grouped colum
 merged by each set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
 
 A sum of the finest groups must not overflow where that of a requested set does not, as it does of long integers of
-both signs. So only functions take part that are known never to fail.
+both signs. So only functions take part of which that is known.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
-_MERGED = frozenset(
+_ALWAYS = frozenset(
     {
-        "Count", "Min", "Max", "Sum", "Average", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop", "Skewness",
-        "Kurtosis", "Corr", "CovPopulation", "CovSample", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+        "Count", "HyperLogLogPlusPlus", "Min", "Max", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop",
+        "Skewness", "Kurtosis", "Corr", "CovPopulation", "CovSample", "BitAndAgg", "BitOrAgg", "BitXorAgg",
     }
 )  # fmt: skip
 
@@ -57,13 +57,17 @@ def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
     return plan.withNewChildren(bridge.seq([changed]))
 
 
+def _can_be_made_early(bridge: Bridge, expression: Any) -> bool:
+    if class_name(expression.mode()) != "Partial" or expression.isDistinct():
+        return False
+    function = expression.aggregateFunction()
+    name = class_name(function)
+    return name in _ALWAYS or (name in {"Sum", "Average"} and bool(bridge.far_end.cannotOverflow(function)))
+
+
 def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     functions = items(partial.aggregateExpressions())
-    if any(class_name(function.mode()) != "Partial" or function.isDistinct() for function in functions):
-        return None
-    if any(class_name(function.aggregateFunction()) not in _MERGED for function in functions):
-        return None
-    if not bridge.far_end.cannotFail(partial.aggregateExpressions()):
+    if not all(_can_be_made_early(bridge, function) for function in functions):
         return None
     there, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
     if not set(groups) <= set(there):

@@ -398,7 +398,7 @@ public final class FarEnd {
             Like like = (Like) one;
             safe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
         } else if (name.equals("Sum") || name.equals("Average")) {
-            safe = sumCannotFail(one, name);
+            safe = cannotOverflow(one);
         } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
             safe = FLOATING.contains(type(one)) || one.dataType() instanceof DecimalType;
         } else if (name.equals("SpecifiedWindowFrame")) { // bounds of ranges are sums
@@ -479,15 +479,17 @@ public final class FarEnd {
         }
     }
 
-    /** Whether partial sums, and means, of any rows can be made and merged without an overflow. */
-    private static boolean sumCannotFail(Expression function, String name) {
+    /** Whether a sum or mean of any rows, and of its partial results, overflows neither to null nor to an error. */
+    public boolean cannotOverflow(Expression function) {
         Expression child = (Expression) function.children().head();
         if (child.dataType() instanceof DecimalType) {
             return ((DecimalType) child.dataType()).precision() + DIGITS_OF_SUM <= DecimalType.MAX_PRECISION();
         }
-        boolean whole = WHOLE.contains(type(child));
-        return FLOATING.contains(type(child)) || (whole && (name.equals("Average") || !type(child).equals("bigint")))
-                || (whole && wrapsAround(function));
+        String type = type(child);
+        if (type.equals("bigint")) {
+            return name(function).equals("Average") || wrapsAround(function); // a mean's sum is a double
+        }
+        return FLOATING.contains(type) || WHOLE.contains(type);
     }
 
     /** Whether a sum of long integers wraps around where it overflows, as without ANSI: then its order does not matter. */
