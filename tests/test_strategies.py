@@ -106,7 +106,7 @@ def test_sums_are_made_before_rows_are_multiplied(spark, make_env, tables, group
     for name, table in tables.items():
         table.createOrReplaceTempView(name)
     columns = ", ".join(sorted(set(re.findall("[an][0-9]|day", groups))))
-    text = f"""select {columns}, sum(v), avg(v), count(*)
+    text = f"""select {columns}, sum(d3), avg(v), count(*)
                from facts join dim0 on d0 = k0 join dim1 on d1 = k1 join dim2 on d2 = k2
                where a0 < 5 and a2 < 9 group by {groups}"""
     job = check(make_env(**SMALL | {VOLUME: "4 mb"}), spark.sql(text))

@@ -24,7 +24,7 @@ def test_best_order(left, needs, order):
 
 def join(number, build, condition, join_type="Inner"):
     return {
-        "join_type": join_type, "condition_ids": frozenset(condition), "right_output": frozenset({f"b{number}"}),
+        "join_type": join_type, "cannot_fail": True, "condition_ids": frozenset(condition), "right_output": frozenset({f"b{number}"}),
         "left_output": frozenset({"a"}), "filters": (FilterPath("left", (1,), (number, "right"), keys_from=build),),
     }  # fmt: skip
 
@@ -46,6 +46,16 @@ def test_the_most_reducing_comes_first():
     assert job.manager.graph.node(15).properties[SEQUENCE] == JoinSequence((13, 20, 14, 15), (15, 14, 13))
     assert job.chosen("join order") == ["15 (1.0% left), 14 (50.0% left), 13 (90.0% left)"]
     assert job.edges == Case([], TEXT, FACTS).edges
+
+
+@pytest.mark.parametrize(
+    ("failing", "sequences"),
+    [("13", {15: ((14, 15), (15, 14))}), ("14", {}), ("15", {14: ((13, 20, 14), (14, 13))})],
+)
+def test_what_may_fail_keeps_its_place_and_is_not_overtaken(failing, sequences):
+    job = run(**{failing: {"cannot_fail": False}})
+    found = {n: job.manager.graph.node(n).properties.get(SEQUENCE) for n in (13, 14, 15)}
+    assert {n: one for n, one in found.items() if one} == {n: JoinSequence(*one) for n, one in sequences.items()}
 
 
 @pytest.mark.parametrize("finished", list(itertools.permutations((3, 4, 5))))

@@ -9,8 +9,9 @@ After::
     sales ─▶ join days ─▶ join stores ─▶ join items
 
 Only inner joins with nothing but dropped columns between them change places, and a join comes after those whose
-columns its condition needs. What a join leaves is known once its small side is measured; a chain that grows by
-another join is put in order anew.
+columns its condition needs. A join whose condition may fail keeps its place, as another join may remove the rows for
+which it fails. What a join leaves is known once its small side is measured; a chain that grows by another join is put
+in order anew.
 """
 
 from __future__ import annotations
@@ -80,8 +81,9 @@ class JoinOrder(StreamGraphOptimizationStrategy):
 
     def _can_move(self, node: StreamNode, graph: StreamGraph) -> bool:
         edges = sides(graph, node)
-        return (
+        return bool(
             node.properties.get("join_type") == "Inner"
+            and node.properties.get("cannot_fail")
             and FILTERS not in node.properties
             and sum(is_broadcast(edge) for edge in edges.values()) == 1
             and sum(edge.is_forward for edge in edges.values()) == 1

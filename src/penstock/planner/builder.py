@@ -208,7 +208,8 @@ class GraphBuilder:
                 outputs = {
                     f"{side}_output": frozenset(child.ids) for side, child in zip(SIDES, join.children, strict=True)
                 }
-                self._tell(node_id, condition_ids=frozenset(join.references), **outputs)
+                condition = {"condition_ids": frozenset(join.references), "cannot_fail": facts.cannot_fail}
+                self._tell(node_id, **condition, **outputs)
         for node_id, plan in self.node_plans.items():
             if self.nodes[node_id].kind is OperatorKind.CALC and plan.top is not None and plan.top.name == "Project":
                 below = plan.top.children[0]

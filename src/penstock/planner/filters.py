@@ -1,7 +1,9 @@
 """Where rows of a join's side can be filtered early: down through operators that commute with the filter.
 
-A filter on key columns may move below an operator if dropping a row there drops exactly the rows made of it. Where
-that is not certain, the way ends, and the filter stays above.
+A filter on key columns may move below an operator if dropping a row there drops exactly the rows made of it, and if
+nothing fails less or more often by that: neither what the operator computes of the dropped rows, nor a key that is
+computed of rows which the operator would have dropped. Where that is not certain, the way ends, and the filter stays
+above.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
-_WITH_MORE_COLUMNS = frozenset({"Generate", "ArrowEvalPython", "BatchEvalPython"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 _LEFT = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
 _RIGHT = ("Inner", "Cross", "RightOuter")
@@ -119,7 +120,8 @@ class FilterFinder:
             if giver is None:
                 continue
             keys_from = self._origin(child[given_by], ids[given_by][0])
-            for places in self._down(child[side], ids[side], ()):
+            moves = all(key.cannot_fail for key in facts.keys(side))
+            for places in self._down(child[side], ids[side], (), moves=moves):
                 if places:
                     steps = tuple(place.node_id for place in places)
                     place = places[0].place
@@ -158,11 +160,11 @@ class FilterFinder:
         below = next((s for s, child in zip(SIDES, node.children, strict=True) if child.has(ids)), None)
         return None if below is None or node not in self._facts_of else self._giver(node, below, ids)
 
-    def _down(self, node: LogicalNode, ids: Ids, above: Places) -> Iterator[Places]:
+    def _down(self, node: LogicalNode, ids: Ids, above: Places, *, moves: bool = True) -> Iterator[Places]:
         places = above
         if node in self._node_of:
             places = (FilterPlace(self._node_of[node], node, ids), *above)
-        below = list(self._below(node, ids))
+        below = list(self._below(node, ids)) if moves else []
         if not below:
             yield places
         for child, moved in below:
@@ -170,7 +172,7 @@ class FilterFinder:
 
     def _below(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         """Return the inputs that may be filtered instead of an operator's output, with the keys in their terms."""
-        if not node.children or not node.is_deterministic:
+        if not node.children or not node.is_deterministic or not node.cannot_fail:
             return
         if node.name == "Join":
             yield from self._below_join(node, ids)
@@ -185,7 +187,7 @@ class FilterFinder:
 
     def _through(self, node: LogicalNode, ids: Ids) -> Sequence[str] | None:
         """Return the keys in terms of an operator's one input, None if the filter must stay above it."""
-        if node.name in _PLAIN or (node.name in _WITH_MORE_COLUMNS and node.children[0].has(ids)):
+        if node.name in _PLAIN or (node.name == "Generate" and node.children[0].has(ids)):
             return ids
         if node.name == "Project":
             return node.below(ids)

@@ -48,6 +48,7 @@ _NAMES = {
     "InMemoryRelation": "cached data",
     "LogicalRDD": "RDD",
     "OneRowRelation": "one row",
+    "UnionLoop": "recursion",
 }
 
 

@@ -34,6 +34,7 @@ from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
 from penstock.spark.dataframes import mark_of
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import class_name, items
+from penstock.spark.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +66,6 @@ KEYED = {
     "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
     "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,
 }
-_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "GlobalLimitAndOffset"})
 
 
 class Translator:
@@ -118,7 +118,7 @@ class Translator:
         self._rules: Mapping[str, Callable[[LogicalNode], Out]] = {
             **dict.fromkeys(NARROW, self._calc),
             **dict.fromkeys(KEYED, self._keyed),
-            **dict.fromkeys(_LIMITS, self._limit),
+            **dict.fromkeys(LIMITS, self._limit),
             "Join": self._join,
             "Sort": self._sort,
             "Union": self._union,
@@ -268,7 +268,7 @@ class Translator:
     def _limit(self, node: LogicalNode) -> Out:
         """Take a limit and what Spark plans with it (offset, sort) as one piece."""
         limit, inner = node, node.children[0]
-        while inner.name in _LIMITS:
+        while inner.name in LIMITS:
             limit, inner = inner, inner.children[0]
         self._note_limit(limit, inner)
         if inner.name == "Sort":
@@ -429,7 +429,7 @@ class Translator:
 
     def _join(self, node: LogicalNode) -> Out:
         facts = catalyst.join_facts(self._bridge, node)
-        if facts is None:
+        if facts is None or not facts.is_hashable:
             return self._one_piece(node, OperatorKind.JOIN, node.children)
         left, right = node.children
         build = self._static_build_side(node, facts)

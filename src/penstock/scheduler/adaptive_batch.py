@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.decisions import Decision, DecisionKind
@@ -45,6 +45,8 @@ log = logging.getLogger("penstock.scheduler")
 
 _SIDE_BY_SIDE = 8
 """How many vertices run at a time; more only queue for the same cores."""
+_PATIENCE = 1.0
+"""Seconds that a cancelled job waits for its vertices to stop: some work in Spark's driver cannot be interrupted."""
 
 
 class JobStatusListener(Protocol):
@@ -118,6 +120,7 @@ class AdaptiveBatchScheduler:
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._answers: dict[int, Future[int]] = {}
+        self._running: list[Future[None]] = []
         self._waiting: list[ExecutionJobVertex] = []
         self._committed = False
 
@@ -156,26 +159,28 @@ class AdaptiveBatchScheduler:
         """
         for subject, chosen, reason in self._plan.notes:
             self._decisions.record(Decision(DecisionKind.SHARING, subject, chosen, reason))
-        with (
-            ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-vertex") as workers,
-            ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-source") as askers,
-        ):
-            self._workers, self._askers = workers, askers
-            try:
-                self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
-                while not self._only_stages_after_commit_are_left():
-                    self._handle(self._events.get())
-                commit()
-                self._committed = True
-                for execution in self._waiting:
-                    self._submit(execution)
-                while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
-                    self._handle(self._events.get())
-            except BaseException:
-                self._stop_all()
-                raise
-            finally:
-                self._runner.release()
+        self._workers = ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-vertex")
+        self._askers = ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-source")
+        cancelled = False
+        try:
+            self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
+            while not self._only_stages_after_commit_are_left():
+                self._handle(self._events.get())
+            commit()
+            self._committed = True
+            for execution in self._waiting:
+                self._submit(execution)
+            while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
+                self._handle(self._events.get())
+        except BaseException as error:
+            cancelled = isinstance(error, JobCancelledError)
+            self._stop_all()
+            raise
+        finally:
+            self._runner.release()
+            wait(self._running, _PATIENCE if cancelled else None)
+            self._workers.shutdown(wait=not cancelled, cancel_futures=cancelled)
+            self._askers.shutdown(wait=not cancelled, cancel_futures=cancelled)
 
     def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
@@ -197,7 +202,7 @@ class AdaptiveBatchScheduler:
         """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
         if any(node.properties.get(FILTERS) for node in nodes):
-            self._workers.submit(self._fetch_filters, execution)
+            self._running.append(self._workers.submit(self._fetch_filters, execution))
         else:
             self._ask_sources(execution, {})
 
@@ -255,7 +260,7 @@ class AdaptiveBatchScheduler:
 
     def _submit(self, execution: ExecutionJobVertex) -> None:
         execution.move(ExecutionState.SCHEDULED)
-        self._workers.submit(self._execute, execution)
+        self._running.append(self._workers.submit(self._execute, execution))
 
     def _execute(self, execution: ExecutionJobVertex) -> None:
         """Decide and run a vertex; on a worker's thread."""

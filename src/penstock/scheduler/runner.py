@@ -28,6 +28,7 @@ from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
+from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage, is_out_of_memory
 
 if TYPE_CHECKING:
@@ -273,19 +274,21 @@ class VertexRunner:
 
     def _to_sink(self, vertex: JobVertex, session: Any, logical: Any) -> int:
         """Give the rows of a vertex to its sink; return the number of tasks that make them."""
+        limits, logical = split_limits(logical)
         if class_name(logical) != "LogicalRDD":
             rdd = exchange.run_to_rdd(self._bridge, session, logical)
             logical = fragment.rdd_leaf(self._bridge, session, logical.output(), rdd)
+        rows = with_limits(self._bridge, limits, logical)
         sink = self._sinks[vertex.tail_id]
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                sink.write(dataframe(self._bridge, session, logical))
+                sink.write(dataframe(self._bridge, session, rows))
                 break
             except Exception as error:
                 if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
                 log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
-        return int(logical.rdd().getNumPartitions())
+        return 1 if limits else int(logical.rdd().getNumPartitions())
 
     def release(self) -> None:
         """Forget all results, so that Spark can clean their shuffle files."""

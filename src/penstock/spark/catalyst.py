@@ -72,6 +72,8 @@ class LogicalNode:
         One line about it, its own expressions included.
     is_deterministic
         Whether the subtree gives the same rows each time it runs.
+    cannot_fail
+        Whether none of its own expressions can raise an error, whatever its input holds.
     only_not_null
         Whether it is a filter that wants nothing but columns that are not null.
     moved
@@ -93,6 +95,7 @@ class LogicalNode:
     references: tuple[str, ...] = field(repr=False)
     description: str = field(repr=False)
     is_deterministic: bool = field(repr=False)
+    cannot_fail: bool = field(default=False, repr=False)
     only_not_null: bool = field(default=False, repr=False)
     moved: Mapping[str, str] = field(default_factory=dict, repr=False)
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -143,6 +146,7 @@ def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
             references=tuple(known["references"]),
             description=" ".join(known["description"].split()),
             is_deterministic=known["deterministic"],
+            cannot_fail=known["cannot_fail"],
             only_not_null=known.get("only_not_null", False),
             moved=known.get("moved", {}),
             renames=known.get("renames", {}),
@@ -376,6 +380,8 @@ class JoinKey:
         The columns it is computed from.
     is_column, is_deterministic
         Whether it is a plain column; whether it has the same value each time.
+    cannot_fail
+        Whether it has a value, or null, whatever the columns hold.
     type
         Its type as SQL spells it.
     """
@@ -385,6 +391,7 @@ class JoinKey:
     columns: tuple[str, ...]
     is_column: bool
     is_deterministic: bool
+    cannot_fail: bool
     type: str
 
 
@@ -400,6 +407,10 @@ class JoinFacts:
         The keys, pairwise.
     left_hint, right_hint
         The join strategy hint of each side, such as ``broadcast``, or an empty text.
+    is_hashable
+        Whether Spark joins such keys by hashing them: equal values are equal in their bytes, and can be sorted too.
+    cannot_fail
+        Whether neither the keys nor what else it wants of a pair of rows can raise an error.
     """
 
     join_type: str
@@ -407,6 +418,8 @@ class JoinFacts:
     right: tuple[JoinKey, ...]
     left_hint: str
     right_hint: str
+    is_hashable: bool
+    cannot_fail: bool
 
     def keys(self, side: str) -> tuple[JoinKey, ...]:
         """Return the keys of the ``left`` or ``right`` side."""
@@ -420,7 +433,7 @@ class JoinFacts:
 def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
     """Return the facts of an equi-join; None if Spark finds no equality of keys in it.
 
-    Uses ``ExtractEquiJoinKeys`` (Spark 4.0 to 4.3).
+    Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
     """
     read = bridge.far_end.join(join.handle)
     if not read.size():
@@ -431,7 +444,15 @@ def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
         for place, known in enumerate(facts["keys"], 1)
     )
     pairs = len(keys) // 2
-    return JoinFacts(facts["join_type"], keys[:pairs], keys[pairs:], facts["left_hint"], facts["right_hint"])
+    return JoinFacts(
+        facts["join_type"],
+        keys[:pairs],
+        keys[pairs:],
+        facts["left_hint"],
+        facts["right_hint"],
+        is_hashable=facts["is_hashable"],
+        cannot_fail=facts["cannot_fail"],
+    )
 
 
 def user_line(plan: Any) -> SourceLine | None:

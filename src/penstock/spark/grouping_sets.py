@@ -3,6 +3,9 @@
 Spark plans such an aggregate as partial sums over ``ExpandExec``, which makes a copy of each row for each grouping set.
 Here partial results are made of the rows themselves first, by all grouped columns together; those are multiplied, and
 merged by each set (``PartialMerge``, as Spark does between the two steps of a distinct aggregate).
+
+A sum of the finest groups must not overflow where that of a requested set does not, as it does of long integers of
+both signs. So only functions take part of which that is known.
 """
 
 from __future__ import annotations
@@ -17,6 +20,14 @@ from penstock.spark.planning import spark_plan
 if TYPE_CHECKING:
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+
+
+_ALWAYS = frozenset(
+    {
+        "Count", "HyperLogLogPlusPlus", "Min", "Max", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop",
+        "Skewness", "Kurtosis", "Corr", "CovPopulation", "CovSample", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+    }
+)  # fmt: skip
 
 
 def can_aggregate_first(bridge: Bridge, aggregate: LogicalNode) -> bool:
@@ -46,9 +57,17 @@ def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
     return plan.withNewChildren(bridge.seq([changed]))
 
 
+def _can_be_made_early(bridge: Bridge, expression: Any) -> bool:
+    if class_name(expression.mode()) != "Partial" or expression.isDistinct():
+        return False
+    function = expression.aggregateFunction()
+    name = class_name(function)
+    return name in _ALWAYS or (name in {"Sum", "Average"} and bool(bridge.far_end.cannotOverflow(function)))
+
+
 def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:
     functions = items(partial.aggregateExpressions())
-    if any(class_name(function.mode()) != "Partial" or function.isDistinct() for function in functions):
+    if not all(_can_be_made_early(bridge, function) for function in functions):
         return None
     there, groups = attribute_ids(expand.output()), attribute_ids(partial.groupingExpressions())
     if not set(groups) <= set(there):

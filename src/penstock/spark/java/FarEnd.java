@@ -2,6 +2,7 @@ package penstock;
 
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
+import java.math.BigDecimal;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -33,12 +34,18 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.expressions.Like;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.OrderUtils;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
@@ -54,6 +61,7 @@ import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.PartitioningCollection;
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
@@ -67,8 +75,11 @@ import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.execution.joins.LongHashedRelation;
 import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
 import org.apache.spark.sql.internal.LegacyBehaviorPolicy;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.util.AccumulatorV2;
 
+import scala.Enumeration;
 import scala.Option;
 import scala.Product;
 import scala.Tuple2;
@@ -242,9 +253,14 @@ public final class FarEnd {
 
     private static void visit(LogicalPlan plan, List found) {
         found.add(plan);
-        for (Iterator each = plan.children().iterator(); each.hasNext();) {
+        for (Iterator each = inputs(plan).iterator(); each.hasNext();) {
             visit((LogicalPlan) each.next(), found);
         }
+    }
+
+    /** Returns the inputs of a plan; a recursion is a leaf, as its inputs mean nothing without it. */
+    private static Seq inputs(LogicalPlan plan) {
+        return name(plan).equals("UnionLoop") ? PythonUtils.toSeq(new ArrayList()) : plan.children();
     }
 
     /** Returns facts of nodes, in pieces. */
@@ -293,12 +309,13 @@ public final class FarEnd {
             references.add(id((Attribute) each.next()));
         }
         facts.put("name", name(plan));
-        facts.put("children", Integer.valueOf(plan.children().size()));
+        facts.put("children", Integer.valueOf(inputs(plan).size()));
         facts.put("ids", ids);
         facts.put("keys", keys);
         facts.put("references", references);
         facts.put("description", plan.simpleString(25));
         facts.put("deterministic", Boolean.valueOf(plan.deterministic()));
+        facts.put("cannot_fail", Boolean.valueOf(cannotFail(plan.expressions())));
         if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
             HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
             facts.put("files", fileFacts((LogicalRelation) plan, relation));
@@ -375,15 +392,20 @@ public final class FarEnd {
         facts.put("left_hint", hint(join.hint().leftHint()));
         facts.put("right_hint", hint(join.hint().rightHint()));
         List keys = new ArrayList();
+        boolean hashable = true;
         answer.add("");
         for (int side = 1; side <= 2; side++) {
             for (Iterator each = ((Seq) parts.productElement(side)).iterator(); each.hasNext();) {
                 Expression key = (Expression) each.next();
+                DataType type = key.dataType();
+                hashable = hashable && UnsafeRowUtils.isBinaryStable(type) && OrderUtils.isOrderable(type);
                 keys.add(keyFacts(key));
                 answer.add(key);
             }
         }
         facts.put("keys", keys);
+        facts.put("is_hashable", Boolean.valueOf(hashable));
+        facts.put("cannot_fail", Boolean.valueOf(cannotFail(join.expressions())));
         answer.set(0, json.writeValueAsString(facts));
         return answer;
     }
@@ -398,6 +420,7 @@ public final class FarEnd {
         facts.put("columns", columns);
         facts.put("is_column", Boolean.valueOf(key instanceof AttributeReference));
         facts.put("is_deterministic", Boolean.valueOf(key.deterministic()));
+        facts.put("cannot_fail", Boolean.valueOf(cannotFail(key)));
         facts.put("type", key.dataType().catalogString());
         return facts;
     }
@@ -405,6 +428,166 @@ public final class FarEnd {
     private static String hint(Option side) {
         Option strategy = side.isDefined() ? ((HintInfo) side.get()).strategy() : Option.empty();
         return strategy.isDefined() ? ((JoinStrategyHint) strategy.get()).displayName() : "";
+    }
+
+    // -- what cannot fail --------------------------------------------------------------------------------------------
+
+    /** Expressions that give a value, or null, of any values. */
+    private static final Set SAFE = words("AttributeReference Literal Alias And Or Not EqualTo EqualNullSafe LessThan "
+            + "LessThanOrEqual GreaterThan GreaterThanOrEqual In InSet IsNull IsNotNull IsNaN If CaseWhen Coalesce "
+            + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
+            + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
+            + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
+            + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
+            + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
+            + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
+            + "StddevPop VarianceSamp VariancePop Skewness Kurtosis Corr CovPopulation CovSample CollectList "
+            + "CollectSet HyperLogLogPlusPlus WindowExpression WindowSpecDefinition RowNumber Rank DenseRank "
+            + "PercentRank CumeDist Lead Lag UnboundedPreceding UnboundedFollowing CurrentRow Explode PosExplode "
+            + "Inline Stack ReplicateRows");
+
+    private static final List WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
+    private static final int[] DIGITS = {3, 5, 10, 20};
+    private static final Set FLOATING = words("float double");
+    private static final Set CONVERTIBLE = words("tinyint smallint int bigint float double boolean string date");
+
+    /** A sum of decimals has so many digits more: more than ten thousand million rows are needed to fill them. */
+    private static final int DIGITS_OF_SUM = 10;
+
+    private static Set words(String text) {
+        return new HashSet(Arrays.asList(text.split(" ")));
+    }
+
+    /** Whether none of some expressions can raise an error, whatever the rows hold; no for all that is not known. */
+    public boolean cannotFail(Seq expressions) {
+        for (Iterator each = expressions.iterator(); each.hasNext();) {
+            if (!cannotFail((Expression) each.next())) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private boolean cannotFail(Expression one) {
+        String name = name(one);
+        boolean safe = SAFE.contains(name);
+        if (one instanceof Cast) {
+            safe = castCannotFail((Cast) one);
+        } else if (one instanceof BinaryArithmetic) {
+            safe = arithmeticCannotFail((BinaryArithmetic) one, name);
+        } else if (one instanceof Like) {
+            Like like = (Like) one;
+            safe = like.right() instanceof Literal && String.valueOf(like.right()).indexOf(like.escapeChar()) < 0;
+        } else if (name.equals("Sum") || name.equals("Average")) {
+            safe = cannotOverflow(one);
+        } else if (name.equals("UnaryMinus") || name.equals("Abs")) {
+            safe = FLOATING.contains(type(one)) || one.dataType() instanceof DecimalType;
+        } else if (name.equals("SpecifiedWindowFrame")) { // bounds of ranges are sums
+            safe = one.sql().startsWith("ROWS") || !(one.children().head() instanceof Literal)
+                    && !(one.children().last() instanceof Literal);
+        } else if (one instanceof StaticInvoke) { // of CHAR(n)
+            safe = ((StaticInvoke) one).functionName().equals("readSidePadding");
+        }
+        return safe && cannotFail((Seq) one.children());
+    }
+
+    private static boolean castCannotFail(Cast cast) {
+        String from = type(cast.child());
+        String to = type(cast);
+        DataType given = cast.child().dataType();
+        if (from.equals(to) || from.equals("void")) {
+            return true;
+        }
+        if (cast.dataType() instanceof DecimalType) {
+            int room = ((DecimalType) cast.dataType()).precision() - ((DecimalType) cast.dataType()).scale();
+            if (given instanceof DecimalType) {
+                DecimalType old = (DecimalType) given;
+                boolean keeps = ((DecimalType) cast.dataType()).scale() >= old.scale();
+                return keeps && room >= old.precision() - old.scale();
+            }
+            return WHOLE.contains(from) && room >= DIGITS[WHOLE.indexOf(from)];
+        }
+        if (given instanceof DecimalType) {
+            return FLOATING.contains(to) || to.equals("string");
+        }
+        if (!CONVERTIBLE.contains(from) || !CONVERTIBLE.contains(to)) {
+            return false;
+        }
+        boolean widens = WHOLE.contains(from) && WHOLE.indexOf(to) > WHOLE.indexOf(from);
+        boolean floats = FLOATING.contains(to) && (WHOLE.contains(from) || FLOATING.contains(from));
+        return widens || floats || to.equals("string") || !cast.ansiEnabled();
+    }
+
+    private static boolean arithmeticCannotFail(BinaryArithmetic one, String name) {
+        String type = type(one);
+        DataType result = ((Expression) one).dataType();
+        DataType left = ((Expression) one.children().head()).dataType();
+        Expression right = (Expression) one.children().last();
+        boolean decimal = result instanceof DecimalType;
+        if (!decimal && !FLOATING.contains(type) && !WHOLE.contains(type)) {
+            return false;
+        }
+        boolean divides = words("Divide IntegralDivide Remainder Pmod").contains(name);
+        if (!divides && !words("Add Subtract Multiply").contains(name)) {
+            return false;
+        }
+        if (!one.failOnError()) {
+            return true;
+        }
+        if (divides) {
+            boolean fits = !decimal || ((DecimalType) result).precision() < DecimalType.MAX_PRECISION();
+            return fits && isNeitherZeroNorMinusOne(right);
+        }
+        if (!decimal) {
+            return FLOATING.contains(type);
+        }
+        DecimalType a = (DecimalType) left;
+        DecimalType b = (DecimalType) right.dataType();
+        int digits = name.equals("Multiply") ? a.precision() + b.precision() + 1
+                : Math.max(a.scale(), b.scale()) + Math.max(a.precision() - a.scale(), b.precision() - b.scale()) + 1;
+        return digits <= DecimalType.MAX_PRECISION();
+    }
+
+    private static boolean isNeitherZeroNorMinusOne(Expression divisor) {
+        if (!(divisor instanceof Literal)) {
+            return false;
+        }
+        try {
+            BigDecimal value = new BigDecimal(String.valueOf(((Literal) divisor).value()));
+            return value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
+        } catch (NumberFormatException notANumber) {
+            return false;
+        }
+    }
+
+    /** Whether a sum or mean of any rows, and of its partial results, overflows neither to null nor to an error. */
+    public boolean cannotOverflow(Expression function) {
+        Expression child = (Expression) function.children().head();
+        if (child.dataType() instanceof DecimalType) {
+            return ((DecimalType) child.dataType()).precision() + DIGITS_OF_SUM <= DecimalType.MAX_PRECISION();
+        }
+        String type = type(child);
+        if (type.equals("bigint")) {
+            return name(function).equals("Average") || wrapsAround(function); // a mean's sum is a double
+        }
+        return FLOATING.contains(type) || WHOLE.contains(type);
+    }
+
+    /** Whether a sum of long integers wraps around where it overflows, as without ANSI: then its order does not matter. */
+    private static boolean wrapsAround(Expression sum) {
+        for (int i = 0; i < ((Product) sum).productArity(); i++) {
+            Object part = ((Product) sum).productElement(i);
+            Object mode = part instanceof Product && !(part instanceof Expression)
+                    ? ((Product) part).productElement(0) : part; // within a context since Spark 4.1
+            if (mode instanceof Enumeration.Value) {
+                return mode.toString().equals("LEGACY");
+            }
+        }
+        return false;
+    }
+
+    private static String type(Expression one) {
+        return one.dataType().catalogString();
     }
 
     // -- scans -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,53 @@
+"""What a pipeline gives, plain or by Penstock: rows, or the class of the error."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TooLong
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from penstock.errors import PenstockError
+from tests.equality import assert_same_rows
+
+VOLUME = "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
+JOIN = "table.optimizer.adaptive-broadcast-join.strategy"
+THRESHOLD = "table.optimizer.join.broadcast-threshold"
+WHOLE = "execution.batch.adaptive.whole-query-threshold"
+WAYS = {
+    "as configured": {WHOLE: 0},
+    "run-time broadcasts": {WHOLE: 0, VOLUME: "2 kb", JOIN: "RUNTIME_ONLY"},
+    "all shuffled": {WHOLE: 0, VOLUME: "2 kb", JOIN: "NONE", THRESHOLD: "-1"},
+}
+"""Configurations under which a pipeline must give what plain Spark gives."""
+
+
+def error_class(error: Exception) -> str:
+    """Return the condition that Spark names in an error, or what a Python function has raised."""
+    text = str(error)
+    python = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.M) if "Traceback" in text else []
+    named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
+    return (python[-1] if python else None) or (named[1] if named else text)
+
+
+def outcome(action, seconds=60):
+    """Return the rows of an action, or the class of its error."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(action).result(seconds)
+    except TooLong:
+        return f"still runs after {seconds} s"
+    except (PySparkException, Py4JError, PenstockError) as error:
+        return error_class(error)
+    finally:
+        pool.shutdown(wait=False)
+
+
+def assert_same_outcome(found, expected) -> None:
+    """Fail unless both are the same rows, or the same class of error."""
+    if isinstance(found, str) or isinstance(expected, str):
+        assert found == expected, f"{str(found)[:600]} instead of {str(expected)[:600]}"
+    else:
+        assert_same_rows(found, expected)

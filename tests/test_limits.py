@@ -1,0 +1,94 @@
+"""Limits at the end: Spark computes partitions one by one until it has rows enough, and so does Penstock."""
+
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.outcomes import WAYS, assert_same_outcome, outcome
+
+# the division fails of one row of the last file; what is computed of it before the limit is reached must not
+CASES = {
+    "a division": "select 10 / (id - 900) as q from n limit 3",
+    "a division within reach": "select 10 / (id - 1) as q from n limit 3",
+    "a cast": "select cast(t as int) as q from n limit 5",
+    "a date": "select to_date(if(id = 900, 'never', '2020-01-01')) as q from n limit 5",
+    "raise_error": "select if(id = 900, raise_error('no'), id) as q from n limit 4",
+    "behind a filter": "select 10 / (id - 900) as q from n where id >= 0 limit 3",
+    "all rows": "select 10 / (id - 900) as q from n limit 100000",
+    "offset": "select 10 / (id - 900) as q from n limit 3 offset 2",
+    "only an offset": "select 10 / (id - 900) as q from n offset 990",
+    "limit of a limit": "select * from (select 10 / (id - 900) as q from n limit 9) limit 3",
+    "of a union": "select 10 / (id - 900) as q from n union all select 10 / (id - 901) from n limit 3",
+    "of a broadcast join": "select 10 / (n.id - 900) as q from n join m on n.k = m.k limit 3",
+    "of an aggregate": "select k, 10 / (k - 99) as q from n group by k limit 500",
+    "of a sort": "select 10 / (id - 900) as q from n order by id limit 3",
+    "of a sort by what fails": "select id from n order by 10 / (id - 900), id limit 3",
+    "in a subquery": "select count(*) from (select 10 / (id - 900) as q from n limit 3)",
+    "in a scalar subquery": "select id, (select max(q) from (select id as q from m order by id limit 1)) as q from m",
+    "zero": "select 10 / (id - 900) as q from n limit 0",
+}
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("limited")
+    columns = "id", "id % 10 as k", "if(id >= 900, 'none', string(id)) as t"
+    spark.range(0, 1000, 1, 8).selectExpr(*columns).write.parquet(str(folder / "n"))
+    spark.range(0, 10, 1, 1).selectExpr("id", "id as k").write.parquet(str(folder / "m"))
+    for name in ("n", "m"):
+        spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
+    yield
+    for name in ("n", "m"):
+        spark.catalog.dropTempView(name)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_collected_as_spark_does(spark, make_env, tables, name, way):
+    df = spark.sql(CASES[name])
+    env = make_env(**WAYS[way])
+    found, expected = outcome(lambda: env.collect(df)), outcome(df.collect)
+    if isinstance(expected, list) and "order by" not in CASES[name] and "limit" in CASES[name]:
+        found, expected = (rows if isinstance(rows, str) else len(rows) for rows in (found, expected))  # any rows are right
+        assert found == expected
+    else:
+        assert_same_outcome(found, expected)
+
+
+@pytest.mark.parametrize("fetch", ["to_pandas", "to_arrow", "count"])
+def test_other_results(spark, make_env, tables, fetch):
+    df = spark.sql(CASES["a division"])
+    env = make_env(**WAYS["as configured"])
+    plain = {"to_pandas": df.toPandas, "to_arrow": df.toArrow, "count": df.count}[fetch]
+
+    def size(rows):
+        return rows if isinstance(rows, int) else len(rows)
+
+    assert_same_outcome([outcome(lambda: size(getattr(env, fetch)(df)))], [outcome(lambda: size(plain()))])
+
+
+def test_only_the_first_partitions_run(spark, make_env, tmp_path):
+    """A function of which each call leaves a file: of 40 partitions few are computed."""
+
+    def leaving(batches):
+        for batch in batches:
+            (tmp_path / str(batch["id"][0])).touch()
+            yield batch
+
+    df = spark.range(0, 4000, 1, 40).mapInPandas(leaving, "id long").limit(9)
+    assert len(make_env(**WAYS["as configured"]).collect(df)) == 9
+    assert len(list(tmp_path.iterdir())) < 6
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sorted_mapped_and_limited(spark, make_env, tables, way):
+    def same(batches):
+        yield from batches
+
+    df = spark.table("n").orderBy(F.desc("id")).mapInPandas(same, "id long, k long, t string").limit(9)
+    env = make_env(**WAYS[way])
+    started = time.monotonic()
+    found = env.collect(df)
+    assert time.monotonic() - started < 20
+    assert_same_outcome(found, df.collect())

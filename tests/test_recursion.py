@@ -1,0 +1,77 @@
+"""Recursive queries: Spark runs a recursion itself, whatever stands around it."""
+
+import threading
+import time
+
+import pytest
+
+from penstock.errors import JobCancelledError
+from tests.outcomes import WAYS, assert_same_outcome, outcome
+
+COUNT = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 12)"
+TREE = "with recursive r(id, depth) as (select id, 0 from e where parent is null union all select e.id, depth + 1 from r join e on e.parent = r.id)"
+CASES = {
+    "counting": f"{COUNT} select * from r",
+    "aggregated": f"{COUNT} select count(*), sum(n) from r",
+    "joined": f"{COUNT} select r.n, e.id from r join e on r.n = e.id",
+    "joined, on the other side": f"{COUNT} select r.n, e.id from e join r on r.n = e.id",
+    "left join": f"{COUNT} select e.id, r.n from e left join r on r.n = e.id",
+    "semi join": f"{COUNT} select e.id from e left semi join r on r.n = e.id",
+    "in": f"{COUNT} select id from e where id in (select n from r)",
+    "not in": f"{COUNT} select id from e where id not in (select n from r)",
+    "scalar subquery": f"{COUNT} select id from e where id > (select max(n) from r) - 3 and id < 20",
+    "cross join": f"{COUNT} select count(*) from r cross join e",
+    "tree": f"{TREE} select depth, count(*) from r group by depth",
+    "tree, joined": f"{TREE} select r.depth, e.id from r join e on r.id = e.id where e.id < 50",
+    "tree, twice": f"{TREE} select a.id, b.depth from r a join r b on a.id = b.id + 1 where a.id < 40",
+    "hinted broadcast": f"{TREE} select /*+ broadcast(r) */ r.depth, e.id from r join e on r.id = e.id where e.id < 50",
+    "union": f"{COUNT} select n from r union all select id from e where id < 5",
+    "anchors": """with recursive r(n) as (select id from e where id < 3 union all select n + 10 from r where n < 60)
+                  select n, count(*) from r group by n""",
+    "limit inside": "with recursive r(n) as (select 1 union all select n + 1 from r) select n from r limit 7",
+    "limit of a sort": f"{COUNT} select n from r order by n desc limit 3",
+    "window": f"{COUNT} select n, sum(n) over (order by n) from r",
+    "fails": "with recursive r(n) as (select 5 union all select n - 1 from r where 10 / n > 0) select * from r join e on r.n = e.id",
+    "too deep": "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r join e on r.n = e.id",
+}
+
+
+@pytest.fixture(scope="module")
+def edges(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("edges") / "e")
+    spark.range(0, 120, 1, 4).selectExpr("id", "if(id = 0, null, id div 3) as parent").write.parquet(path)
+    spark.read.parquet(path).createOrReplaceTempView("e")
+    yield
+    spark.catalog.dropTempView("e")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
+def test_recursive(spark, make_env, edges, name, way):
+    df = spark.sql(CASES[name])
+    env = make_env(**WAYS[way])
+    assert_same_outcome(outcome(lambda: env.collect(df), 40), outcome(df.collect))
+
+
+@pytest.mark.parametrize("query", ["select n from r", "select r.n, e.id from r join e on r.n = e.id"])
+def test_cancelled_within_two_seconds(spark, make_env, edges, query):
+    endless = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 90)"
+    slow = f"{endless} select count(*) from ({query}) x, (select java_method('java.lang.Thread', 'sleep', 300L) from e) y"
+    env = make_env(**WAYS["as configured"])
+    raised = []
+
+    def run():
+        try:
+            env.collect(spark.sql(slow))
+        except JobCancelledError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(4)
+    started = time.monotonic()
+    env.last_job.cancel()
+    thread.join(10)
+    assert time.monotonic() - started < 2
+    assert raised
+    assert env.last_job.state.value == "CANCELED"
