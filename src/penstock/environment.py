@@ -214,6 +214,8 @@ class Environment:
 
     def _start(self, outputs: Sequence[Output], name: str) -> Job:
         opened = [output.sink.open(self.spark) for output in outputs]
+        for output, sink in zip(outputs, opened, strict=True):
+            sink.check(output.df.schema)
         whole = plan_whole(self._bridge, self.config, outputs)
         plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
         job = self.last_job = Job(name)
