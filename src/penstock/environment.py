@@ -242,6 +242,8 @@ class Environment:
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
         opened = [output.sink.open(self.spark) for output in outputs]
+        for output, sink in zip(outputs, opened, strict=True):
+            sink.check(output.df.schema)
         try:
             whole = plan_whole(self._bridge, self.config, outputs)
             plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)

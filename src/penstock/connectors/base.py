@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.connectors.predicates import Predicate
 
@@ -241,6 +242,15 @@ class SinkStage:
 
 class SinkJob(ABC):
     """The writing of one job into a sink: all of it appears, or nothing."""
+
+    def check(self, schema: StructType) -> None:  # noqa: B027
+        """Refuse rows that the target cannot hold, before any vertex runs; other sinks take what comes.
+
+        Raises
+        ------
+        SinkError
+            If the target cannot hold rows with these columns.
+        """
 
     @abstractmethod
     def write(self, df: DataFrame) -> None:

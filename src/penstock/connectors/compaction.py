@@ -107,15 +107,17 @@ def compact(
     files = dict(folder.files_below())
     groups = groups_to_merge(files.items(), target)
     merged_folder = folder.parent.child(f"{folder.name}-merged")
+    written = _with_folders_as_texts(schema, partition_by)
 
     def read(paths: Sequence[str]) -> DataFrame:
-        reader = spark.read.format(format_name).schema(schema).option("basePath", str(folder))
+        reader = spark.read.format(format_name).schema(written).option("basePath", str(folder))
         return reader.load([f"{folder}/{path}" for path in paths]).coalesce(1)
 
     try:
         for start in range(0, len(groups), _TOGETHER):
             rows = reduce(lambda a, b: a.unionByName(b), map(read, groups[start : start + _TOGETHER]))
-            writer = rows.select(*schema.names).write.format(format_name).options(**options).mode("append")
+            columns = [rows[f"`{name.replace('`', '``')}`"] for name in written.names]
+            writer = rows.select(columns).write.format(format_name).options(**options).mode("append")
             (writer.partitionBy(*partition_by) if partition_by else writer).save(str(merged_folder))
         for path in (path for group in groups for path in group):
             folder.child(path).delete()
@@ -128,4 +130,17 @@ def compact(
     gone = [path for group in groups for path in group]
     return Compaction(
         len(files), len(files) - len(gone) + len(merged), len(gone), sum(files[path] for path in gone), len(groups)
+    )
+
+
+def _with_folders_as_texts(schema: StructType, partition_by: Sequence[str]) -> StructType:
+    """Return a schema whose partition columns are texts: the names of their folders come back as they were.
+
+    A time in a folder's name would be taken for one of the session's zone, and be written as another.
+    """
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    folders = {name.lower() for name in partition_by}
+    return StructType(
+        [StructField(field.name, StringType()) if field.name.lower() in folders else field for field in schema]
     )

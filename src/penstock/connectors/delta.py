@@ -15,6 +15,7 @@ from penstock.connectors.extras import needs
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
+from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 
@@ -35,6 +36,9 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _CERTAIN = 32
 """Statistics of longer texts may be cut off."""
 MODES = ("append", "overwrite")
+_PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
+_NOT_IN_DELTA = ("void", "interval", "day-time interval", "year-month interval", "time(")
+"""Types that the log takes, and no reader knows."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,8 @@ def _spark_finds(file: DeltaFile) -> bool:
     named = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
     for column, value in file.partition.items():
         told = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), named.get(column, ""))
+        if isinstance(value, dt.datetime) and value.tzinfo is not None:
+            return False  # the log's times are UTC, and Spark would take them for times of the session's zone
         if column not in named or (isinstance(value, str) and told != value) or (value is None) != (told == _NO_VALUE):
             return False
     return True
@@ -218,23 +224,66 @@ class DeltaSink(Sink):
         needs("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 
-        partition_by = tuple(self.partition_by)
+        partition_by, columns = tuple(self.partition_by), None
         if DeltaTable.is_deltatable(self.path, dict(self.storage_options) or None):
-            found = tuple(_open(self.path, None, self.storage_options).metadata().partition_columns)
+            table = _open(self.path, None, self.storage_options)
+            _refuse_what_is_not_kept(table, self.path)
+            found = tuple(table.metadata().partition_columns)
             if partition_by and partition_by != found:
                 raise SinkError(f"table {self.path} is partitioned by {found}, not by {partition_by}")
             partition_by = found
-        return _DeltaSinkJob(self, StagedFiles(spark, self.path, partition_by))
+            columns = table.schema().to_json() if self.mode == "append" else None
+            overwritten = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower()
+            if self.mode == "overwrite" and found and overwritten == "dynamic":
+                raise SinkError(
+                    f"single partitions of table {self.path} cannot be overwritten",
+                    cause="spark.sql.sources.partitionOverwriteMode is dynamic",
+                    hint="set it to static to replace the whole table",
+                )
+        return _DeltaSinkJob(spark, self, StagedFiles(spark, self.path, partition_by), columns)
 
 
 class _DeltaSinkJob(SinkJob):
-    def __init__(self, sink: DeltaSink, staged: StagedFiles) -> None:
+    """Stages files, and names them in the log.
+
+    Parameters
+    ----------
+    columns
+        The schema of the table that is appended to, as the log has it; None where rows bring theirs.
+    """
+
+    def __init__(self, spark: SparkSession, sink: DeltaSink, staged: StagedFiles, columns: str | None) -> None:
+        from pyspark.sql.types import StructType
+
         self._sink = sink
         self._staged = staged
+        self._columns = columns
+        self._table = None if columns is None else StructType.fromJson(json.loads(columns))
+        self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._schema = ""
 
+    def check(self, schema: StructType) -> None:
+        from deltalake import Schema
+
+        where = f"table {self._sink.path}"
+        if self._table is not None:
+            check_columns(schema, self._table, where, case_sensitive=self._is_case_sensitive)
+            return
+        refused = [field for field in schema if field.dataType.typeName().startswith(_NOT_IN_DELTA)]
+        try:
+            Schema.from_json(as_nullable(schema).json())
+        except Exception as error:
+            raise SinkError(f"{where} cannot hold the rows", cause=str(error), hint="cast the column") from error
+        if refused:
+            kind = refused[0].dataType.simpleString()
+            raise SinkError(f"column {refused[0].name} for {where} is of type {kind}", hint="cast or drop it")
+
     def write(self, df: DataFrame) -> None:
-        self._schema = df.schema.json()
+        self.check(df.schema)
+        if self._table is not None:
+            where = f"table {self._sink.path}"
+            df = in_shape_of(df, self._table, where, case_sensitive=self._is_case_sensitive)
+        self._schema = self._columns or as_nullable(df.schema).json()
         self._staged.write(df)
 
     def commit(self) -> None:
@@ -244,6 +293,10 @@ class _DeltaSinkJob(SinkJob):
         schema, options = Schema.from_json(self._schema), dict(self._sink.storage_options) or None
         by = list(self._staged.partition_by)
         table = DeltaTable.create(self._sink.path, schema, mode="ignore", partition_by=by, storage_options=options)
+        if self._sink.mode == "append" and table.schema().to_json() != schema.to_json():
+            raise SinkError(
+                f"the columns of table {self._sink.path} have changed while the job ran", hint="run the job again"
+            )
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = [
             AddAction(one.path, one.size, one.partition, now, True, json.dumps({"numRecords": one.rows}))
@@ -253,6 +306,19 @@ class _DeltaSinkJob(SinkJob):
 
     def abort(self) -> None:
         self._staged.delete()
+
+
+def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
+    """Refuse to write to a table whose log promises more of its rows than is looked after here."""
+    promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
+    for column in json.loads(table.schema().to_json())["fields"]:
+        promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
+    if promised:
+        raise SinkError(
+            f"table {path} cannot be written",
+            cause=f"nothing here sees to {promised[0]}",
+            hint="write it by Delta Lake itself",
+        )
 
 
 def _open(path: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:
@@ -267,6 +333,8 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
             f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"
         ) from error
     used = {*(table.protocol().reader_features or ())}
+    if str(table.metadata().configuration.get("delta.columnMapping.mode", "none")) != "none":
+        used.add("columnMapping")
     for feature in sorted(used & _REFUSED.keys()):
         raise SourceError(
             f"table {path} uses {feature}, which is not supported",

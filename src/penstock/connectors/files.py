@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from penstock.connectors.compaction import compact
 from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values, policies_of
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
-from penstock.spark.filesystem import Folder
+from penstock.spark.filesystem import Folder, is_marker
 from penstock.spark.jvm import Bridge
 from penstock.units import show_bytes, show_count
 
@@ -38,8 +39,11 @@ if TYPE_CHECKING:
     from penstock.connectors.partition_commit import PartitionCommitPolicy
     from penstock.spark.files import FileListing
 
+log = logging.getLogger("penstock.sinks")
+
 FORMATS = ("parquet", "orc", "csv", "json", "text")
 MODES = ("error", "overwrite", "append", "ignore")
+_OVERWRITE_OPTION = "partitionOverwriteMode"
 
 
 def _checked(value: str, allowed: tuple[str, ...], what: str, error: type[SourceError | SinkError]) -> str:
@@ -122,7 +126,9 @@ class FileSink(Sink):
     format
         One of `FORMATS`.
     mode
-        What to do where the folder exists: ``error``, ``overwrite``, ``append`` or ``ignore``.
+        What to do where the folder exists: ``error``, ``overwrite``, ``append`` or ``ignore``. With partition columns,
+        ``overwrite`` replaces only the partitions that get rows if ``spark.sql.sources.partitionOverwriteMode`` (or the
+        option ``partitionOverwriteMode``) is ``dynamic`` when the job starts.
     partition_by
         Columns that become folders.
     options
@@ -208,9 +214,17 @@ class FileSink(Sink):
         if target.exists():
             if self.mode == "error":
                 raise SinkError.exists(self.path)
-            if not target.is_folder():
+            if self.mode == "append" and not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        return _FileSinkJob(spark, self, target)
+        return _FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark))
+
+    def _replaces_partitions(self, spark: SparkSession) -> bool:
+        """Whether an overwrite leaves the partitions that get no rows (``PartitionOverwriteMode``)."""
+        if self.mode != "overwrite" or not self.partition_by:
+            return False
+        given = {key.lower(): value for key, value in self.options.items()}.get(_OVERWRITE_OPTION.lower())
+        word = str(given or spark.conf.get(f"spark.sql.sources.{_OVERWRITE_OPTION}", "static"))
+        return _checked(word, ("static", "dynamic"), _OVERWRITE_OPTION, SinkError) == "dynamic"
 
 
 def _compact(job: SinkJob, target: int) -> StageReport:
@@ -226,13 +240,15 @@ def _commit_partitions(job: SinkJob, policies: Sequence[tuple[str, PartitionComm
 class _FileSinkJob(SinkJob):
     """Writes into a hidden folder beside the target, and moves it into place."""
 
-    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder) -> None:
+    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool) -> None:
         self._spark = spark
         self._sink = sink
         self._target = target
         self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}")
         self._skip = sink.mode == "ignore" and target.exists()
+        self._by_partition = by_partition
         self._moved: list[Folder] = []
+        self._set_aside: list[tuple[Folder, Folder]] = []
         self._schema: StructType | None = None
         self._partitions: list[str] = []
         self._unmarked: list[Folder] = []
@@ -288,7 +304,8 @@ class _FileSinkJob(SinkJob):
     def commit(self) -> None:
         if self._skip:
             return
-        self._partitions = sorted({path.rpartition("/")[0] for path, _ in self._staging.files_below()} - {""})
+        found = self._staging.files_below(unread=True)
+        self._partitions = sorted({path.rpartition("/")[0] for path, _ in found} - {""})
         if not self._target.exists():
             self._target.parent.make()
             self._move(self._staging, self._target)
@@ -296,36 +313,76 @@ class _FileSinkJob(SinkJob):
         elif self._sink.mode == "append":
             self._append(self._staging, self._target)
             self._mark_again()
-            self._staging.delete()
+            self._finish()
+        elif self._by_partition:
+            self._replace_partitions()
+            self._finish()
         elif self._sink.mode == "overwrite":
             self._replace()
         else:
             raise SinkError.exists(self._sink.path)
+        self._refresh()
 
     def abort(self) -> None:
         for folder in self._moved:
             folder.delete()
+        for aside, place in self._set_aside:
+            self._move(aside, place)
+        if self._by_partition:
+            self._old.delete()
         self._mark_again()
         self._staging.delete()
+        if self._moved:
+            self._refresh()
 
     def _mark_again(self) -> None:
         for marker in self._unmarked:
             marker.touch()
 
+    def _finish(self) -> None:
+        """Leave the folder as Spark does: with its marker, and without what was only needed meanwhile."""
+        if self._staging.child(MARKER).exists():
+            self._target.child(MARKER).touch()
+        self._staging.delete()
+
+    def _refresh(self) -> None:
+        """Let cached readers see what was written, as Spark does after a write."""
+        try:
+            self._spark.catalog.refreshByPath(str(self._target))
+        except Exception:
+            log.warning("cached readers of %s could not be refreshed", self._target, exc_info=True)
+
+    @property
+    def _old(self) -> Folder:
+        """Where what is replaced lies meanwhile."""
+        return self._staging.parent.child(self._staging.name + "-old")
+
     def _replace(self) -> None:
-        old = self._staging.parent.child(self._staging.name + "-old")
-        self._move(self._target, old)
+        self._move(self._target, self._old)
         try:
             self._move(self._staging, self._target)
         except SinkError:
-            self._move(old, self._target)
+            self._move(self._old, self._target)
             raise
-        old.delete()
+        self._old.delete()
+
+    def _replace_partitions(self) -> None:
+        for folder in self._partitions:
+            place, aside = self._target.child(folder), self._old.child(folder)
+            if place.exists():
+                aside.parent.make()
+                self._move(place, aside)
+                self._set_aside.append((aside, place))
+            place.parent.make()
+            self._move(self._staging.child(folder), place)
+            self._moved.append(place)
+        self._set_aside.clear()
+        self._old.delete()
 
     def _append(self, source: Folder, target: Folder) -> None:
         for entry in source.children():
             place = target.child(entry.name)
-            if entry.name.startswith("_"):
+            if is_marker(entry.name):
                 continue
             if entry.is_folder() and place.is_folder():
                 marker = place.child(MARKER)

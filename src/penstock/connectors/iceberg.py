@@ -15,6 +15,7 @@ from penstock.connectors.extras import needs
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
+from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of, quoted
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 
@@ -176,24 +177,52 @@ class IcebergSink(Sink):
             by = [found.schema().find_column_name(one.source_id) or "" for one in found.spec().fields]
             # The columns stay in the files; copies of them make a folder, and so files, of one value each.
             folders = [f"penstock_{place}" for place in range(len(by))]
-            return _IcebergSinkJob(self, catalog, StagedFiles(spark, f"{root}/data", folders), by)
-        return _IcebergSinkJob(self, catalog, StagedFiles(spark, f"{root}/data", ()), [])
+            columns = _spark_schema(found, None)
+            return _IcebergSinkJob(spark, self, catalog, StagedFiles(spark, f"{root}/data", folders), by, columns)
+        return _IcebergSinkJob(spark, self, catalog, StagedFiles(spark, f"{root}/data", ()), [], None)
 
 
 class _IcebergSinkJob(SinkJob):
-    def __init__(self, sink: IcebergSink, catalog: Catalog, staged: StagedFiles, partition_by: Sequence[str]) -> None:
+    """Stages files, and adds them to the table.
+
+    Parameters
+    ----------
+    columns
+        The columns of the table, None of a new one.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: IcebergSink,
+        catalog: Catalog,
+        staged: StagedFiles,
+        partition_by: Sequence[str],
+        columns: StructType | None,
+    ) -> None:
         self._sink = sink
+        self._columns = columns
+        self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._catalog = catalog
         self._staged = staged
         self._partition_by = partition_by
         self._schema: StructType | None = None
 
-    def write(self, df: DataFrame) -> None:
-        from pyspark.sql import functions as F
+    def check(self, schema: StructType) -> None:
+        if self._columns is not None:
+            check_columns(schema, self._columns, self._where, case_sensitive=self._is_case_sensitive)
 
-        self._schema = df.schema
+    @property
+    def _where(self) -> str:
+        return f"table {self._sink.table}"
+
+    def write(self, df: DataFrame) -> None:
+        self.check(df.schema)
+        if self._columns is not None:
+            df = in_shape_of(df, self._columns, self._where, case_sensitive=self._is_case_sensitive)
+        self._schema = as_nullable(df.schema)
         for folder, column in zip(self._staged.partition_by, self._partition_by, strict=True):
-            df = df.withColumn(folder, F.col(column))
+            df = df.withColumn(folder, df[quoted(column)])
         self._staged.write(df)
 
     def commit(self) -> None:

@@ -54,8 +54,8 @@ PartitionCommitPolicy = Callable[[CommittedPartition], object]
 
 def partition_values(folder: str) -> dict[str, str | None]:
     """Return the values of partition columns from the names of folders, such as ``day=2024-01-01/hour=7``."""
-    pairs = (unquote(name).partition("=") for name in folder.split("/") if name)
-    return {key: None if value == _NO_VALUE else value for key, _, value in pairs}
+    pairs = (name.partition("=") for name in folder.split("/") if name)
+    return {unquote(key): None if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
 
 
 def write_marker(partition: CommittedPartition) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.connectors.partition_commit import partition_values
+from penstock.connectors.table_schema import quoted
 from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Table formats know no other timestamps."""
+_UTC = {"spark.sql.session.timeZone": "UTC"}
+"""The zone of the times in the names of folders, and in a table's log."""
 _SIDE_BY_SIDE = 8
 
 
@@ -68,6 +71,11 @@ class StagedFiles:
 
     def write(self, df: DataFrame) -> None:
         """Write rows, by Spark's tasks; a file of a failed attempt is not among `files`."""
+        with with_settings(df, _UTC):  # when a column is made, its zone is settled
+            for name in self.partition_by:
+                column = df[quoted(name)]
+                if df.select(column).schema[0].dataType.typeName() == "timestamp":
+                    df = df.withColumn(name, column.cast("string"))
         with with_settings(df, _SETTINGS):
             writer = df.write.mode("error")
             if self.partition_by:
@@ -81,7 +89,7 @@ class StagedFiles:
 
     def files(self) -> list[StagedFile]:
         """Return what was written."""
-        found = list(self._folder.files_below())
+        found = list(self._folder.files_below(unread=True))
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
             rows = list(threads.map(lambda one: row_count(self._bridge, f"{self._folder}/{one[0]}"), found))
         return [

@@ -261,7 +261,7 @@ def _add_sink(
         translator.read_directly(plan)
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
-    ordered = any(node.kind is OperatorKind.SORT for node in chain)
+    ordered = any(_keeps_an_order(builder.node_plans[node.id].top) for node in chain)
     sized: dict[str, Any] = (
         {"file_size": file_size} if file_size is not None and parallelism is None and not ordered else {}
     )
@@ -280,14 +280,25 @@ def _add_sink(
     if parallelism is None:
         forward = ordered or not (output.sink.materialised or sized)
     else:
-        builder.give(node_id, parallelism=parallelism)
         same = {node.parallelism for node in chain} - {UNDECIDED} == {parallelism}
-        forward = same or (ordered and builder.can_be_given(inner.node_id, parallelism))
+        forward = same or ordered
+        if same or not ordered or builder.can_be_given(inner.node_id, parallelism):
+            builder.give(node_id, parallelism=parallelism)
+        else:
+            builder.notes.append((name, "the tasks that sort", f"{parallelism} tasks would undo the order of the rows"))
     if forward:
         builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
     else:
         builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
     return node_id
+
+
+def _keeps_an_order(operator: LogicalNode | None) -> bool:
+    """Whether the rows of an operator are in an order that the user gave them, within partitions or over all."""
+    if operator is None:
+        return False
+    is_cached = operator.name == "InMemoryRelation"
+    return operator.name == "Sort" or (is_cached and not operator.handle.outputOrdering().isEmpty())
 
 
 def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, VERIFY
 from penstock.connectors.base import KeyFilter
+from penstock.connectors.jdbc.keys import key_conditions
 from penstock.errors import VerificationError
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import is_broadcast, sides
@@ -16,6 +17,7 @@ from penstock.scheduler.packing import spread_by_count
 from penstock.scheduler.verification import check_rows
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult, StagedResult
+from penstock.spark.jdbc import is_jdbc_relation
 from penstock.spark.parquet import row_groups_left
 from penstock.spark.verification import keys_left_out
 
@@ -138,6 +140,11 @@ class KeyFilters:
         return self._for_sources[node.id, keys]
 
     def _worth_handing_over(self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
+        if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
+            if is_jdbc_relation(source.leaf.handle):
+                return key_conditions(self._bridge, source.leaf.handle, keys, expressions)
+            if source.splits is None:
+                return []  # how a source of Spark's first interface compares values is not known
         conditions = filters.for_sources(self._bridge, keys, expressions)
         if source.listing is None or not conditions:
             return conditions

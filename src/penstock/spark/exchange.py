@@ -319,7 +319,9 @@ def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> n
     anything becomes a slice; the tracker of map outputs itself cannot be called from Python.
     """
     mappers = int(stage.shuffle().numMappers())
-    sizes = np.zeros((mappers, len(subpartitions)), dtype=np.int64)
+    sizes = np.zeros((max(mappers, 1), len(subpartitions)), dtype=np.int64)
+    if not mappers:  # no task ran, so Spark does not know the shuffle
+        return sizes
     wholes = _subpartition_bytes(bridge, stage)
     util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
     for place, index in enumerate(subpartitions):

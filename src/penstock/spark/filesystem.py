@@ -13,6 +13,19 @@ if TYPE_CHECKING:
 _STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
 
 
+def is_hidden(name: str) -> bool:
+    """Whether Spark's readers pass over a file or folder of this name (``HadoopFSUtils.shouldFilterOutPathName``).
+
+    A partition folder may begin with ``_``, as its column does, but not with a dot.
+    """
+    return is_marker(name) or name.startswith(".") or name.endswith("._COPYING_")
+
+
+def is_marker(name: str) -> bool:
+    """Whether a name is one that Spark gives to what describes a write, such as ``_SUCCESS``."""
+    return name.startswith("_") and "=" not in name
+
+
 class Folder:
     """A path that Spark can write to."""
 
@@ -52,17 +65,24 @@ class Folder:
         found = self._fs.listStatus(self._hadoop_path)
         return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
 
-    def files_below(self, under: str = "") -> Iterator[tuple[str, int]]:
+    def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[tuple[str, int]]:
         """Iterate over the files below the folder, as paths relative to it and bytes; two calls for each folder.
 
-        What is hidden (``_`` or ``.`` in front of a name) is left out.
+        What `is_hidden` is left out.
+
+        Parameters
+        ----------
+        under
+            What to put in front of the paths.
+        unread
+            Whether partition folders count that Spark writes but does not read: a dot is in front of their names.
         """
         for name, is_folder, size in self.entries():
-            if name.startswith(("_", ".")):
+            if is_hidden(name) and not (unread and is_folder and "=" in name):
                 continue
             place = f"{under}{name}"
             if is_folder:
-                yield from self.child(name).files_below(f"{place}/")
+                yield from self.child(name).files_below(f"{place}/", unread=unread)
             else:
                 yield place, size
 

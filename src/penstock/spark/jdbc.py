@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.spark.compiled import new_instance
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, option, with_fields
 from penstock.spark.planning import spark_plan
@@ -13,7 +14,7 @@ from penstock.spark.planning import spark_plan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from penstock.spark.jvm import Bridge
 
@@ -35,6 +36,23 @@ class JdbcRequest:
 
     columns: tuple[str, ...]
     conditions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """The type of a column in its database.
+
+    Parameters
+    ----------
+    name
+        The type's name, as the driver tells it.
+    precision, scale
+        Of numbers.
+    """
+
+    name: str
+    precision: int = 0
+    scale: int = 0
 
 
 class JdbcRelation:
@@ -82,8 +100,21 @@ class JdbcRelation:
         """Open a connection of the driver, as Spark's tasks do."""
         return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))
 
+    def column_types(self) -> dict[str, ColumnType]:
+        """Return the types of the columns in the database, by their names; no rows are read."""
+        with self.connect() as database:
+            return database.column_types(str(self._dialect.getSchemaQuery(self.table)))
+
+    @property
+    def _condition(self) -> str | None:
+        """What the user has said that is true of all rows (``spark.read.jdbc`` with one predicate)."""
+        own = self._leaf.relation().parts()
+        condition = own[0].whereClause() if len(own) == 1 else None
+        return None if condition is None else str(condition)
+
     def request(self, scan: Any) -> JdbcRequest:
         """Return what a plan of the relation with filters above it asks the database for."""
+        own = () if self._condition is None else (self._condition,)
         todo = [spark_plan(self._bridge, self._bridge.session, scan.clone())]
         while todo:
             plan = todo.pop()
@@ -91,9 +122,9 @@ class JdbcRelation:
                 columns = tuple(str(name) for name in plan.requiredSchema().fieldNames())
                 found = items(plan.handledFilters().toSeq())
                 compiled = [option(self._dialect.compileExpression(one.toV2())) for one in found]
-                return JdbcRequest(columns, tuple(str(one) for one in compiled if one is not None))
+                return JdbcRequest(columns, own + tuple(str(one) for one in compiled if one is not None))
             todo += children(plan)
-        return JdbcRequest(tuple(str(name) for name in self._leaf.schema().fieldNames()))
+        return JdbcRequest(tuple(str(name) for name in self._leaf.schema().fieldNames()), own)
 
     def cut(self, conditions: Sequence[str | None], begin: str | None, fetch_size: int) -> Any:
         """Return the leaf as one that is read by a task for each condition.
@@ -101,7 +132,8 @@ class JdbcRelation:
         Parameters
         ----------
         conditions
-            What is true of a task's rows, in the database's SQL; None for all rows.
+            What is true of a task's rows, in the database's SQL; None for all rows. A condition of the user's own is
+            added to each.
         begin
             A statement to begin every task's transaction with, before the user's own ``sessionInitStatement``.
         fetch_size
@@ -109,14 +141,15 @@ class JdbcRelation:
         """
         gateway = self._bridge.spark.sparkContext._gateway
         parts = gateway.new_array(self._bridge.jvm.org.apache.spark.Partition, len(conditions))  # type: ignore[union-attr]
+        own = self._condition
         for place, condition in enumerate(conditions):
-            parts[place] = self._bridge.find(_JDBC + "JDBCPartition")(condition, place)
-        given = self._options.parameters().originalMap()
-        own = self.options
+            both = f"({own}) AND ({condition})" if own and condition else own or condition
+            parts[place] = self._bridge.find(_JDBC + "JDBCPartition")(both, place)
+        given, options = self._options.parameters().originalMap(), self.options
         if begin is not None:
-            statements = "; ".join(filter(None, (begin, own.get("sessioninitstatement"))))
+            statements = "; ".join(filter(None, (begin, options.get("sessioninitstatement"))))
             given = _with(given, "sessionInitStatement", statements)
-        if own.get("fetchsize", "0") == "0":
+        if options.get("fetchsize", "0") == "0":
             given = _with(given, "fetchsize", str(fetch_size))
         old, made = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(given)
         relation = with_fields(self._bridge, old, old.sparkSession(), parts=parts, jdbcOptions=made)
@@ -124,7 +157,7 @@ class JdbcRelation:
 
 
 class JdbcTarget:
-    """A table to write, by Spark's JDBC writer.
+    """A table to write, by Spark's JDBC writer: every attempt of a task in a transaction of its own.
 
     Parameters
     ----------
@@ -136,7 +169,12 @@ class JdbcTarget:
 
     def __init__(self, bridge: Bridge, options: Mapping[str, str]) -> None:
         self._bridge = bridge
-        self._given = dict(options)
+        # Without transactions (isolationLevel=NONE) a failed attempt would leave some of its rows for ever.
+        self._given = {
+            key: value
+            for key, value in options.items()
+            if (key.lower(), str(value).upper()) != ("isolationlevel", "NONE")
+        }
         scala_map = bridge.find("PythonUtils").toScalaMap(self._given)
         self._options = bridge.find(_JDBC + "JDBCOptions")(scala_map)
         self._dialect = bridge.companion(_DIALECTS).get(options["url"])
@@ -156,13 +194,13 @@ class JdbcTarget:
         utils = self._bridge.companion(_JDBC + "JdbcUtils")
         return str(utils.schemaString(self._dialect, rows._jdf.schema(), False, wanted))
 
-    def append(self, table: str, rows: DataFrame, task: str, connections: int | None) -> None:
-        """Write rows, each with the number of its task; each task writes in a transaction of its own.
+    def append(self, table: str, rows: DataFrame, marks: tuple[str, str], connections: int | None) -> None:
+        """Write rows, each with the number of its task and of the attempt that writes it.
 
         Parameters
         ----------
-        task
-            The name of the column for the task's number.
+        marks
+            The names of the columns for the two.
         connections
             The most tasks at a time, None for any number.
         """
@@ -171,8 +209,28 @@ class JdbcTarget:
         options = self._given | {"dbtable": table}
         if connections is not None and connections < cluster_cores(self._bridge):
             options["numPartitions"] = str(connections)
-        marked = rows.withColumn(task, F.spark_partition_id())
+        task, attempt = marks
+        marked = rows.withColumn(task, F.spark_partition_id()).withColumn(attempt, self._attempt())
         marked.write.format("jdbc").options(**options).mode("append").save()
+
+    def _attempt(self) -> Column:
+        """Return the attempt of the task that makes a row (``TaskContext.taskAttemptId``)."""
+        from pyspark.sql.classic.column import Column
+
+        bridge, by_name = self._bridge, self._bridge.find("java.lang.Class").forName
+        # By its name and its types: py4j would choose the method that takes any object, and Spark refuses that.
+        types = by_name("org.apache.spark.sql.api.java.UDF0"), by_name("org.apache.spark.sql.types.DataType")
+        udf = by_name("org.apache.spark.sql.functions").getMethod("udf", bridge.new_array("java.lang.Class", types))
+        given = new_instance(bridge, "TaskAttempt"), bridge.find("org.apache.spark.sql.types.DataTypes").LongType
+        function = udf.invoke(None, bridge.new_array("java.lang.Object", given))
+        return Column(function.asNondeterministic().apply(bridge.new_array("org.apache.spark.sql.Column", [])))
+
+    def refresh(self, table: str) -> None:
+        """Let cached readers of a table see what was written, as Spark does after a write of its own."""
+        bridge = self._bridge
+        rows = bridge.spark.read.format("jdbc").options(**self._given | {"dbtable": table}).load()
+        manager = bridge.session.sharedState().cacheManager()
+        manager.recacheByPlan(bridge.session, rows._jdf.queryExecution().analyzed())
 
 
 class JdbcConnection:
@@ -193,6 +251,20 @@ class JdbcConnection:
             while found.next():
                 rows.append(tuple(found.getString(place) for place in range(1, width + 1)))
             return rows
+        finally:
+            prepared.close()
+
+    def column_types(self, statement: str) -> dict[str, ColumnType]:
+        """Return the types of a query's columns, by their names."""
+        prepared = self._handle.prepareStatement(statement)
+        try:
+            told = prepared.executeQuery().getMetaData()
+            return {
+                str(told.getColumnLabel(place)): ColumnType(
+                    str(told.getColumnTypeName(place)), int(told.getPrecision(place)), int(told.getScale(place))
+                )
+                for place in range(1, told.getColumnCount() + 1)
+            }
         finally:
             prepared.close()
 

@@ -79,14 +79,11 @@ def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
 
     postgres.sql("""
         drop table if exists target; create table target (id int, v int);
-        drop table if exists staged; create table staged (id int, v int);
+        drop table if exists staged; create table staged (id int, v int, penstock_task int, penstock_attempt bigint);
     """)
-    dialect = PostgresDialect()
-    for statement in dialect.mark_attempts("staged", "penstock_task", "penstock_attempt"):
-        postgres.sql(statement)
-    for task in (0, 0, 1, 1, 1):  # each statement is a transaction of its own, as an attempt is
-        postgres.sql(f"insert into staged (id, v, penstock_task) select i, i, {task} from generate_series({task} * 10, {task} * 10 + 9) i")
-    postgres.sql(dialect.copy("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt")))
+    for attempt, task in enumerate((0, 0, 1, 1, 1)):
+        postgres.sql(f"insert into staged select i, i, {task}, {attempt} from generate_series({task} * 10, {task} * 10 + 9) i")
+    postgres.sql(PostgresDialect().copy("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt")))
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class Database(Protocol):
@@ -27,6 +28,15 @@ class Database(Protocol):
 _SHARE = 2
 _PART = r"""("([^"]|"")+"|`([^`]|``)+`|[^\W\d][\w$]*)"""
 _NAME = re.compile(rf"{_PART}(\.{_PART})*")
+
+
+class KeyKind(StrEnum):
+    """How the values of a type are compared."""
+
+    WHOLE = "whole numbers"
+    DECIMAL = "decimal numbers"
+    TEXT = "texts"
+    """Equal texts are equal everywhere; their order is not the same, and others may be equal too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,10 @@ class JdbcDialect(ABC):
     """Rows fetched at a time; without a number some drivers hold a whole result in memory."""
     no_snapshot: ClassVar[str] = ""
     """Why several splits cannot read one snapshot, empty if they can."""
+    comparable: ClassVar[Mapping[str, KeyKind]] = {}
+    """The types, by names in small letters, whose values are compared as Spark compares them."""
+    transactional: ClassVar[str] = ""
+    """What is added to CREATE TABLE so that a transaction that is not committed leaves no rows."""
 
     @abstractmethod
     def estimate(self, database: Database, request: Request) -> TableEstimate:
@@ -114,8 +128,8 @@ class JdbcDialect(ABC):
         """Whether there is a table of this name."""
 
     @abstractmethod
-    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
-        """Return statements that give a new table columns for the task that writes a row, and for its attempt."""
+    def tables_like(self, database: Database, table: str) -> list[str]:
+        """Return the tables whose names begin with that of `table`, in its schema."""
 
     def copy(self, source: str, target: str, columns: Sequence[str], key: Sequence[str], marks: tuple[str, str]) -> str:
         """Return the statement that copies what one attempt of each task wrote.
@@ -129,7 +143,7 @@ class JdbcDialect(ABC):
         key
             Columns whose rows replace those of the target that have the same values; empty for none.
         marks
-            The columns of `mark_attempts`.
+            The columns for the task that has written a row, and for its attempt: whole attempts, and of each task any.
         """
         task, attempt = marks
         names = ", ".join(columns)
@@ -156,6 +170,12 @@ class JdbcDialect(ABC):
 def share_of(free: int | None) -> int | None:
     """Return how many of a database's free connections a job takes where the user gave no number."""
     return None if free is None else max(1, free // _SHARE)
+
+
+def split_name(table: str) -> tuple[str, str]:
+    """Return the schema of a table, empty if it has none, and its name."""
+    schema, _, name = table.rpartition(".")
+    return schema, name
 
 
 def literal(text: str) -> str:

@@ -6,16 +6,29 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, literal
+from penstock.connectors.jdbc.dialect import (
+    Database,
+    JdbcDialect,
+    KeyKind,
+    Request,
+    TableEstimate,
+    in_one_piece,
+    literal,
+    split_name,
+)
 from penstock.connectors.jdbc.keyspace import middle_number, middle_text, weigh
 from penstock.connectors.jdbc.splits import key_conditions, weighted_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _TABLE = """
 SELECT table_schema, table_name, table_rows, avg_row_length FROM information_schema.tables
 WHERE table_name = ? AND table_schema = coalesce(nullif(?, ''), database()) AND table_type = 'BASE TABLE'
+"""
+_LIKE = """
+SELECT table_name FROM information_schema.tables
+WHERE substr(table_name, 1, length(?)) = ? AND table_schema = coalesce(nullif(?, ''), database())
 """
 _KEY = """
 SELECT c.column_name, c.data_type, c.character_set_name, c.collation_name
@@ -34,6 +47,16 @@ class MySqlDialect(JdbcDialect):
 
     name: ClassVar[str] = "MySQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:mysql:",)
+    transactional: ClassVar[str] = "ENGINE=InnoDB"
+    comparable: ClassVar[Mapping[str, KeyKind]] = {
+        **{
+            f"{name}{sign}": KeyKind.WHOLE
+            for name in ("tinyint", "smallint", "mediumint", "int", "integer", "bigint")
+            for sign in ("", " unsigned")
+        },
+        "decimal": KeyKind.DECIMAL,
+        **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), KeyKind.TEXT),
+    }
     no_snapshot: ClassVar[str] = (
         "its transactions cannot share a snapshot, so rows written meanwhile may be seen or not"
     )
@@ -63,9 +86,11 @@ class MySqlDialect(JdbcDialect):
         schema, _, name = table.replace("`", "").rpartition(".")
         return bool(database.rows(_TABLE, name, schema))
 
-    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
-        """Mark rows with their connection: an attempt of a task opens one."""
-        return [f"ALTER TABLE {table} ADD {task} int, ADD {attempt} bigint DEFAULT (connection_id())"]
+    def tables_like(self, database: Database, table: str) -> list[str]:
+        """Look names up in the catalogue."""
+        schema, name = split_name(table)
+        found = database.rows(_LIKE, name, name, schema.replace("`", ""))
+        return [f"{schema}.{one}" if schema else str(one) for (one,) in found]
 
     def replacing(self, key: Sequence[str], others: Sequence[str]) -> str:
         """Return the end of an INSERT whose rows replace those with the same key."""
@@ -84,7 +109,7 @@ def _cut(table: str, key: str, order: str | None, database: Database, count: int
     ((low, high),) = database.rows(f"SELECT min({key}), max({key}) FROM {table}")
     if count == 1 or low is None or high is None or low == high:
         return [None]
-    show: Callable[[str], str] = literal if order else str
+    show: Callable[[str], str] = _text if order else str
 
     def rows_between(first: str, last: str) -> float:
         return _estimate(database, f"SELECT {key} FROM {table} WHERE {key} >= {show(first)} AND {key} < {show(last)}")
@@ -93,14 +118,19 @@ def _cut(table: str, key: str, order: str | None, database: Database, count: int
         if order is None:
             return middle_number(first, last)
         text = middle_text(first, last)
-        if text is None:
+        if text is None or "\\" in text:  # what it means in a condition is up to the server's settings
             return None
-        before, between, after = (order.format(literal(one)) for one in (first, text, last))
+        before, between, after = (order.format(_text(one)) for one in (first, text, last))
         ((inside,),) = database.rows(f"SELECT {before} < {between} AND {between} < {after}")
         return text if inside == "1" else None
 
     values = weigh(low, high, rows_between, middle, _PIECES_PER_SPLIT * count)
     return key_conditions(key, [show(value) for value in weighted_bounds(values, count)], nullable=False)
+
+
+def _text(value: str) -> str:
+    """Return a text as a literal, in which a backslash begins an escape."""
+    return literal(value).replace("\\", "\\\\")
 
 
 def _estimate(database: Database, statement: str) -> float:

@@ -6,7 +6,16 @@ import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, literal
+from penstock.connectors.jdbc.dialect import (
+    Database,
+    JdbcDialect,
+    KeyKind,
+    Request,
+    TableEstimate,
+    in_one_piece,
+    literal,
+    split_name,
+)
 from penstock.connectors.jdbc.splits import key_conditions, page_bounds, page_conditions, weighted_bounds
 
 if TYPE_CHECKING:
@@ -25,14 +34,19 @@ WITH RECURSIVE tree AS (
 SELECT c.relkind, pg_relation_size(c.oid) / ?::bigint, am.amname
 FROM tree JOIN pg_class c USING (oid) LEFT JOIN pg_am am ON am.oid = c.relam
 """
+_LIKE = """
+SELECT tablename FROM pg_tables WHERE substr(tablename, 1, length(?)) = ?
+  AND schemaname = coalesce(nullif(replace(?, '"', ''), ''), current_schema())
+"""
 # The columns whose histogram could cut the table, primary keys first, then what is most unique.
 _KEYS = """
-SELECT a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, coll.collname
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), coll.collname
 FROM pg_stats s
 JOIN pg_class c ON c.oid = ?::oid JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = s.attname
 LEFT JOIN pg_collation coll ON coll.oid = a.attcollation AND coll.collname <> 'default'
 LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary AND a.attnum = i.indkey[0]
+JOIN pg_type t ON t.oid = a.atttypid AND t.typname IN ({types})
 WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.histogram_bounds IS NOT NULL
 ORDER BY s.inherited DESC, i.indrelid IS NULL,
   CASE WHEN s.n_distinct < 0 THEN -s.n_distinct * 1e9 ELSE s.n_distinct END DESC
@@ -51,6 +65,11 @@ SELECT w.v::text AS shown, sum(w.f) FROM (
 _WHICH = """
 c.oid = ?::oid AND n.oid = c.relnamespace AND s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = ?
 """
+_ORDERED = (
+    "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "date", "timestamp",
+    "timestamptz", "uuid",
+)  # fmt: skip
+"""Types whose values are null or in one order; parts of a composite value may be null."""
 _INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
 _FEW = 2
 """Up to so many splits, an index that finds the rows beats reading all pages side by side."""
@@ -63,6 +82,11 @@ class PostgresDialect(JdbcDialect):
 
     name: ClassVar[str] = "PostgreSQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
+    comparable: ClassVar[Mapping[str, KeyKind]] = {
+        **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyKind.WHOLE),
+        "numeric": KeyKind.DECIMAL,
+        **dict.fromkeys(("text", "varchar", "bpchar"), KeyKind.TEXT),
+    }
 
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Ask the planner for rows and widths, and the catalogue for the pages."""
@@ -91,19 +115,20 @@ class PostgresDialect(JdbcDialect):
 
     def _by_column(self, database: Database, request: Request, oid: str, rows: float, width: float) -> TableEstimate:
         """Cut a table that has no pages of its own by the histogram of a column."""
-        for name, type_name, nullable, collation in database.rows(_KEYS, oid):
+        for name, type_name, collation in database.rows(_KEYS.format(types=", ".join(map(literal, _ORDERED))), oid):
             collate = f'COLLATE "{collation}"' if collation else ""
             statement = _VALUES.format(type=type_name, which=_WHICH, collate=collate)
             found = database.rows(statement, oid, str(name), oid, str(name))
             if len(found) > 1:
                 values = [(str(value), float(share or 0)) for value, share in found]
-                column, nulls = request.quote(str(name)), nullable == "t"
+                column = request.quote(str(name))
 
                 def cut(database: Database, count: int) -> list[str | None]:
                     bounds = [f"{literal(value)}::{type_name}" for value in weighted_bounds(values, count)]  # noqa: B023
                     if not _ascending(database, bounds, collate):  # noqa: B023
                         return [None]
-                    return key_conditions(column, bounds, nullable=nulls)  # noqa: B023
+                    # NOT NULL is no proof: a table below, or another server, need not keep it.
+                    return key_conditions(column, bounds, nullable=True)  # noqa: B023
 
                 return TableEstimate(rows, width, cut, f"ranges of {name} by its histogram")
         return TableEstimate(rows, width, in_one_piece, "one piece, as it has neither pages nor an analysed column")
@@ -119,9 +144,10 @@ class PostgresDialect(JdbcDialect):
         """Look the name up on the search path."""
         return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
 
-    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
-        """Mark rows with their transaction: a task writes its partition in one."""
-        return [f"ALTER TABLE {table} ADD {task} int, ADD {attempt} bigint DEFAULT txid_current()"]
+    def tables_like(self, database: Database, table: str) -> list[str]:
+        """Look names up in the catalogue."""
+        schema, name = split_name(table)
+        return [f"{schema}.{found}" if schema else str(found) for (found,) in database.rows(_LIKE, name, name, schema)]
 
     def free_connections(self, database: Database) -> int | None:
         """Return what ``max_connections`` leaves to ordinary users."""

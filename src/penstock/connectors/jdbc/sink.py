@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.connectors.base import Sink, SinkJob, checked_parallelism
 from penstock.connectors.jdbc.dialect import JdbcDialect, literal, share_of
 from penstock.connectors.jdbc.source import dialect_of, masked
+from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcConnection, JdbcTarget
 from penstock.spark.jvm import Bridge, root_cause
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger("penstock.sinks")
 
@@ -39,7 +41,8 @@ class JdbcSink(Sink):
     table
         The table; made if it does not exist.
     properties
-        Options of Spark's writer: ``user``, ``password``, ``driver``, ``batchsize`` ...
+        Options of Spark's writer: ``user``, ``password``, ``driver``, ``batchsize`` ... With ``isolationLevel=NONE``
+        each task writes in a transaction all the same: without, a failed attempt would leave some of its rows.
     mode
         ``append``, ``overwrite`` or ``upsert``.
     key
@@ -100,49 +103,99 @@ class JdbcSink(Sink):
             exists = dialect.has_table(connection, self.table)
             if self.mode == "upsert" and not exists:
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
+            columns = list(connection.column_types(f"SELECT * FROM {self.table} WHERE 1 = 0")) if exists else None
             done = self.token is not None and _is_committed(dialect, connection, self)
             most = self.max_connections or share_of(dialect.free_writers(connection))
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
-        return _JdbcSinkJob(self, dialect, target, done=done, most=most)
+        is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
+        known = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive)
+        return _JdbcSinkJob(self, dialect, target, known, done=done, most=most)
 
 
 class _JdbcSinkJob(SinkJob):
     """Writes into a table of its own, and copies it over."""
 
     def __init__(
-        self, sink: JdbcSink, dialect: JdbcDialect, target: JdbcTarget, *, done: bool, most: int | None
+        self,
+        sink: JdbcSink,
+        dialect: JdbcDialect,
+        target: JdbcTarget,
+        known: TableColumns | None,
+        *,
+        done: bool,
+        most: int | None,
     ) -> None:
         self._sink = sink
         self._dialect = dialect
         self._target = target
+        self._known = known
         self._done = done
         self._most = most
-        # A rerun of the same token finds, and removes, what an earlier run left behind.
-        named = uuid.uuid5(uuid.NAMESPACE_OID, f"{sink.table} {sink.token}")
-        mark = (named if sink.token else uuid.uuid4()).hex
         schema, dot, table = sink.table.rpartition(".")
-        self._staging = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_{mark[:12]}"
+        stem = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_"
+        # Two runs of one token may go on at a time, each with its own table; the first to commit removes all of them.
+        named = uuid.uuid5(uuid.NAMESPACE_OID, f"{sink.table} {sink.token}").hex[:12]
+        self._of_token = f"{stem}{named}_" if sink.token is not None else None
+        self._staging = f"{self._of_token or stem}{uuid.uuid4().hex[:12]}"
         self._columns: list[str] = []
+
+    def check(self, schema: StructType) -> None:
+        if self._known is not None and not self._done:
+            self._known.of(schema)
 
     def write(self, df: DataFrame) -> None:
         if self._done:
+            self._drop()
             return
+        if self._known is not None:
+            df = df.toDF(*self._known.of(df.schema))
         self._columns = [self._target.quoted(name) for name in df.columns]
+        columns = f"{self._target.columns(df)}, {TASK} int, {ATTEMPT} bigint"
         with self._target.connect() as database:
-            database.run(f"DROP TABLE IF EXISTS {self._staging}")
-            database.run(f"CREATE TABLE {self._staging} ({self._target.columns(df)})")
-            for statement in self._dialect.mark_attempts(self._staging, TASK, ATTEMPT):
-                database.run(statement)
-        self._target.append(self._staging, df, TASK, self._most)
+            database.run(f"CREATE TABLE {self._staging} ({columns}) {self._dialect.transactional}".rstrip())
+        try:
+            self._target.append(self._staging, df, (TASK, ATTEMPT), self._most)
+        except Exception:
+            if not self._other_has_committed():
+                raise
+            self._done = True
+            self._drop()
+
+    def _other_has_committed(self) -> bool:
+        """Whether another run has written the token meanwhile, so that what went wrong here does not matter."""
+        if self._sink.token is None:
+            return False
+        try:
+            with self._target.connect() as database:
+                found = _is_committed(self._dialect, database, self._sink)
+        except Exception:  # the database is gone: what went wrong first is what to tell
+            log.debug("the ledger could not be asked", exc_info=True)
+            return False
+        if found:
+            log.warning("another run has written %s to %s", self._sink.token, self._sink.table)
+        return found
 
     def commit(self) -> None:
         if self._done:
             return
+        try:
+            self._copy()
+        except Exception:
+            if not self._other_has_committed():
+                raise
+        self._drop()
+        try:
+            self._target.refresh(self._sink.table)
+        except Exception:
+            log.warning("cached readers of %s could not be refreshed", self._sink.table, exc_info=True)
+
+    def _copy(self) -> None:
         with self._target.connect() as database:
             if not self._dialect.has_table(database, self._sink.table):  # some databases commit when tables are made
                 columns = ", ".join(self._columns)
-                database.run(f"CREATE TABLE {self._sink.table} AS SELECT {columns} FROM {self._staging} WHERE 1 = 0")
+                made = f"CREATE TABLE IF NOT EXISTS {self._sink.table}"
+                database.run(f"{made} AS SELECT {columns} FROM {self._staging} WHERE 1 = 0")
             database.begin()
             if self._sink.token is not None:
                 if _is_committed(self._dialect, database, self._sink):
@@ -154,19 +207,25 @@ class _JdbcSinkJob(SinkJob):
             key = [self._target.quoted(name) for name in self._sink.key]
             database.run(self._dialect.copy(self._staging, self._sink.table, self._columns, key, (TASK, ATTEMPT)))
             database.commit()
-        self.abort()
 
     def abort(self) -> None:
         if self._columns:
             with suppress(Exception), self._target.connect() as database:
                 database.run(f"DROP TABLE IF EXISTS {self._staging}")
 
+    def _drop(self) -> None:
+        """Remove the staged rows, and those of other runs of the token: they are not needed any more."""
+        with suppress(Exception), self._target.connect() as database:
+            others = [] if self._of_token is None else self._dialect.tables_like(database, self._of_token)
+            for table in {self._staging, *others}:
+                database.run(f"DROP TABLE IF EXISTS {table}")
+
 
 def _is_committed(dialect: JdbcDialect, database: JdbcConnection, sink: JdbcSink) -> bool:
     """Whether the sink's token is in the ledger, which is made if it is not there."""
     if not dialect.has_table(database, _LEDGER):
         database.run(
-            f"CREATE TABLE {_LEDGER}"
+            f"CREATE TABLE IF NOT EXISTS {_LEDGER}"
             " (target varchar(200) NOT NULL, token varchar(200) NOT NULL, PRIMARY KEY (target, token))"
         )
     statement = f"SELECT 1 FROM {_LEDGER} WHERE target = ? AND token = ?"

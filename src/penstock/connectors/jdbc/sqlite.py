@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
 
-from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece
+from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, split_name
 from penstock.connectors.jdbc.keyspace import middle_number, weigh
 from penstock.connectors.jdbc.splits import key_conditions, weighted_bounds
 
-_TABLE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?"
+log = logging.getLogger("penstock.sources")
+
+_TABLE = "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE"
+_LIKE = "SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, length(?)) = ?"
+_COLUMNS = "SELECT lower(name) FROM pragma_table_xinfo(?)"
+_ROW_IDS = ("rowid", "_rowid_", "oid")
+"""What a row's id is called; a user's column of such a name hides it."""
 _LOOKED_AT = 200
 """Row ids looked at in one place."""
 _PIECES_PER_SPLIT = 6
 
 
 class SqliteDialect(JdbcDialect):
-    """SQLite; it keeps no statistics, so a few rows at the ends of ranges are looked at."""
+    """SQLite; it keeps no statistics, so a few rows at the ends of ranges are looked at.
+
+    It is asked for no keys: a column of any type may hold values of another, which Spark then converts.
+    """
 
     name: ClassVar[str] = "SQLite"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:sqlite:",)
@@ -27,41 +37,73 @@ class SqliteDialect(JdbcDialect):
         sizes = " + ".join(f"coalesce(length({request.quote(name)}), 1)" for name in request.columns) or "1"
         ((width,),) = database.rows(f"SELECT avg({sizes}) FROM (SELECT * FROM {table} LIMIT {_LOOKED_AT})")
         row_bytes = float(width or 1)
-        name = table.strip('"`').rpartition(".")[2]
-        known = database.rows(_TABLE, name) if request.is_table else []
-        if not known or "WITHOUT ROWID" in str(known[0][0]).upper():
+        row_id = _row_id(database, request)
+        if row_id is None:
             return TableEstimate(_LOOKED_AT, row_bytes, in_one_piece, "one piece, as it has no row ids")
-        values = _weighed(database, table, 64)
+        values = _weighed(database, table, row_id, 64)
 
         def cut(database: Database, count: int) -> list[str | None]:
-            weighed = _weighed(database, table, _PIECES_PER_SPLIT * count)
-            return key_conditions("rowid", weighted_bounds(weighed, count), nullable=False)
+            weighed = _weighed(database, table, row_id, _PIECES_PER_SPLIT * count)
+            return key_conditions(row_id, weighted_bounds(weighed, count), nullable=False)
 
         return TableEstimate(sum(rows for _, rows in values), row_bytes, cut, "ranges of row ids")
 
     def has_table(self, database: Database, table: str) -> bool:
         """Look the name up in the catalogue."""
-        return bool(database.rows(_TABLE, table.strip('"`').rpartition(".")[2]))
+        return bool(database.rows(_TABLE, plain_name(table) or table.strip('"`').rpartition(".")[2]))
 
-    def mark_attempts(self, table: str, task: str, attempt: str) -> list[str]:
-        """Mark rows with their task; with one writer at a time there is nothing to tell attempts by."""
-        return [f"ALTER TABLE {table} ADD {task} int", f"ALTER TABLE {table} ADD {attempt} int DEFAULT 0"]
+    def tables_like(self, database: Database, table: str) -> list[str]:
+        """Look names up in the catalogue."""
+        schema, name = split_name(table)
+        found = database.rows(_LIKE, name, name)
+        return [f"{schema}.{one}" if schema else str(one) for (one,) in found]
 
     def free_writers(self, database: Database) -> int | None:  # noqa: ARG002
         """Return 1: others would have to wait for it."""
         return 1
 
 
-def _weighed(database: Database, table: str, pieces: int) -> list[tuple[str, float]]:
-    ((low, high),) = database.rows(f"SELECT min(rowid), max(rowid) FROM {table}")
+def _row_id(database: Database, request: Request) -> str | None:
+    """Return the name of the row ids of an ordinary table, which number all of its rows; None if there is none.
+
+    SQLite is asked by the very name that the rows are read by: where it is not a name of a row id, the query fails.
+    """
+    name = plain_name(request.table) if request.is_table else None
+    known = database.rows(_TABLE, name) if name else []
+    if not known or name is None or not str(known[0][0]).lstrip().upper().startswith("CREATE TABLE"):
+        return None
+    hidden = {column for (column,) in database.rows(_COLUMNS, name)}
+    row_id = next((one for one in _ROW_IDS if one not in hidden), None)
+    if row_id is None or not hidden:
+        return None
+    try:
+        database.rows(f"SELECT {row_id} FROM {request.table} LIMIT 0")
+    except Exception:  # a table WITHOUT ROWID
+        log.debug("%s has no row ids", request.table, exc_info=True)
+        return None
+    return row_id
+
+
+def plain_name(table: str) -> str | None:
+    """Return what a table of the main database is called, without quotes; None of a name with several parts."""
+    text = table.strip()
+    quote = text[:1]
+    if quote in {'"', "`"} and text.endswith(quote):
+        inner = text[1:-1].replace(quote * 2, "\0")
+        return None if quote in inner else inner.replace("\0", quote)
+    return None if "." in text else text
+
+
+def _weighed(database: Database, table: str, row_id: str, pieces: int) -> list[tuple[str, float]]:
+    ((low, high),) = database.rows(f"SELECT min({row_id}), max({row_id}) FROM {table}")
     if low is None or high is None:
         return []
 
     def density(at: int) -> float:
         """Return rows per row id right behind a place."""
         ((rows, last),) = database.rows(
-            "SELECT count(*), max(rowid) FROM"
-            f" (SELECT rowid FROM {table} WHERE rowid >= {at} ORDER BY rowid LIMIT {_LOOKED_AT})"
+            f"SELECT count(*), max({row_id}) FROM"
+            f" (SELECT {row_id} FROM {table} WHERE {row_id} >= {at} ORDER BY {row_id} LIMIT {_LOOKED_AT})"
         )
         return int(rows or 0) / max(int(last or at) - at + 1, 1)
 

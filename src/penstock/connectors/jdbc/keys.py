@@ -1,0 +1,93 @@
+"""Which keys of a finished join side a database may be asked for: those that it compares as Spark does.
+
+A key that is compared in another way loses rows (bounds of texts in the order of a language, a float as a decimal
+number), or fails the query (a text that is no ``uuid``). So no key of a type is handed over that its dialect does not
+list.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.jdbc.dialect import KeyKind
+from penstock.connectors.jdbc.source import dialect_of
+from penstock.spark import filters
+from penstock.spark.jdbc import JdbcRelation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.spark.filters import KeySet
+    from penstock.spark.jdbc import ColumnType
+    from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock.sources")
+
+
+_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint", "decimal(20,0)"})
+
+
+def kind_of(column: ColumnType, spark_type: str, listed: Mapping[str, KeyKind]) -> KeyKind | None:
+    """Return how the values of a column may be compared, None if they may not.
+
+    Parameters
+    ----------
+    column
+        The column's type in the database.
+    spark_type
+        The type that Spark reads it as.
+    listed
+        The kinds of the types that are known, by their names in small letters.
+    """
+    kind = listed.get(column.name.lower())
+    match kind:
+        case KeyKind.WHOLE if spark_type in _WHOLE:
+            return kind
+        case KeyKind.DECIMAL if spark_type == f"decimal({column.precision},{column.scale})":
+            return kind
+        case KeyKind.TEXT if spark_type == "string":
+            return kind
+    return None
+
+
+def is_plain(texts: str) -> bool:
+    """Whether texts mean the same in every database's SQL, whatever its settings and encoding."""
+    return texts.isascii() and "\\" not in texts and "\0" not in texts
+
+
+def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[Any]) -> list[Any]:
+    """Return conditions on the columns of a database's relation, true of the keys found; fewer, or none, where unsure.
+
+    Parameters
+    ----------
+    leaf
+        The relation's leaf in Spark's plan.
+    keys
+        The keys.
+    columns
+        For each key its column.
+    """
+    relation = JdbcRelation(bridge, leaf)
+    dialect = dialect_of(relation.url)
+    if dialect is None or not dialect.comparable:
+        return []
+    try:
+        types = relation.column_types()
+    except Exception:
+        log.warning("the types of %s could not be had, its rows go unfiltered", relation.table, exc_info=True)
+        return []
+    found = []
+    for place, column in enumerate(columns):
+        known = types.get(str(column.name()))
+        kind = None if known is None else kind_of(known, str(column.dataType().simpleString()), dialect.comparable)
+        if kind is None:
+            continue
+        one = replace(keys, exact=keys.exact[place : place + 1], bounds=keys.bounds[place : place + 1])
+        if kind is KeyKind.TEXT:
+            if not one.exact or not is_plain(str(one.exact[0].mkString(" "))):
+                continue
+            one = replace(one, bounds=())
+        found += filters.for_sources(bridge, one, [column])
+    return found

@@ -1,0 +1,11 @@
+package penstock;
+
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.api.java.UDF0;
+
+/** A function of a row that tells the attempt of the task that reads it: no two attempts of an application are equal. */
+public class TaskAttempt implements UDF0 {
+    public Object call() {
+        return Long.valueOf(TaskContext.get().taskAttemptId());
+    }
+}

@@ -1,0 +1,338 @@
+"""Databases whose names, types and settings invite wrong rows: what Penstock reads and writes is what plain Spark does."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, DYNAMIC_FILTERING_SELECTIVITY
+from penstock.connectors import JdbcSink
+from penstock.errors import SinkError
+from penstock.spark.jdbc import JdbcTarget
+from tests.connectors.jdbc.test_sink import left_behind, numbers
+from tests.equality import assert_same_rows
+
+PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
+ROWS = 3000
+SERIES = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS - 1}) "
+SOME = "case when i % 3 = 0 then null else i end"
+
+
+def plain(spark, server, table):
+    return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
+
+
+def same_rows(env, df):
+    found = env.collect(df)
+    assert_same_rows(found, df.collect())
+    return found
+
+
+# -- reading in pieces -----------------------------------------------------------------------------------------------------
+
+TABLES = {
+    # name: columns and their values, the end of the statement, whether it is read in pieces
+    "a column rowid": ("rowid int, v int", f"{SOME}, i", "", True),
+    "a column _rowid_": ("_rowid_ int, v int", f"{SOME}, i", "", True),
+    "a column oid": ("oid int, v int", f"{SOME}, i", "", True),
+    "a column ROWID of texts": ("ROWID text, v int", f"'x' || ({SOME}), i", "", True),
+    "two of the names": ("rowid int, oid int", f"{SOME}, i", "", True),
+    "all of the names": ("rowid int, oid int, _rowid_ int", f"{SOME}, i, {SOME}", "", False),
+    "a quoted column": ('"RowId" int, v int', f"{SOME}, i", "", True),
+    "a key called rowid": ("rowid integer primary key, v int", "i * 5 - 700, i", "", True),
+    "a key of texts called rowid": ("rowid text primary key, v int", f"'x' || ({SOME}), i", "", True),
+    "without row ids": ("k text primary key, v int", "'k' || i, i", "without rowid", False),
+    "without row ids, but a column": ("k text primary key, rowid int", f"'k' || i, {SOME}", "without\n rowid", False),
+    "strict": ("rowid int, v int", f"{SOME}, i", "strict", True),
+    "negative ids": ("k integer primary key, v int", "i - 2000, i", "", True),
+    "far apart": ("k integer primary key, v int", "i * i * 1000000007, i", "", True),
+    "a generated column": ("v int, rowid int as (nullif(v % 3, 0))", "i", "", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_row_ids_of_sqlite(make_env, spark, sqlite, case):
+    columns, values, end, pieces = TABLES[case]
+    name = f'"{case}"'
+    names = "v" if case == "a generated column" else ", ".join(part.split()[0] for part in columns.split(", "))
+    sqlite.sql(f"create table {name} ({columns}) {end}; insert into {name} ({names}) {SERIES} select {values} from n")
+    env = make_env(**PIECES)
+    assert len(same_rows(env, plain(spark, sqlite, name))) == ROWS
+    assert (env.last_job.vertices[0].tasks > 1) == pieces
+
+
+@pytest.mark.parametrize("table", ['"dot.t"', "MIXED_case", "seen", "`Ticks`"])
+def test_names_of_sqlite(make_env, spark, sqlite, table):
+    """A name with a dot in it is not that of another table."""
+    made = {"MIXED_case": "mixed_CASE", "seen": "to_see"}.get(table, table)
+    sqlite.sql(f"drop table if exists t; create table t (a int); create table {made} (rowid int, v int); insert into {made} {SERIES} select {SOME}, i from n")
+    if table == "seen":
+        sqlite.sql("create view seen as select * from to_see")
+    assert len(same_rows(make_env(**PIECES), plain(spark, sqlite, table))) == ROWS
+
+
+@pytest.mark.parametrize("kind", ["postgres", "sqlite", "mariadb"])
+@pytest.mark.parametrize("predicate", ["v < 100", "v < 100 or v is null", "k is null"])
+def test_one_predicate_of_the_user(request, make_env, spark, kind, predicate):
+    server = request.getfixturevalue(kind)
+    server.sql(f"drop table if exists sliced; create table sliced (id int primary key, k int, v int); insert into sliced (id, k, v) {SERIES if kind != 'mariadb' else ''}"
+               + (f"select i, {SOME}, i from n" if kind != "mariadb" else f"select seq, if(seq % 3 = 0, null, seq), seq from seq_0_to_{ROWS - 1}"))  # fmt: skip
+    df = spark.read.jdbc(server.url, "sliced", predicates=[predicate], properties=server.properties)
+    assert len(same_rows(make_env(**PIECES), df)) < ROWS
+
+
+@pytest.mark.parametrize("pages", [True, False])
+@pytest.mark.parametrize("table", ["child_with_nulls", "pairs", "numbers", "days", "uuids", "padded", "floats", "small", "times", "decimals"])
+def test_splits_of_postgres(make_env, spark, postgres, monkeypatch, table, pages):
+    if not pages:
+        monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
+    if postgres.sql("select to_regclass('child_with_nulls') is null") == "t":
+        series = f"generate_series(0, {ROWS - 1}) i"
+        postgres.sql(f"""
+            create table child_with_nulls (k int not null, v int); insert into child_with_nulls select i, i from {series};
+            create table grandchild () inherits (child_with_nulls);
+            alter table grandchild alter k drop not null; insert into grandchild select {SOME}, i from {series};
+            create type pair as (a int, b int);
+            create table pairs as select (case i % 3 when 0 then null else i end, case i % 2 when 0 then null else i end)::pair::text as t, i as v from {series};
+            create table numbers as select {SOME} as k, i as v from {series};
+            create table days as select case i % 9 when 0 then 'infinity'::date when 1 then null else '2026-01-01'::date + i end as k from {series};
+            create table uuids as select md5(i::text)::uuid as k from {series};
+            create table padded as select ('x' || i % 50)::char(9) as k from {series};
+            create table floats as select case i % 5 when 0 then 'nan'::float8 when 1 then null else i / 7.0 end as k from {series};
+            create table small as select {SOME}::smallint as k from {series};
+            create table times as select '2026-03-29 00:00:00+00'::timestamptz + i * interval '7 min' as k from {series};
+            create table decimals as select (i / 8.0)::numeric(12,4) as k from {series};
+            analyze;
+        """)
+    df = plain(spark, postgres, table)
+    found = same_rows(make_env(**PIECES), df)
+    assert len(found) == (2 * ROWS if table == "child_with_nulls" else ROWS)
+
+
+def test_odd_texts_as_keys_of_mariadb(make_env, spark, mariadb):
+    mariadb.sql(f"""
+        create table odd_texts (k varchar(40) primary key, v int);
+        insert into odd_texts select concat(elt(seq % 6 + 1, char(92), char(39), '%', 'x', ' ', 'Z'), seq), seq from seq_0_to_{ROWS - 1};
+        analyze table odd_texts
+    """)
+    assert len(same_rows(make_env(**PIECES), plain(spark, mariadb, "odd_texts"))) == ROWS
+
+
+# -- keys that are looked for in the database ------------------------------------------------------------------------------
+
+POSTGRES_TYPES = {
+    "e": ("mood", "(array['sad', 'ok', 'glad'])[i % 3 + 1]::mood"),
+    "u": ("uuid", "md5((i % 50)::text)::uuid"),
+    "j": ("json", "('{\"a\": ' || i % 50 || '}')::json"),
+    "jb": ("jsonb", "('{\"a\": ' || i % 50 || '}')::jsonb"),
+    "b": ("bit(8)", "(i % 50)::bit(8)"),
+    "vb": ("bit varying(8)", "(i % 50)::bit(8)::bit varying(8)"),
+    "ip": ("inet", "('10.0.0.' || i % 50)::inet"),
+    "mac": ("macaddr", "('08:00:2b:01:02:' || lpad(to_hex(i % 50), 2, '0'))::macaddr"),
+    "x": ("xml", "('<a>' || i % 50 || '</a>')::xml"),
+    "n": ("name", "('n' || i % 50)::name"),
+    "iv": ("interval", "i % 50 * interval '1 day'"),
+    "ts": ("tsvector", "('w' || i % 50)::tsvector"),
+    "pt": ("point", "point(i % 50, 1)"),
+    "r": ("int4range", "int4range(i % 50, i % 50 + 3)"),
+    "f4": ("real", "(i % 50) / 10.0::real"),
+    "f8": ("double precision", "case i % 50 when 1 then 'nan' when 2 then 'infinity' else (i % 50) / 10.0::float8 end"),
+    "num": ("numeric", "(i % 50) * 1e-21"),
+    "dec": ("numeric(10,2)", "(i % 50) / 4.0"),
+    "wide": ("numeric(38,0)", "(i % 50) * 1e30"),
+    "c": ("char(6)", "'c' || i % 50"),
+    "v": ("varchar(9)", "'v' || i % 50"),
+    "t": ("text", "(array['a', 'B', 'b', 'Z', 'z', '_', 'É', 'a\\b', '''', ''])[i % 10 + 1]"),
+    "icu": ('text collate "en-x-icu"', "(array['a', 'B', 'b', 'Z', 'z', '_', 'É', 'A', '-', '0'])[i % 10 + 1]"),
+    "i2": ("smallint", "i % 50"),
+    "i4": ("int", "nullif(i % 50, 7)"),
+    "i8": ("bigint", "(i % 50) * 1000000007::bigint"),
+    "o": ("oid", "i % 50"),
+    "bo": ("boolean", "i % 2 = 0"),
+    "d": ("date", "case i % 50 when 1 then 'infinity'::date else '1500-03-01'::date + i % 50 end"),
+    "tz": ("timestamptz", "'2026-03-29 00:30:00+00'::timestamptz + i % 50 * interval '20 min'"),
+    "tm": ("timestamp", "'2026-03-29 00:30:00'::timestamp + i % 50 * interval '20 min'"),
+}  # fmt: skip
+MARIADB_TYPES = {
+    "e": ("enum('sad','ok','glad')", "elt(seq % 3 + 1, 'sad', 'ok', 'glad')"),
+    "s": ("set('a','b')", "elt(seq % 3 + 1, 'a', 'b', 'a,b')"),
+    "f4": ("float", "seq % 50 / 10"),
+    "f8": ("double", "seq % 50 / 10"),
+    "c": ("char(6)", "concat('c', seq % 50)"),
+    "v": ("varchar(9) collate utf8mb4_general_ci", "elt(seq % 8 + 1, 'a', 'A', 'B', 'b ', 'Z', '_', 'É', '\\\\x')"),
+    "l": ("varchar(9) character set latin1", "concat('l', seq % 50)"),
+    "i": ("int", "nullif(seq % 50, 7)"),
+    "ub": ("bigint unsigned", "18446744073709551615 - seq % 50"),
+    "de": ("decimal(10,2)", "seq % 50 / 4"),
+    "t1": ("tinyint(1)", "seq % 2"),
+    "bi": ("bit(1)", "seq % 2"),
+    "y": ("year", "2000 + seq % 50"),
+    "d": ("date", "date'2026-01-01' + interval seq % 50 day"),
+    "dt": ("datetime(6)", "timestamp'2026-03-29 00:30:00' + interval seq % 50 * 20 minute"),
+    "bn": ("varbinary(9)", "concat('b', seq % 50)"),
+    "uu": ("uuid", "concat('00000000-0000-0000-0000-0000000000', lpad(seq % 50, 2, '0'))"),
+    "i6": ("inet6", "concat('::', seq % 50)"),
+    "js": ("json", "concat('{\"a\": ', seq % 50, '}')"),
+}  # fmt: skip
+SQLITE_TYPES = {
+    "i": ("int", "case i % 5 when 0 then 1.5 when 1 then 'x' else i % 50 end"),
+    "t": ("text", "case i % 3 when 0 then i % 50 else 't' || i % 50 end"),
+    "r": ("real", "(i % 50) / 10.0"),
+    "d": ("decimal(10,2)", "(i % 50) / 4.0"),
+    "k": ("integer primary key", "i"),
+    "nc": ("varchar(9) collate nocase", "substr('aAbBcC', i % 6 + 1, 1)"),
+}  # fmt: skip
+KEYS = [
+    *[("postgres", column, "values") for column in POSTGRES_TYPES],
+    *[("mariadb", column, "values") for column in MARIADB_TYPES],
+    *[("sqlite", column, "values") for column in SQLITE_TYPES],
+    *[("postgres", column, "bounds") for column in ("dec", "num", "f4", "c", "t", "icu", "i4", "i8", "tz", "u")],
+    *[("mariadb", column, "bounds") for column in ("f4", "v", "l", "ub", "de", "dt")],
+    *[("sqlite", column, "bounds") for column in ("i", "nc")],
+]
+
+
+@pytest.fixture(scope="module")
+def typed(request, spark, tmp_path_factory):
+    """Return a function that gives by the kind of a server its table `typed`, and a copy of it in files."""
+    made = {}
+
+    def make(kind):
+        if kind not in made:
+            server = request.getfixturevalue(kind)
+            types = {"postgres": POSTGRES_TYPES, "mariadb": MARIADB_TYPES, "sqlite": SQLITE_TYPES}[kind]
+            columns = ", ".join(f"{name} {type_name}" for name, (type_name, _) in types.items())
+            values = ", ".join(value for _, value in types.values())
+            begin = "create type mood as enum ('sad', 'ok', 'glad');" if kind == "postgres" else ""
+            rows = {"postgres": "from generate_series(0, 599) i", "mariadb": "from seq_0_to_599", "sqlite": "from n"}[kind]
+            series = SERIES.replace(str(ROWS - 1), "599") if kind == "sqlite" else ""
+            server.sql(f"{begin} create table typed ({columns}); insert into typed {series} select {values} {rows}")
+            copy = str(tmp_path_factory.mktemp(kind) / "copy")
+            plain(spark, server, "typed").coalesce(1).write.parquet(copy)
+            made[kind] = server, copy
+        return made[kind]
+
+    return make
+
+
+@pytest.mark.parametrize(("kind", "column", "how"), KEYS)
+def test_keys_of_every_type(make_env, spark, typed, kind, column, how):
+    """A join finds the rows that plain Spark finds, whatever the type of its key, and does not fail either."""
+    server, path = typed(kind)
+    copy = spark.read.parquet(path)
+    wanted = copy.select(F.col(column).alias("key")).where(F.xxhash64(column) % 7 != 0).distinct()
+    if dict(copy.dtypes)[column] == "string":
+        wanted = wanted.union(spark.sql("select explode(array('no such value', 'B', '{')) as key"))
+    exact = 10_000 if how == "values" else 1
+    env = make_env(**PIECES, **{DYNAMIC_FILTERING_SELECTIVITY.key: 1.0, DYNAMIC_FILTERING_EXACT_KEYS.key: exact})
+
+    def found(rows):
+        return rows.join(wanted, F.col(column) == F.col("key")).groupBy("key").agg(F.count("*"))
+
+    rows = env.collect(found(plain(spark, server, "typed").select(column)))
+    assert_same_rows(rows, found(copy.select(column)).collect())
+    assert rows
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------------
+
+LEVELS = ["NONE", "none", "READ_UNCOMMITTED", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_isolation_levels(request, env, spark, kind, level):
+    server = request.getfixturevalue(kind)
+    server.sql("drop table if exists isolated")
+    key = "isolationlevel" if level == "none" else "isolationLevel"
+    properties = server.properties | {key: level.upper(), "batchsize": "50"}
+    env.write(numbers(spark), JdbcSink(server.url, "isolated", properties))
+    env.execute()
+    assert_same_rows(plain(spark, server, "isolated").select("id", "v", "s").collect(), numbers(spark).collect())
+    assert left_behind(server) == []
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+@pytest.mark.parametrize("level", ["NONE", "READ_COMMITTED", "SERIALIZABLE"])
+def test_attempts_that_were_committed_and_lost(request, env, spark, monkeypatch, kind, level):
+    """Spark runs a task again whose commit it has not heard of; here every task is."""
+    server = request.getfixturevalue(kind)
+    server.sql("drop table if exists repeated")
+    append = JdbcTarget.append
+
+    def twice(self, *arguments):
+        append(self, *arguments)
+        append(self, *arguments)
+
+    monkeypatch.setattr(JdbcTarget, "append", twice)
+    env.write(numbers(spark), JdbcSink(server.url, "repeated", server.properties | {"isolationLevel": level, "batchsize": "50"}))
+    env.execute()
+    assert_same_rows(plain(spark, server, "repeated").select("id", "v", "s").collect(), numbers(spark).collect())
+
+
+RUNS = {
+    # what two runs of one token do, each "run action", in this order
+    "one after the other": "a open, a write, a commit, b open, b write, b commit",
+    "side by side": "a open, b open, a write, b write, a commit, b commit",
+    "the second is first": "a open, b open, a write, b write, b commit, a commit",
+    "the second starts late": "a open, a write, b open, b write, a commit, b commit",
+    "the second overtakes": "a open, a write, b open, b write, b commit, a commit",
+    "the second gives up": "a open, a write, b open, b write, b abort, a commit",
+    "the first gives up": "a open, a write, b open, b write, a abort, b commit",
+    "the first is gone": "a open, a write, b open, b write, b commit",
+    "the second writes after the end": "a open, b open, a write, a commit, b write, b commit",
+    "gone once more": "a open, a write, b open, b write, b commit, c open, c write, c commit",
+}
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+@pytest.mark.parametrize("case", RUNS)
+def test_runs_of_one_token(request, spark, kind, case):
+    server = request.getfixturevalue(kind)
+    server.sql("drop table if exists tokens")
+    sink = JdbcSink(server.url, "tokens", server.properties, token=case)
+    jobs = {}
+    for step in RUNS[case].split(", "):
+        run, action = step.split()
+        match action:
+            case "open":
+                jobs[run] = sink.open(spark)
+            case "write":
+                jobs[run].write(numbers(spark, partitions=2))
+            case "commit":
+                jobs[run].commit()
+            case "abort":
+                jobs[run].abort()
+    assert_same_rows(plain(spark, server, "tokens").select("id", "v", "s").collect(), numbers(spark).collect())
+    assert left_behind(server) == []
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_cached_readers_see_what_was_written(request, env, spark, kind, mode):
+    server = request.getfixturevalue(kind)
+    counts = []
+    for name in ("by_spark", "by_us"):
+        server.sql(f"drop table if exists {name}; create table {name} (id int, v bigint, s varchar(9))")
+        df = plain(spark, server, name).cache()
+        assert df.count() == 0
+        if name == "by_spark":
+            numbers(spark).write.format("jdbc").options(url=server.url, dbtable=name, **server.properties).mode(mode).save()
+        else:
+            env.write(numbers(spark), JdbcSink(server.url, name, server.properties, mode=mode))
+            env.execute()
+        counts.append(df.count())
+        df.unpersist()
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+def test_columns_go_by_their_names(request, env, spark, kind):
+    """As in Spark's own writer: in any order, whatever their case; one that the table has not is an error."""
+    server = request.getfixturevalue(kind)
+    server.sql("drop table if exists named; create table named (id int, v bigint, s varchar(9))")
+    env.write(numbers(spark).selectExpr("s as S", "id as Id"), JdbcSink(server.url, "named", server.properties))
+    env.execute()
+    assert_same_rows(plain(spark, server, "named").collect(), numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect())
+    env.write(numbers(spark).withColumn("more", F.lit(1)), JdbcSink(server.url, "named", server.properties))
+    with pytest.raises(SinkError, match="more that the table has not"):
+        env.execute()
+    env._outputs.clear()

@@ -1,0 +1,244 @@
+"""Appends to tables with columns of their own: what does not fit is refused before any work, the rest is read back."""
+
+import datetime as dt
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from penstock.connectors.table_schema import check_columns
+from penstock.errors import JobError, SinkError
+from tests.equality import assert_same_rows
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+needed_module("pyiceberg", "iceberg")
+
+import deltalake
+import pyarrow as pa
+
+from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
+
+FIRST = "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
+REFUSED = {
+    "a text for a number": ("select cast(id as string) as id, 'x' as name from range(3)", "id .* of type string"),
+    "a number for a text": ("select id, id as name from range(3)", "name .* of type bigint"),
+    "a narrower type": ("select id, 'x' as name, id as small from range(3)", "small .* of type bigint"),
+    "a wider decimal": ("select id, 'x' as name, cast(1 as decimal(20,2)) as price from range(3)", "price .* decimal"),
+    "another scale": ("select id, 'x' as name, cast(1 as decimal(10,4)) as price from range(3)", "price .* decimal"),
+    "a double for a decimal": ("select id, 'x' as name, 1.0d as price from range(3)", "price .* double"),
+    "a date": ("select id, current_date() as name from range(3)", "name .* date"),
+    "bytes": ("select id, binary('x') as name from range(3)", "name .* binary"),
+    "an array": ("select id, array('x') as name from range(3)", "name .* array<string>"),
+    "one more column": ("select id, 'x' as name, 1 as more from range(3)", "more that the table has not"),
+    "only other columns": ("select 1 as a, 2 as b", "column a that the table has not"),
+    "a column in two cases": ("select id, 'x' as name, 'y' as NAME from range(3)", "twice"),
+    "an interval": ("select id, interval 1 day as name from range(3)", "name .* interval"),
+}  # fmt: skip
+TAKEN = {
+    "the same": FIRST,
+    "another order": "select name, price, small, id from (" + FIRST + ")",
+    "a column less": "select id, name from (" + FIRST + ")",
+    "other cases": "select id as ID, name as Name, small, price from (" + FIRST + ")",
+    "a type that fits": "select id, name, cast(small as smallint) as small, price from (" + FIRST + ")",
+    "no rows": "select * from (" + FIRST + ") where id < 0",
+    "nulls": "select if(id > 3, id, null) as id, cast(null as string) as name from range(9)",
+    "an int for a long": "select small as id, name from (" + FIRST + ")",
+    "never null": "select 1L as id, 'a' as name, 1 as small",
+    "padded": "select id, cast(name as char(9)) as name from (" + FIRST + ")",
+}  # fmt: skip
+
+
+class Delta:
+    def __init__(self, folder):
+        self.path = str(folder / "t")
+
+    def sink(self, **given):
+        return DeltaSink(self.path, **given)
+
+    def source(self):
+        return DeltaSource(self.path)
+
+
+class Iceberg:
+    def __init__(self, folder):
+        self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
+
+    def sink(self, **given):
+        return IcebergSink("n.t", self.catalog, **given)
+
+    def source(self):
+        return IcebergSource("n.t", self.catalog)
+
+
+@pytest.fixture(params=[Delta, Iceberg])
+def table(request, env, spark, tmp_path):
+    made = request.param(tmp_path)
+    env.write(spark.sql(FIRST).where("id < 10"), made.sink())
+    env.execute()
+    return made
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_do_not_fit(env, spark, table, case):
+    query, words = REFUSED[case]
+    before = env.collect(env.read(table.source()))
+    env.write(spark.sql(query), table.sink())
+    with pytest.raises(SinkError, match=words):  # not a JobError: no job has begun
+        env.execute()
+    env._outputs.clear()
+    assert_same_rows(env.collect(env.read(table.source())), before)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("case", TAKEN)
+def test_rows_that_fit(make_env, spark, table, case, whole):
+    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
+    before = env.read(table.source())
+    more = spark.sql(TAKEN[case])
+    wanted = env.collect(before) + before.limit(0).unionByName(more.toDF(*[name.lower() for name in more.columns]), allowMissingColumns=True).collect()
+    env.write(more, table.sink())
+    env.execute()
+    assert_same_rows(env.collect(env.read(table.source())), wanted)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
+    env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
+    table = Delta(tmp_path)
+    schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string())])
+    deltalake.write_deltalake(table.path, pa.table({"id": [1], "name": ["a"]}, schema))
+    for query in ("select 2L as id, cast(null as string) as name", "select nullif(id, 7) as id, 'x' as name from range(5)"):
+        env.write(spark.sql(query), table.sink())
+        env.execute()
+    assert env.count(env.read(table.source())) == 7
+    env.write(spark.sql("select nullif(id, 7) as id, 'x' as name from range(9)"), table.sink())
+    with pytest.raises(JobError, match="column id of table .* does not allow nulls"):
+        env.execute()
+    env.write(spark.sql("select 'x' as name"), table.sink())
+    with pytest.raises(SinkError, match="have no column id"):
+        env.execute()
+    env._outputs.clear()
+    assert env.count(env.read(table.source())) == 7
+
+
+def test_nested_columns(env, spark, table):
+    if isinstance(table, Iceberg):
+        pytest.skip("an overwrite keeps the table's columns")
+    env.write(spark.sql("select array(id) as a, named_struct('x', id) as s, map('k', id) as m from range(3)"), table.sink(mode="overwrite"))
+    env.execute()
+    env.write(spark.sql("select array(null, id) as a, named_struct('x', if(id > 1, id, null)) as s, map('k', cast(null as bigint)) as m from range(3)"), table.sink())
+    env.execute()
+    assert env.count(env.read(table.source())) == 6
+    for bad in ("named_struct('y', id) as s", "named_struct('x', id, 'y', id) as s", "array('x') as a", "map(1, id) as m"):
+        env.write(spark.sql(f"select {bad} from range(3)"), table.sink())
+        with pytest.raises(SinkError, match="of type"):
+            env.execute()
+        env._outputs.clear()
+
+
+def test_a_delta_overwrite_brings_its_columns(env, spark, tmp_path):
+    table = Delta(tmp_path)
+    for query in ("select id, 'x' as p from range(3)", "select 'a' as id, 1.5d as other, 'y' as p from range(2)"):
+        env.write(spark.sql(query), table.sink(mode="overwrite", partition_by=["p"]))
+        env.execute()
+        assert_same_rows(env.collect(env.read(table.source()).select(spark.sql(query).columns)), spark.sql(query).collect())
+    assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 2
+
+
+def test_single_partitions_of_a_delta_table_are_not_overwritten(env, spark, tmp_path):
+    table = Delta(tmp_path)
+    env.write(spark.sql("select id, id % 3 as p from range(9)"), table.sink(partition_by=["p"]))
+    env.execute()
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        env.write(spark.sql("select 1L as id, 1L as p"), table.sink(mode="overwrite"))
+        with pytest.raises(SinkError, match="single partitions"):
+            env.execute()
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+        env._outputs.clear()
+    assert env.count(env.read(table.source())) == 9
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Tokyo", "America/St_Johns"])
+def test_times_as_partitions_of_a_delta_table(env, spark, tmp_path, zone):
+    table = Delta(tmp_path)
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        rows = spark.sql("select id, timestamp_micros(1761438600123456 + id * 1800000000) as t, timestamp_ntz'2026-03-29 02:30:00' as n from range(6)")
+        env.write(rows, table.sink(partition_by=["t", "n"]))
+        env.execute()
+        assert_same_rows(env.collect(env.read(table.source()).select("id", F.unix_micros("t"), "n")), rows.select("id", F.unix_micros("t"), "n").collect())
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    told = deltalake.DeltaTable(table.path).to_pyarrow_table().column("t").to_pylist()
+    assert min(told) == dt.datetime(2025, 10, 26, 0, 30, 0, 123456, dt.UTC)
+
+
+@pytest.mark.parametrize("name", ["_p", ".p", "a=b", "p q", "é"])
+def test_odd_partition_columns_of_a_delta_table(env, spark, tmp_path, name):
+    table = Delta(tmp_path)
+    rows = spark.range(12).selectExpr("id", f"nullif(concat('x=', id % 3), 'x=2') as `{name}`")
+    for _ in range(2):
+        env.write(rows, table.sink(partition_by=[name]))
+        env.execute()
+    assert_same_rows(env.collect(env.read(table.source()).select("id", f"`{name}`")), rows.union(rows).collect())
+    assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 24
+
+
+@pytest.mark.parametrize("promise", ["constraint", "mapping"])
+def test_tables_that_promise_more(env, spark, tmp_path, promise):
+    table = Delta(tmp_path)
+    env.write(spark.range(3), table.sink())
+    env.execute()
+    log = deltalake.DeltaTable(table.path)
+    if promise == "constraint":
+        log.alter.add_constraint({"positive": "id >= 0"})
+    else:
+        import json
+
+        file = min((tmp_path / "t" / "_delta_log").glob("*.json"))
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line in lines:
+            if "metaData" in line:
+                line["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
+        file.write_text("\n".join(map(json.dumps, lines)))
+    env.write(spark.sql("select -1L as id"), table.sink())
+    with pytest.raises(Exception, match="cannot be written|not supported"):
+        env.execute()
+    env._outputs.clear()
+
+
+@pytest.mark.parametrize(
+    ("rows", "sensitive", "words"),
+    [
+        ("a int", False, None),
+        ("A int", False, None),
+        ("A int", True, "that the table has not"),
+        ("b int", False, "that the table has not"),
+        ("n int", False, "have no column a"),
+        ("a int, n smallint", False, None),
+        ("a bigint", False, "of type bigint"),
+        ("a int, s struct<x: int>", False, None),
+        ("a int, s struct<X: int>", False, "of type struct"),
+        ("a int, s struct<x: smallint>", False, "of type struct"),
+        ("a int, l array<int>", False, "nulls within it"),
+    ],
+)
+def test_columns(rows, sensitive, words):
+    from pyspark.sql.types import ArrayType, IntegerType, StructField
+
+    table = StructType([
+        StructField("a", IntegerType(), False),
+        StructField("n", IntegerType()),
+        StructField("s", StructType([StructField("x", IntegerType())])),
+        StructField("l", ArrayType(IntegerType(), False)),
+    ])
+    given = StructType.fromDDL(rows)
+    if words is None:
+        check_columns(given, table, "table t", case_sensitive=sensitive)
+    else:
+        with pytest.raises(SinkError, match=words):
+            check_columns(given, table, "table t", case_sensitive=sensitive)
