@@ -15,7 +15,7 @@ from penstock.location import callers_line
 from penstock.marks import Mark, remember
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
-from penstock.planner.planner import Output, plan_job, plan_whole
+from penstock.planner.planner import Output, at_one_time, plan_job, plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
@@ -244,6 +244,7 @@ class Environment:
         opened = [output.sink.open(self.spark) for output in outputs]
         for output, sink in zip(outputs, opened, strict=True):
             sink.check(output.df.schema)
+        outputs = at_one_time(self._bridge, outputs)
         try:
             whole = plan_whole(self._bridge, self.config, outputs)
             plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)

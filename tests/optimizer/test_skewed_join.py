@@ -1,4 +1,5 @@
 import dataclasses
+import itertools
 
 import pytest
 
@@ -41,6 +42,22 @@ def test_sides(join_type, left, right, cut):
     job.finish(1, result(*left))
     job.finish(2, result(*right))
     assert {edge[0] for edge in job.edges if edge.endswith("cut")} == cut
+
+
+LEFT = ["", "merge", "broadcast", "shuffle_hash", "shuffle_replicate_nl", "no_broadcast_hash", "made up"]
+
+
+@pytest.mark.parametrize("strategy", ["AUTO", "FORCED"])
+@pytest.mark.parametrize("join_type", ["Inner", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"])
+def test_hints(join_type, strategy):
+    plain = {"Inner": {"1", "2"}, "RightOuter": {"2"}, "FullOuter": set()}.get(join_type, {"1"})
+    for left, right in itertools.product(LEFT, LEFT[:-2]):
+        node = {"join_type": join_type, "hinted": bool(left or right), "hints": (left, right)}
+        job = Case([AdaptiveSkewedJoin], "1 #> 3\n2 #> 3\n3 #> 4", {3: node}, {STRATEGY: strategy})
+        job.finish(1, result(*HOT))
+        job.finish(2, result(*HOT))
+        cut = {edge[0] for edge in job.edges if edge.endswith("cut")}
+        assert cut == (plain if {left, right} <= {"", "merge"} else set()), (left, right)
 
 
 def relying(node, config=None):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 SIDES = ("left", "right")
 NUMBER = {"left": 1, "right": 2}
 """The type number of a side's edge."""
@@ -18,6 +23,7 @@ _SPLIT = {
     "left": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "Cross"),
     "right": ("Inner", "RightOuter", "Cross"),
 }
+_READ_BY_KEYS = frozenset({"", "merge"})
 
 
 def other(side: str) -> str:
@@ -35,6 +41,13 @@ def may_be_filtered(join_type: str, side: str) -> bool:
     return join_type.startswith(_FILTERED[side])
 
 
-def may_be_split(join_type: str, side: str) -> bool:
-    """Whether equal keys of a side may be spread over tasks that all have the other side's rows of these keys."""
-    return join_type.startswith(_SPLIT[side])
+def may_be_split(join_type: str, side: str, hints: Collection[str] = ()) -> bool:
+    """Whether equal keys of a side may be spread over tasks that all have the other side's rows of these keys.
+
+    Parameters
+    ----------
+    hints
+        The hints of both sides. Spark must read each side by the join's keys, as merging two sorted sides does. Of
+        all hints, that one alone is sure to make it do so: a hint that it cannot follow may lead to a broadcast.
+    """
+    return join_type.startswith(_SPLIT[side]) and set(hints) <= _READ_BY_KEYS

@@ -90,11 +90,14 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
             return False
         self._told.add(join.id)
         skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items() if result}
-        split = [side for side in SIDES if skewed[side] and may_be_split(str(join.properties["join_type"]), side)]
+        join_type, hints = str(join.properties["join_type"]), join.properties.get("hints", ())
+        split = [side for side in SIDES if skewed[side] and may_be_split(join_type, side, hints)]
         subject = f"{join.id} {join.name}"
         for side in SIDES:
             if skewed[side] and side not in split:
-                reason = f"a {join.properties['join_type']} join must find all rows of a key of that side in one task"
+                reason = f"a {join_type} join must find all rows of a key of that side in one task"
+                if may_be_split(join_type, side):
+                    reason = f"the hint {' and '.join(filter(None, hints))} may have Spark read all rows in one task"
                 context.decide(DecisionKind.SKEW, subject, f"{side} side not split", reason)
         if not split:
             return False

@@ -216,6 +216,11 @@ class GraphBuilder:
                 if self.nodes[node_id].name == "Project" and below.has(plan.top.ids):
                     self._tell(node_id, drops_columns=True)
 
+    def tell_hints(self) -> None:
+        """Tell joins what the user said of how to run them."""
+        for node_id, (_, facts) in self.joins.items():
+            self._tell(node_id, hints=(facts.left_hint, facts.right_hint))
+
     def find_grouping_sets(self, find: Callable[[LogicalNode], GroupingSets | None]) -> None:
         """Tell aggregates what multiplies their rows, and the sources below how many rows they have."""
         for node_id, plan in self.node_plans.items():

@@ -21,6 +21,7 @@ from penstock.graph import UNDECIDED, OperatorKind
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
 from penstock.marks import has_exchanges
 from penstock.planner.builder import GraphBuilder, Out
+from penstock.planner.conditions import leaves_cut_by_spark, why_run_by_spark
 from penstock.planner.filters import FilterFinder
 from penstock.planner.grouping_sets import grouping_sets
 from penstock.planner.plan import JobPlan, NodePlan, WriteKind
@@ -29,10 +30,9 @@ from penstock.planner.sources import SourceMaker
 from penstock.planner.translate import Translator
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
-from penstock.spark.catalyst import LogicalNode
 from penstock.spark.dataframes import dataframe
-from penstock.spark.fragment import slot_columns
-from penstock.spark.jvm import LOGICAL, items
+from penstock.spark.fragment import projected, slot_columns
+from penstock.spark.jvm import items
 from penstock.spark.session import broadcast_threshold
 from penstock.units import show_bytes
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import Sink
     from penstock.location import SourceLine
+    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
 
@@ -78,27 +79,26 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output in outputs:
         _check(bridge, output)
     builder = GraphBuilder()
-    plans, commons = _optimized(bridge, config, outputs)
-    changed, parts = with_equal_aggregates(bridge, [*plans, *(plan for plan, _ in commons)])
+    plans, run_by_spark, commons = _optimized(bridge, config, at_one_time(bridge, outputs))
+    changed, parts = with_equal_aggregates(bridge, [*plans, *(one.plan for one in commons)])
     plans = changed[: len(plans)]
-    commons = [(plan, places) for plan, (_, places) in zip(changed[len(plans) :], commons, strict=True)]
-    standing: dict[tuple[str, ...], tuple[Out, list[int]]] = {}
+    commons = [replace(one, plan=plan) for one, plan in zip(commons, changed[len(plans) :], strict=True)]
+    standing = {one.number: one for one in commons}
+    translated: dict[int, Out] = {}
 
     def placeholder(node: LogicalNode) -> tuple[Out, Any] | None:
-        if node.name != "LogicalRDD" or not standing:
+        common = standing.get(catalyst.rdd_id(node)) if standing and node.name == "LogicalRDD" else None
+        if common is None:
             return None
-        found = standing.get(node.keys)
-        if found is None:
-            return None
+        if common.number not in translated:
+            translated[common.number] = Out(translator.translate(common.plan).node_id)
         attributes = items(node.handle.output())
-        return found[0], bridge.seq(attributes[i] for i in found[1])
+        return translated[common.number], bridge.seq(attributes[i] for i in common.columns)
 
+    cut_by_spark = {leaf for plan in changed for leaf in leaves_cut_by_spark(plan)}
+    sources = SourceMaker(bridge, config, {plans[i]: why for i, why in run_by_spark.items()}, cut_by_spark)
     threshold = _threshold(bridge, config)
-    translator = Translator(bridge, config, builder, parts, SourceMaker(bridge, config), threshold, placeholder)
-    for plan, (ids, columns) in commons:
-        out = Out(translator.translate(plan).node_id)
-        for key in ids:
-            standing[key] = (out, columns)
+    translator = Translator(bridge, config, builder, parts, sources, threshold, placeholder)
     default = config.maybe_integer(SINK_PARALLELISM)
     options = sink_options(config)
     for output, plan in zip(outputs, plans, strict=True):
@@ -119,6 +119,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     )
     builder.find_filters(finder)
     builder.find_chains()
+    builder.tell_hints()
     builder.find_grouping_sets(lambda aggregate: grouping_sets(bridge, aggregate, translator.node_of))
     return builder.finish(name)
 
@@ -191,42 +192,81 @@ def _threshold(bridge: Bridge, config: Configuration) -> int:
     return broadcast_threshold(bridge) if given is None else given
 
 
-Common = tuple[LogicalNode, tuple[list[tuple[str, ...]], list[int]]]
+@dataclass(frozen=True, slots=True)
+class _OptimizedCommon:
+    """A part that several outputs share.
+
+    Parameters
+    ----------
+    number
+        What tells its placeholders from other leaves.
+    plan
+        The part, optimised, with the columns that are used.
+    columns
+        Which of a placeholder's columns these are.
+    """
+
+    number: int
+    plan: LogicalNode
+    columns: list[int]
+
+
+def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return outputs that have one value for the present time in all of them."""
+    if len(outputs) == 1:  # Spark gives one value to all of a query
+        return outputs
+    for output in outputs:
+        _check(bridge, output)
+    plans = catalyst.at_one_time(bridge, [catalyst.analyzed_plan(output.df) for output in outputs])
+    if plans is None:
+        return outputs
+    frames = [dataframe(bridge, bridge.session, plan) for plan in plans]
+    return [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
 
 
 def _optimized(
     bridge: Bridge, config: Configuration, outputs: Sequence[Output]
-) -> tuple[list[LogicalNode], list[Common]]:
-    """Return the optimised plans of all outputs, and of the parts that were cut out of several of them."""
+) -> tuple[list[LogicalNode], dict[int, str], list[_OptimizedCommon]]:
+    """Return the optimised plans of all outputs, why Spark runs some of them, and the parts that others share.
+
+    A plan that Spark runs is a leaf.
+    """
     if has_exchanges():
         made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
         frames = [dataframe(bridge, bridge.session, plan) for plan in made]
         outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
-    if len(outputs) == 1:
-        return [catalyst.read_plan(bridge, catalyst.optimized_plan(outputs[0].df))], []
-    analyzed = [catalyst.read_plan(bridge, catalyst.analyzed_plan(output.df)) for output in outputs]
+    plans = [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
+    run_by_spark = {place: why for place, plan in enumerate(plans) if (why := why_run_by_spark(bridge, plan))}
+    for place in run_by_spark:
+        plans[place] = replace(plans[place], name="Query", children=())
+    others = [place for place in range(len(plans)) if place not in run_by_spark]
+    if len(others) < 2:
+        return plans, run_by_spark, []
+    analyzed = [catalyst.read_plan(bridge, catalyst.cached_plan(outputs[place].df)) for place in others]
     cut, commons = cut_common(bridge, analyzed)
     if not commons:
-        return [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs], []
-    plans = [catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan)) for plan in cut]
-    pruned: list[Common] = []
-    for node, leaves in commons:
-        ids = [catalyst.read_plan(bridge, leaf).keys for leaf in leaves]
-        columns = sorted({i for plan in plans for i in _used_columns(plan, ids)})
-        attributes = items(node.handle.output())
-        wanted = [attributes[i] for i in columns]
+        return plans, run_by_spark, []
+    for place, plan in zip(others, cut, strict=True):
+        plans[place] = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+    pruned: list[_OptimizedCommon] = []
+    for common in commons:
+        readers = [*(plans[place] for place in others), *(one.plan for one in pruned)]
+        columns = sorted({i for plan in readers for i in _used_columns(plan, common.number)})
+        attributes = items(common.plan.output())
         whole = len(columns) == len(attributes)
-        plan = node.handle if whole else bridge.find(LOGICAL + "Project")(bridge.seq(wanted), node.handle)
-        pruned.append((catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan)), (ids, columns)))
-    return plans, pruned
+        wanted = bridge.seq(attributes[i] for i in columns)
+        plan = common.plan if whole else projected(bridge, common.plan, wanted)
+        optimized = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        pruned.append(_OptimizedCommon(common.number, optimized, columns))
+    return plans, run_by_spark, pruned
 
 
-def _used_columns(plan: LogicalNode, ids: list[tuple[str, ...]]) -> set[int]:
-    """Return the positions of a placeholder's columns that a plan refers to."""
+def _used_columns(plan: LogicalNode, number: int) -> set[int]:
+    """Return the positions of the columns that a plan refers to of placeholders with a number."""
     found: set[int] = set()
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
-        if node.name == "LogicalRDD" and node.keys in ids:
+        if node.name == "LogicalRDD" and catalyst.rdd_id(node) == number:
             attributes = items(node.handle.output())
             readers: list[LogicalNode] = []
             for reader in reversed(above):

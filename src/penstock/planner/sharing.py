@@ -8,11 +8,12 @@ filters and columns have changed it; there the common part is cut out first and 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst
 from penstock.spark.aggregates import functions_of, grouping, split
-from penstock.spark.fragment import placeholder, rebuild
+from penstock.spark.fragment import placeholder, rdd_leaf, rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -34,9 +35,15 @@ _LEVELS = 3
 
 
 class EqualParts:
-    """Classes of equal subtrees among some plans. Subtrees that are not deterministic are never equal."""
+    """Classes of equal subtrees among some plans. Subtrees that are not deterministic are never equal.
 
-    def __init__(self, plans: Sequence[LogicalNode]) -> None:
+    Subtrees of different plans are equal only if they also read the same files: users may have read one path before
+    and after it grew.
+    """
+
+    def __init__(self, bridge: Bridge, plans: Sequence[LogicalNode]) -> None:
+        self._bridge = bridge
+        self._owner = {node: number for number, plan in enumerate(plans) for node in plan.walk()}
         self._class: dict[LogicalNode, int] = {}
         self._count: Counter[int] = Counter()
         by_shape: dict[Any, list[LogicalNode]] = defaultdict(list)
@@ -51,13 +58,18 @@ class EqualParts:
                 if not node.is_deterministic:
                     continue
                 known = by_hash[catalyst.semantic_hash(node.handle)]
-                found = next((c for c, other in known if catalyst.same_result(node.handle, other.handle)), None)
+                found = next((c for c, other in known if self._are_equal(node, other)), None)
                 if found is None:
                     found = len(members)
                     members.append(node)
                     known.append((found, node))
                 self._class[node] = found
                 self._count[found] += 1
+
+    def _are_equal(self, node: LogicalNode, other: LogicalNode) -> bool:
+        if not catalyst.same_result(node.handle, other.handle):
+            return False
+        return self._owner[node] == self._owner[other] or catalyst.reads_same(self._bridge, node.handle, other.handle)
 
     def _shape(self, node: LogicalNode, by_shape: dict[Any, list[LogicalNode]]) -> Any:
         shape = (node.name, tuple(self._shape(child, by_shape) for child in node.children))
@@ -103,14 +115,17 @@ def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple
     >>> # after:  both are a Project of one Aggregate(k, sum(a), sum(b)), which runs once
     """
     current = list(plans)
-    parts = EqualParts(current)
+    parts = EqualParts(bridge, current)
     for _ in range(_LEVELS):
         replacements = _splits(bridge, current, parts)
         if not replacements:
             break
         lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
-        current = [catalyst.read_plan(bridge, rebuild(bridge, plan, lowest)) for plan in current]
-        parts = EqualParts(current)
+        current = [
+            catalyst.read_plan(bridge, rebuild(bridge, plan, lowest)) if lowest.keys() & set(plan.walk()) else plan
+            for plan in current
+        ]
+        parts = EqualParts(bridge, current)
     return current, parts
 
 
@@ -145,38 +160,106 @@ def _below(node: LogicalNode) -> Iterator[LogicalNode]:
     return (part for child in node.children for part in child.walk())
 
 
-def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any], list[tuple[LogicalNode, list[Any]]]]:
+@dataclass(frozen=True, slots=True)
+class Common:
+    """A part that was cut out of several plans.
+
+    Parameters
+    ----------
+    number
+        What tells its placeholders from all other leaves, see `catalyst.rdd_id`.
+    plan
+        The part, with placeholders of smaller ones that are cut out of it in turn.
+    """
+
+    number: int
+    plan: Any
+
+
+def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any], list[Common]]:
     """Cut heavy common subtrees out of analysed plans.
 
     Returns
     -------
     plans, commons
-        The plans in the JVM, with a placeholder leaf where a common subtree was; and the subtrees, each with its
-        placeholders.
+        The plans in the JVM, with a placeholder leaf where a common subtree was; and these subtrees, each after all
+        those that it is cut out of.
     """
-    parts = EqualParts(plans)
-    owners: dict[int, set[int]] = defaultdict(set)
-    for owner, plan in enumerate(plans):
-        for node in plan.walk():
-            number = parts.class_of(node)
-            if number is not None:
-                owners[number].add(owner)
-    places: dict[int, list[LogicalNode]] = defaultdict(list)
+    parts = _CommonParts(EqualParts(bridge, plans), plans)
+    leaves = {number: placeholder(bridge, node.handle.output()) for number, node in parts.cut.items()}
 
-    def find(node: LogicalNode) -> None:
-        number = parts.class_of(node)
-        if number is not None and len(owners[number]) > 1 and is_heavy(node):
-            places[number].append(node)
-            return
-        for child in node.children:
-            find(child)
+    def without(node: LogicalNode, places: Iterable[LogicalNode]) -> Any:
+        replacements = {
+            place: rdd_leaf(bridge, bridge.session, place.handle.output(), leaves[number].rdd())
+            for place in places
+            if (number := parts.number_of(place)) is not None
+        }
+        return rebuild(bridge, node, replacements)
 
-    for plan in plans:
-        find(plan)
-    replacements: dict[LogicalNode, Any] = {}
-    commons = []
-    for nodes in places.values():
-        leaves = [placeholder(bridge, node.handle.output()) for node in nodes]
-        replacements.update(zip(nodes, leaves, strict=True))
-        commons.append((nodes[0], leaves))
-    return [rebuild(bridge, plan, replacements) for plan in plans], commons
+    whole = [without(plan, parts.places(plan)) for plan in plans]
+    largest_first = sorted(parts.cut.items(), key=lambda one: -sum(1 for _ in one[1].walk()))
+    commons = [
+        Common(int(leaves[number].rdd().id()), without(node, parts.places_below(node)))
+        for number, node in largest_first
+    ]
+    return whole, commons
+
+
+class _CommonParts:
+    """The heavy subtrees that several of some plans read, or one of the plans and a larger such subtree.
+
+    Attributes
+    ----------
+    cut
+        For the class of each of them, where it was found first.
+    """
+
+    def __init__(self, parts: EqualParts, plans: Sequence[LogicalNode]) -> None:
+        self._parts = parts
+        self._owners: dict[int, set[int]] = defaultdict(set)
+        self._readers: dict[int, set[str]] = defaultdict(set)
+        for owner, plan in enumerate(plans):
+            for node in plan.walk():
+                number = parts.class_of(node)
+                if number is not None:
+                    self._owners[number].add(owner)
+        self.cut: dict[int, LogicalNode] = {}
+        for owner, plan in enumerate(plans):
+            self._visit(plan, f"plan {owner}")
+        self.cut = {number: node for number, node in self.cut.items() if len(self._readers[number]) > 1}
+
+    def _visit(self, node: LogicalNode, reader: str) -> None:
+        number = self._common(node)
+        if number is not None:
+            self._readers[number].add(reader)
+            if number in self.cut:
+                return
+            self.cut[number], reader = node, f"part {number}"
+        for child in _may_be_cut(node):
+            self._visit(child, reader)
+
+    def _common(self, node: LogicalNode) -> int | None:
+        number = self._parts.class_of(node)
+        return number if number is not None and len(self._owners[number]) > 1 and is_heavy(node) else None
+
+    def number_of(self, node: LogicalNode) -> int | None:
+        """Return the class of a subtree that is cut out, else None."""
+        number = self._common(node)
+        return number if number in self.cut else None
+
+    def places(self, node: LogicalNode) -> list[LogicalNode]:
+        """Return the highest places at or below a node where a subtree is cut out."""
+        return [node] if self.number_of(node) is not None else self.places_below(node)
+
+    def places_below(self, node: LogicalNode) -> list[LogicalNode]:
+        """Return the highest places below a node where a subtree is cut out."""
+        return [place for child in _may_be_cut(node) for place in self.places(child)]
+
+
+def _may_be_cut(node: LogicalNode) -> tuple[LogicalNode, ...]:
+    """Return the inputs that a part may be cut out of.
+
+    None of an operator whose rows depend on how its input lies. And none of ``WithCTE``, as the parts below it refer
+    to its relations.
+    """
+    return () if node.unstable or node.name == "WithCTE" else node.children

@@ -30,10 +30,11 @@ from penstock.connectors.provided import ProvidedScan
 from penstock.connectors.scan_parallelism import ScanOptions, limited
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
+from penstock.planner.spark_query import spark_query
 from penstock.spark import catalyst, files, hive, jdbc, jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from penstock.config import Configuration, Option
     from penstock.connectors.base import SplitScan
@@ -65,10 +66,22 @@ class SourceMaker:
         The session.
     config
         The job's options; those of a table or reader win.
+    run_by_spark
+        Leaves that stand for whole queries, and why Spark has to run those.
+    cut_by_spark
+        Leaves whose tasks have to be those that Spark makes.
     """
 
-    def __init__(self, bridge: Bridge, config: Configuration) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        config: Configuration,
+        run_by_spark: Mapping[LogicalNode, str] | None = None,
+        cut_by_spark: Collection[LogicalNode] = (),
+    ) -> None:
         self._bridge = bridge
+        self._run_by_spark = run_by_spark or {}
+        self._cut_by_spark = cut_by_spark
         self._config = config
         self._cores = jobs.cluster_cores(bridge)
 
@@ -91,6 +104,16 @@ class SourceMaker:
         ConfigError
             If an option of the table has a value that is not allowed.
         """
+        if leaf in self._run_by_spark:
+            return spark_query(self._bridge, leaf, self._run_by_spark[leaf])
+        if leaf in self._cut_by_spark:
+            name = leaf.files.name if leaf.files is not None else _NAMES.get(leaf.name, leaf.name)
+            size = catalyst.size_in_bytes(leaf.handle)
+            return SourcePlan(leaf, SourceCoordinator(name, None), ScanOptions(), None, None, size, scan)
+        return self._make(leaf, scan, mark, limit)
+
+    def _make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None, limit: int | None) -> SourcePlan:
+        """Return a source whose parallelism Penstock decides."""
         given = mark.source if mark else None
         name = _NAMES.get(leaf.name, leaf.name)
         table_options: Mapping[str, str] = {}

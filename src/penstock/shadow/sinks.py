@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.connectors.base import SinkOptions, StageReport
     from penstock.spark.jvm import Bridge
@@ -140,6 +141,10 @@ class ShadowedSinkJob(SinkJob):
         self.inner = inner
         self._watched = watched
         self._before_commit = before_commit
+
+    def check(self, schema: StructType) -> None:
+        """As the sink says."""
+        self.inner.check(schema)
 
     def write(self, df: DataFrame) -> None:
         """Write the rows, which are counted on the way."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.location import SourceLine
-from penstock.spark.jvm import children, class_name, items, joined, option
+from penstock.spark.jvm import LOGICAL, children, class_name, items, joined, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,6 +74,10 @@ class LogicalNode:
         Whether the subtree gives the same rows each time it runs.
     cannot_fail
         Whether none of its own expressions can raise an error, whatever its input holds.
+    functions
+        The names of the aggregate functions in its expressions.
+    unstable
+        The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
     only_not_null
         Whether it is a filter that wants nothing but columns that are not null.
     moved
@@ -96,6 +100,8 @@ class LogicalNode:
     description: str = field(repr=False)
     is_deterministic: bool = field(repr=False)
     cannot_fail: bool = field(default=False, repr=False)
+    functions: frozenset[str] = field(default=frozenset(), repr=False)
+    unstable: frozenset[str] = field(default=frozenset(), repr=False)
     only_not_null: bool = field(default=False, repr=False)
     moved: Mapping[str, str] = field(default_factory=dict, repr=False)
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -147,6 +153,8 @@ def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
             description=" ".join(known["description"].split()),
             is_deterministic=known["deterministic"],
             cannot_fail=known["cannot_fail"],
+            functions=frozenset(known["functions"]),
+            unstable=frozenset(known["unstable"]),
             only_not_null=known.get("only_not_null", False),
             moved=known.get("moved", {}),
             renames=known.get("renames", {}),
@@ -160,6 +168,11 @@ def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
 def analyzed_plan(df: DataFrame) -> Any:
     """Return the analysed plan of a DataFrame (``QueryExecution.analyzed``)."""
     return df._jdf.queryExecution().analyzed()
+
+
+def cached_plan(df: DataFrame) -> Any:
+    """Return the analysed plan of a DataFrame with cached data in place (``QueryExecution.withCachedData``)."""
+    return df._jdf.queryExecution().withCachedData()
 
 
 def optimized_plan(df: DataFrame) -> Any:
@@ -183,7 +196,16 @@ def expression_key(expression: Any) -> str:
     return str(expression.canonicalized().toString())
 
 
-_GROWING = {
+MERGEABLE = frozenset(
+    {
+        "Count", "Sum", "Average", "Min", "Max", "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "Skewness",
+        "Kurtosis", "CovPopulation", "CovSample", "Corr", "RegrReplacement", "RegrR2", "RegrSXY", "RegrSlope",
+        "RegrIntercept", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus",
+    }
+)  # fmt: skip
+"""Aggregate functions whose partial results stay small, and give the same in whatever order they are merged."""
+
+_NOT_MERGEABLE = {
     "CollectList": "collect_list keeps every value",
     "CollectSet": "collect_set keeps every distinct value",
     "ListAgg": "listagg keeps every value",
@@ -193,26 +215,21 @@ _GROWING = {
     "Median": "an exact median keeps every value",
     "Mode": "mode keeps every value",
     "PythonUDAF": "a Python function wants all rows of a group at once",
+    "First": "first depends on the order of rows",
+    "Last": "last depends on the order of rows",
+    "MaxBy": "max_by depends on the order of rows",
+    "MinBy": "min_by depends on the order of rows",
 }
-
-_MAY_GROW = re.compile("collect|agg|percentile|median|mode|more field")
-"""Is in the text of all of these under each of their names, but for Python's, and in texts that Spark has cut short."""
 
 
 def merging_facts(bridge: Bridge, aggregate: LogicalNode) -> dict[str, Any]:
-    """Return whether partial results of an aggregate's groups can be merged and stay small, and if not why."""
-    expressions = aggregate.handle.aggregateExpressions()
-    python = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").PYTHON_UDF()
-    if not _MAY_GROW.search(str(expressions.mkString("\x00"))) and not aggregate.handle.containsPattern(python):
+    """Return whether partial results of an aggregate's groups can be merged in any order and stay small, else why."""
+    del bridge
+    others = sorted(aggregate.functions - MERGEABLE)
+    if not others:
         return {"mergeable": True}
-    todo = items(expressions)
-    while todo:
-        expression = todo.pop()
-        name = class_name(expression)
-        if name in _GROWING:
-            return {"mergeable": False, "not_mergeable_because": _GROWING[name]}
-        todo += children(expression)
-    return {"mergeable": True}
+    reason = _NOT_MERGEABLE.get(others[0], f"{others[0]} is not known to give the same in any order")
+    return {"mergeable": False, "not_mergeable_because": reason}
 
 
 def expression_sql(bridge: Bridge, expression: Any) -> str:
@@ -340,6 +357,33 @@ def filters_groups(node: LogicalNode) -> bool:
 def same_result(left: Any, right: Any) -> bool:
     """Whether two plans give the same rows, column by column."""
     return bool(left.sameResult(right))
+
+
+def reads_same(bridge: Bridge, left: Any, right: Any) -> bool:
+    """Whether two plans with the same result have listed the same files (Spark compares no more than their paths)."""
+    return bool(bridge.far_end.readSame(left, right))
+
+
+def mixes_listings(bridge: Bridge, plan: Any) -> bool:
+    """Whether a plan has relations that are equal to Spark though they have listed other files."""
+    return bool(bridge.far_end.mixesListings(plan))
+
+
+def rdd_id(leaf: LogicalNode) -> int:
+    """Return the number of the RDD behind a ``LogicalRDD``: of all facts of such a leaf, the one that no copy loses."""
+    return int(leaf.handle.rdd().id())
+
+
+def at_one_time(bridge: Bridge, plans: Sequence[Any]) -> list[Any] | None:
+    """Return analysed plans with one value for the present time in all of them; None if none of them asks for it.
+
+    Uses ``ComputeCurrentTime``, which gives all of one plan the same time, on a union of the plans that is never run.
+    """
+    asks = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
+    if not any(plan.containsPattern(asks) for plan in plans):
+        return None
+    together = bridge.find(LOGICAL + "Union")(bridge.seq(plans), False, False)
+    return children(bridge.companion("org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime").apply(together))
 
 
 def semantic_hash(plan: Any) -> int:

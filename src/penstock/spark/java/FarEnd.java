@@ -42,6 +42,8 @@ import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.OrderUtils;
+import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
 import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate;
@@ -55,6 +57,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.JoinStrategyHint;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Sample;
 import org.apache.spark.sql.catalyst.util.RebaseDateTime;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
 import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
@@ -66,10 +69,13 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFilters;
 import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.execution.joins.LongHashedRelation;
@@ -316,6 +322,21 @@ public final class FarEnd {
         facts.put("description", plan.simpleString(25));
         facts.put("deterministic", Boolean.valueOf(plan.deterministic()));
         facts.put("cannot_fail", Boolean.valueOf(cannotFail(plan.expressions())));
+        Set functions = new HashSet();
+        Set unstable = new HashSet();
+        for (Iterator each = plan.expressions().iterator(); each.hasNext();) {
+            addFunctions((Expression) each.next(), functions, unstable);
+        }
+        if (plan instanceof Sample) {
+            unstable.add("Sample");
+        }
+        for (Iterator each = plan.subqueries().iterator(); each.hasNext();) {
+            if (isUnstable((LogicalPlan) each.next())) {
+                unstable.add("Subquery");
+            }
+        }
+        facts.put("functions", functions);
+        facts.put("unstable", unstable);
         if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
             HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
             facts.put("files", fileFacts((LogicalRelation) plan, relation));
@@ -338,6 +359,53 @@ public final class FarEnd {
             putNames(facts, ((Aggregate) plan).aggregateExpressions());
         }
         return facts;
+    }
+
+    /** Adds the names of aggregate functions, and of all else that is not deterministic by itself. */
+    private static void addFunctions(Expression expression, Set functions, Set unstable) {
+        if (expression instanceof AggregateExpression) {
+            functions.add(name(((AggregateExpression) expression).aggregateFunction()));
+        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !below(expression))) {
+            unstable.add(name(expression));
+        }
+        Expression parent = expression;
+        if (expression instanceof AggregateExpression) { // the function itself is named already
+            AggregateExpression aggregate = (AggregateExpression) expression;
+            parent = aggregate.aggregateFunction();
+            if (aggregate.filter().isDefined()) {
+                addFunctions((Expression) aggregate.filter().get(), functions, unstable);
+            }
+        }
+        for (Iterator each = parent.children().iterator(); each.hasNext();) {
+            addFunctions((Expression) each.next(), functions, unstable);
+        }
+    }
+
+    private static boolean below(Expression expression) {
+        for (Iterator each = expression.children().iterator(); each.hasNext();) {
+            if (!((Expression) each.next()).deterministic()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static boolean isUnstable(LogicalPlan plan) {
+        if (plan instanceof Sample) {
+            return true;
+        }
+        Set unstable = new HashSet();
+        for (Iterator each = plan.expressions().iterator(); each.hasNext();) {
+            addFunctions((Expression) each.next(), new HashSet(), unstable);
+        }
+        boolean found = !unstable.isEmpty();
+        for (Iterator each = plan.children().iterator(); !found && each.hasNext();) {
+            found = isUnstable((LogicalPlan) each.next());
+        }
+        for (Iterator each = plan.subqueries().iterator(); !found && each.hasNext();) {
+            found = isUnstable((LogicalPlan) each.next());
+        }
+        return found;
     }
 
     private void putNames(Map facts, Seq named) {
@@ -644,6 +712,62 @@ public final class FarEnd {
         facts.put("splittable", splittable);
         facts.put("fraction", Double.valueOf(fraction(leaf, scan)));
         return pieces(json.writeValueAsString(facts));
+    }
+
+    /** Whether two plans with the same result also read the same: Spark holds tables equal whatever they have listed. */
+    public boolean readSame(LogicalPlan left, LogicalPlan right) {
+        Seq ours = left.collectLeaves();
+        Seq theirs = right.collectLeaves();
+        boolean same = ours.size() == theirs.size();
+        for (int i = 0; same && i < ours.size(); i++) {
+            same = readsSame(ours.apply(i), theirs.apply(i));
+        }
+        return same;
+    }
+
+    /** Whether two relations of a plan are equal to Spark though they have listed other files. */
+    public boolean mixesListings(LogicalPlan plan) {
+        Seq leaves = plan.collectLeaves();
+        for (int i = 0; i < leaves.size(); i++) {
+            FileIndex one = listed(leaves.apply(i));
+            for (int j = 0; one != null && j < i; j++) {
+                FileIndex other = listed(leaves.apply(j));
+                if (other != null && one.equals(other) && !readsSame(leaves.apply(i), leaves.apply(j))) {
+                    return true;
+                }
+            }
+        }
+        return false;
+    }
+
+    private static FileIndex listed(Object leaf) {
+        if (leaf instanceof LogicalRelation && ((LogicalRelation) leaf).relation() instanceof HadoopFsRelation) {
+            return ((HadoopFsRelation) ((LogicalRelation) leaf).relation()).location();
+        }
+        return null;
+    }
+
+    private static boolean readsSame(Object left, Object right) {
+        if (left instanceof DataSourceV2Relation && right instanceof DataSourceV2Relation) {
+            return ((DataSourceV2Relation) left).table() == ((DataSourceV2Relation) right).table();
+        }
+        if (left instanceof DataSourceV2ScanRelation && right instanceof DataSourceV2ScanRelation) {
+            return readsSame(((DataSourceV2ScanRelation) left).relation(), ((DataSourceV2ScanRelation) right).relation());
+        }
+        FileIndex ours = listed(left);
+        FileIndex theirs = listed(right);
+        return ours == theirs || (ours != null && theirs != null && files(ours).equals(files(theirs)));
+    }
+
+    private static Set files(FileIndex index) {
+        Set found = new HashSet();
+        for (Iterator each = index.listFiles(PythonUtils.toSeq(new ArrayList()), PythonUtils.toSeq(new ArrayList())).iterator(); each.hasNext();) {
+            for (Iterator one = ((PartitionDirectory) each.next()).files().iterator(); one.hasNext();) {
+                FileStatusWithMetadata file = (FileStatusWithMetadata) one.next();
+                found.add(file.getPath() + "|" + file.getLen() + "|" + file.getModificationTime());
+            }
+        }
+        return found;
     }
 
     private static double fraction(LogicalPlan leaf, LogicalPlan scan) {

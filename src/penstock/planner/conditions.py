@@ -1,0 +1,111 @@
+"""What must be true of a query before its parts may be moved, split, shared or cut in another way than Spark's.
+
+Every list names what is known to be safe. A query with anything else in a place that matters is run by Spark as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.spark import catalyst
+from penstock.spark.catalyst import MERGEABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+OF_A_PLACE = frozenset(
+    {
+        "Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "MonotonicallyIncreasingID", "SparkPartitionID",
+        "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "Sample",
+    }
+)  # fmt: skip
+"""What gives each row a value by the task and the position it is at: the same each time for the same tasks."""
+
+OF_A_CALL = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
+"""What may give another value each time it is called, wherever the row is."""
+
+KEEPS_PLACES = frozenset(
+    {
+        "Project", "Filter", "Generate", "Expand", "Sample", "BatchEvalPython", "ArrowEvalPython",
+        "DeserializeToObject", "SerializeFromObject", "MapElements", "TypedFilter",
+    }
+)  # fmt: skip
+"""Operators that give each task's rows to the same task, in the same order."""
+
+FREE_OF_ORDER = frozenset(
+    {
+        "Project", "Filter", "Generate", "Expand", "BatchEvalPython", "ArrowEvalPython", "Join", "Union", "Aggregate",
+        "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions",
+    }
+)  # fmt: skip
+"""Operators that give the same rows in whatever order they find them; an aggregate if its functions do."""
+
+FUNCTIONS_FREE_OF_ORDER = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}
+"""Aggregate functions that give the same in whatever order they find the rows of a group."""
+
+
+def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
+    """Return why Spark has to run an optimised plan as it is, or an empty text if it need not."""
+    nodes = list(plan.walk())
+    reasons = (
+        *(_unknown(node) for node in nodes),
+        *(_counts_places(node) for node in nodes),
+        *(_is_called_again(node) for node in nodes),
+        _observed_order(plan)[1],
+    )
+    found = next(filter(None, reasons), "")
+    if not found and catalyst.mixes_listings(bridge, plan.handle):
+        found = "it reads a path as it was at two times, which only Spark's own plan tells apart"
+    return found
+
+
+def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
+    """Return the leaves whose tasks have to be Spark's, as a value above them depends on these."""
+    for node in plan.walk():
+        if node.unstable & OF_A_PLACE:
+            for child in node.children:
+                yield from child.leaves()
+
+
+def _unknown(node: LogicalNode) -> str:
+    unknown = sorted(node.unstable - OF_A_PLACE - OF_A_CALL)
+    return f"{unknown[0]} may give other rows each time it runs" if unknown else ""
+
+
+def _counts_places(node: LogicalNode) -> str:
+    """Return what depends on the tasks that rows are in, where these are not just those of a scan.
+
+    An aggregate, for instance, computes its results where its groups are, not where the rows below it are.
+    """
+    counting = sorted(node.unstable & OF_A_PLACE)
+    if not counting or (node.name in KEEPS_PLACES and _has_tasks_of_leaf(node)):
+        return ""
+    return f"{counting[0]} depends on how Spark's own plan lays rows out"
+
+
+def _has_tasks_of_leaf(node: LogicalNode) -> bool:
+    return not node.children or (node.name in KEEPS_PLACES and all(map(_has_tasks_of_leaf, node.children)))
+
+
+def _is_called_again(node: LogicalNode) -> str:
+    """Return which function could be called again where several inputs meet, as one of these may be read twice."""
+    if len(node.children) < 2:
+        return ""
+    called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & OF_A_CALL)
+    return f"{called[0]} is not deterministic, and only Spark's own plan tells how often it is called" if called else ""
+
+
+def _observed_order(node: LogicalNode) -> tuple[bool, str]:
+    """Return whether rows come in an order that the user made within tasks, and what depends on it."""
+    below = [_observed_order(child) for child in node.children]
+    reason = next((why for _, why in below if why), "")
+    ordered = any(is_ordered for is_ordered, _ in below)
+    if node.name == "Sort":
+        return not catalyst.is_global_sort(node), reason
+    free = node.name in FREE_OF_ORDER and not (node.name == "Aggregate" and node.functions - FUNCTIONS_FREE_OF_ORDER)
+    if ordered and not free and not reason:
+        reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"
+    return ordered and node.name != "Aggregate", reason

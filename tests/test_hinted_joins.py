@@ -1,0 +1,35 @@
+"""Hinted joins of skewed sides: plain Spark's rows, whatever Spark makes of the hint."""
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.equality import assert_same_rows
+
+SKEW = "table.optimizer.skewed__join__optimization"
+FORCED = {
+    "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "1 kb",
+    "table.optimizer.join.broadcast__threshold": "-1",
+    f"{SKEW}.strategy": "FORCED",
+    f"{SKEW}.skewed__threshold": "1 b",
+    f"{SKEW}.skewed__factor": 0.5,
+}
+HINTS = ["broadcast", "merge", "shuffle_hash", "shuffle_replicate_nl"]
+
+
+@pytest.fixture(scope="module")
+def sides(spark, tmp_path_factory):
+    """Two sides, each with a hot key, keys the other one lacks, and nulls; each written by four tasks."""
+    folder = tmp_path_factory.mktemp("sides")
+    for name, rows, keys in (("f", 900, 40), ("d", 300, 60)):
+        key = f"if(id % 11 = 0, null, if(id % 3 = 0, 7, id % {keys})) as k"
+        spark.range(0, rows, 1, 4).selectExpr(key, f"id as {name}").write.parquet(str(folder / name))
+    return spark.read.parquet(str(folder / "f")), spark.read.parquet(str(folder / "d"))
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
+@pytest.mark.parametrize("hint", HINTS)
+def test_hinted_joins(make_env, sides, hint, how):
+    left, right = sides
+    for hinted in ((left.hint(hint), right), (left, right.hint(hint))):
+        df = hinted[0].join(hinted[1], "k", how).groupBy().agg(F.count("*"), F.bit_xor(F.xxhash64("k", "f")), F.sum("f"))
+        assert_same_rows(make_env(**FORCED).collect(df), df.collect())
