@@ -1,4 +1,4 @@
-"""TPC-H or TPC-DS through Spark with AQE, Spark tuned by hand, and Penstock, query by query in one process.
+"""TPC-H or TPC-DS through Spark with AQE, Spark tuned by hand, Penstock, and Penstock that checks itself, in one process.
 
 Every system runs every query once uncounted, then in each round once, taking turns at going first. Rows are compared on
 every run. Medians, a table and a chart go to bench/results; a run that was stopped goes on with --resume.
@@ -25,7 +25,11 @@ import penstock
 from penstock import Environment
 
 HERE = Path(__file__).parent
-SYSTEMS = {"spark": "Spark, AQE", "tuned": "Spark, tuned", "penstock": "Penstock"}
+MIB = 1 << 20
+SETTLED = 0.3
+"""Seconds after which Spark's status store knows of the tasks that have ended."""
+SYSTEMS = {"spark": "Spark, AQE", "tuned": "Spark, tuned", "penstock": "Penstock", "verified": "Penstock with execution.verify"}
+DEFAULT = ("spark", "tuned", "penstock")
 TUNED = {
     "spark.sql.join.preferSortMergeJoin": "false",
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "512m",
@@ -65,30 +69,47 @@ class Bench:
             for file in sorted(data.glob("*.parquet")):
                 one.read.parquet(str(file)).createOrReplaceTempView(file.stem)
         self.env = Environment(self.spark, config=options, progress=False)
+        verified = Environment(self.spark, config=options | {"execution.verify": True}, progress=False) if "verified" in systems else self.env
         runs = {
             "spark": lambda text: self.spark.sql(text).collect(),
             "tuned": lambda text: tuned.sql(text).collect(),
             "penstock": lambda text: self.env.collect(self.spark.sql(text)),
+            "verified": lambda text: verified.collect(self.spark.sql(text)),
         }
         self.runs = {name: runs[name] for name in systems}
+
+    def done(self) -> tuple[float, float, float]:
+        """Return the seconds that tasks have run so far, and the MiB that were read and shuffled."""
+        time.sleep(SETTLED)
+        executors = self.spark._jsc.sc().statusStore().executorList(False)
+        found = [executors.apply(i) for i in range(executors.size())]
+        return (
+            sum(one.totalDuration() for one in found) / 1000,
+            sum(one.totalInputBytes() for one in found) / MIB,
+            sum(one.totalShuffleWrite() for one in found) / MIB,
+        )
 
     def query(self, number: str, text: str, rounds: int) -> dict[str, list]:
         """Return the seconds of each system, and how many vertices Penstock made."""
         times: dict[str, list] = {name: [] for name in self.runs}
+        work: dict[str, list] = {name: [] for name in self.runs}
         expected: list[str] | None = None
         for round_number in range(-1, rounds):  # one round to warm up
             names = list(self.runs)
             turn = (int(number) + round_number) % len(names)
             for name in names[turn:] + names[:turn]:
-                start = time.perf_counter()
+                before, start = self.done(), time.perf_counter()
                 rows = self.runs[name](text)
                 seconds = time.perf_counter() - start
+                done = [after - earlier for after, earlier in zip(self.done(), before, strict=True)]
                 found = comparable(rows)
                 if expected is not None and found != expected:
                     raise SystemExit(f"Q{number}: {SYSTEMS[name]} gave other rows")
                 expected = found
                 if round_number >= 0:
                     times[name].append(seconds)
+                    work[name].append(done)
+        times["work"] = [work]
         times["vertices"] = [len(self.env.last_job.vertices)] if "penstock" in self.runs else []
         return times
 
@@ -105,20 +126,28 @@ def geometric_mean(values: list[float]) -> float:
 def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
     systems = [name for name in SYSTEMS if any(t.get(name) for t in times.values())]
     others = [name for name in systems if name != "penstock"]
+    told = [name for name in systems if all(t.get("work") for t in times.values())]
     heads = ["query", "counted runs", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
+    heads += [f"{SYSTEMS[name]}: task seconds, MiB shuffled" for name in told]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
         seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
         cells = [f"Q{number}", str(len(by_name["penstock"])), str(by_name["vertices"][0])]
         cells += [f"{seconds[name]:.2f}" if name in seconds else "" for name in systems]
         cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
+        for name in told:
+            runs = by_name["work"][0][name]
+            cells.append(f"{statistics.median(run[0] for run in runs):.1f}, {statistics.median(run[2] for run in runs):.0f}")
         lines.append("| " + " | ".join(cells) + " |")
     whole = [name for name in systems if all(t.get(name) for t in times.values())]
     totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in whole}
     cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in whole else "" for name in systems)]
     cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in whole else "" for name in others]
+    for name in told:
+        sums = [sum(statistics.median(run[place] for run in t["work"][0][name]) for t in times.values()) for place in (0, 2)]
+        cells.append(f"**{sums[0]:.0f}, {sums[1]:.0f}**")
     lines.append("| " + " | ".join(cells) + " |")
-    cells = ["**geometric mean**", "", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others)]
+    cells = ["**geometric mean**", "", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others), *("" for _ in told)]
     lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -149,9 +178,9 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--memory", default="6g")
     parser.add_argument("--queries", help="numbers separated by commas, all if left out")
-    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--systems", default=",".join(DEFAULT), help=f"some of {', '.join(SYSTEMS)}")
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of Penstock")
-    parser.add_argument("--output", type=Path, default=HERE / "results")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
     parser.add_argument("--resume", action="store_true", help="keep what an earlier run has measured")
     arguments = parser.parse_args()
     kind = arguments.data.name.split("-")[0]
@@ -181,7 +210,8 @@ def main() -> None:
         about += " Spark, tuned: " + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items()) + "."
     text = table(times, about)
     (arguments.output / f"{arguments.data.name}.md").write_text(text)
-    chart(times, arguments.data.name, arguments.output / f"{arguments.data.name}.png")
+    if "spark" in bench.runs:
+        chart(times, arguments.data.name, arguments.output / f"{arguments.data.name}.png")
     print(text)
 
 

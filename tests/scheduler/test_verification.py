@@ -2,7 +2,7 @@ import pytest
 
 from penstock.errors import VerificationError
 from penstock.scheduler.parallelism import Slice
-from penstock.scheduler.verification import check_ranges, check_rows, check_slices
+from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
 
 WHOLE, LEFT, RIGHT = Slice((0, 2)), Slice((2, 3), (0, 2)), Slice((2, 3), (2, 4))
 HOT = Slice((2, 3))
@@ -84,3 +84,9 @@ def test_rows_that_came_through(there, found):
 def test_rows_that_did_not(there, found):
     with pytest.raises(VerificationError, match=f"must keep {there} rows and keeps {found}"):
         check_rows("the broadcast", there, found)
+
+
+def test_splits():
+    check_splits("orders", 0)
+    with pytest.raises(VerificationError, match="the splits of orders would not read 3 of its rows exactly once"):
+        check_splits("orders", 3)

@@ -183,6 +183,14 @@ class SplitScan(DynamicParallelismInference, Protocol):
         """Let go of what was held open for reading; the job has ended."""
 
 
+@runtime_checkable
+class CountableSplits(Protocol):
+    """A `SplitScan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
+
+    def rows_not_read_once(self) -> int:
+        """Return how many rows of the source would be left out by the splits, or read by several of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """What a job's options say of its sinks; what a sink was given itself wins.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.config.options import VERIFY
+from penstock.connectors.base import CountableSplits
 from penstock.connectors.splits import OPEN_COST
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.optimizer import ResultInfo
@@ -22,7 +23,7 @@ from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
 from penstock.scheduler.packing import spread_by_count
-from penstock.scheduler.verification import check_ranges, check_rows, check_slices
+from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
 from penstock.spark import exchange, files, fragment, jobs, verification
 from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import dataframe
@@ -383,11 +384,14 @@ class VertexRunner:
         return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), physical.execute())
 
     def _check_reads(self, vertex: JobVertex, setup: VertexSetup) -> None:
-        """Check that what was written for a vertex is read exactly once; broadcasts are whole by nature."""
+        """Check that what was written for a vertex, or stands in a database, is read exactly once."""
+        for source in (self._plan.sources[n] for n in vertex.node_ids if n in self._plan.sources):
+            if isinstance(source.splits, CountableSplits):
+                check_splits(source.coordinator.name, source.splits.rows_not_read_once())
         split: dict[int, list[str]] = {}
         for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
             result, group = self._results[edge.source_id], self._plan.groups[edge.id]
-            if is_broadcast(edge) or not isinstance(result, StagedResult):
+            if is_broadcast(edge) or not isinstance(result, StagedResult):  # whole by nature
                 continue
             ranges = setup.ranges.get(group)
             if edge.id in setup.slices:

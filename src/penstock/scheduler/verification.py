@@ -41,6 +41,18 @@ def check_rows(who: str, there: int, found: int) -> None:
         raise VerificationError.rows_lost(who, there, found)
 
 
+def check_splits(source: str, wrong: int) -> None:
+    """Check that no row of a source is in no split, or in several.
+
+    Raises
+    ------
+    VerificationError
+        If there are such rows.
+    """
+    if wrong:
+        raise VerificationError.not_tiled(f"the splits of {source}", f"{wrong} of its rows")
+
+
 def check_slices(
     who: str,
     slices: Mapping[str, Sequence[tuple[Slice, ...]]],

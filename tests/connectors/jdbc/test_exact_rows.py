@@ -5,7 +5,8 @@ from pyspark.sql import functions as F
 
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, DYNAMIC_FILTERING_SELECTIVITY
 from penstock.connectors import JdbcSink
-from penstock.errors import SinkError
+from penstock.connectors.jdbc.source import JdbcScan
+from penstock.errors import JobError, SinkError
 from penstock.spark.jdbc import JdbcTarget
 from tests.connectors.jdbc.test_sink import left_behind, numbers
 from tests.equality import assert_same_rows
@@ -57,6 +58,19 @@ def test_row_ids_of_sqlite(make_env, spark, sqlite, case):
     env = make_env(**PIECES)
     assert len(same_rows(env, plain(spark, sqlite, name))) == ROWS
     assert (env.last_job.vertices[0].tasks > 1) == pieces
+
+
+@pytest.mark.parametrize(("conditions", "wrong"), [(["v < 100", "v > 100"], 1), (["v <= 100", "v >= 100"], 1), (["v < 9", "v < 10", "v >= 10"], 9)])
+def test_splits_that_do_not_read_each_row_once_fail_the_job(monkeypatch, make_env, spark, sqlite, conditions, wrong):
+    sqlite.sql(f"drop table if exists gaps; create table gaps (v int); insert into gaps {SERIES} select i from n")
+
+    def cut(self, parallelism):
+        self._conditions = conditions
+        return len(conditions)
+
+    monkeypatch.setattr(JdbcScan, "cut", cut)
+    with pytest.raises(JobError, match=rf"the splits of gaps would not read {wrong} of its rows exactly once"):
+        make_env(**PIECES).collect(plain(spark, sqlite, "gaps"))
 
 
 @pytest.mark.parametrize("table", ['"dot.t"', "MIXED_case", "seen", "`Ticks`"])

@@ -172,6 +172,16 @@ class JdbcScan:
                 self._conditions = self._estimated(database).cut(database, parallelism)
         return len(self._conditions)
 
+    def rows_not_read_once(self) -> int:
+        """Count, in one statement, the rows of the table that do not meet exactly one of the splits' conditions."""
+        conditions = [condition for condition in self._conditions or () if condition]
+        if not conditions:  # one piece
+            return 0
+        met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
+        with self._relation.connect() as database:
+            ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
+        return int(found or 0)
+
     def leaf(self) -> Any:
         """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
         conditions = self._conditions or [None]
