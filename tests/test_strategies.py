@@ -137,7 +137,7 @@ def test_keys_filter_the_other_side_before_its_shuffle(spark, make_env, tables, 
 
 
 def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_env, tables):
-    renamed = tables["facts"].selectExpr("d0 as x", "d1 as y", "v + 1 as w").groupBy("x", "y").agg(F.sum("w").alias("w"))
+    renamed = tables["facts"].selectExpr("d0 as x", "d1 as y", "d3 as w").groupBy("x", "y").agg(F.sum("w").alias("w"))
     other = tables["hot"].selectExpr("k as z", "v").groupBy("z").agg(F.max("v").alias("m"))
     df = renamed.join(other, F.col("y") == F.col("z")).join(dimension(tables, 0), F.col("x") == F.col("k0"))
     job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("k0").agg(F.sum("w"), F.max("m")))

@@ -78,6 +78,8 @@ class VertexSetup:
         For every edge whose subpartitions are split, or that must meet such a one, what each task reads, bit by bit.
     slots
         How many parts each subpartition is written in; rows with equal keys lie in any of them.
+    shared
+        Whether inputs that are cut alike are read as they lie by operators of several inputs.
     """
 
     ranges: Mapping[int, Sequence[Range] | None] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class VertexSetup:
     subpartitions: int = 1
     slices: Mapping[str, Sequence[tuple[Slice, ...]]] = field(default_factory=dict)
     slots: int = 1
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,18 +227,28 @@ class VertexRunner:
             graph: StreamGraph = self._graph()
             if self._verify:
                 self._check_reads(vertex, setup)
-            logical = self._fragment(vertex, setup, session, scans, graph)
-            outgoing = graph.out_edges(vertex.tail_id)
-            if vertex.tail_id in self._sinks:
-                run = VertexRun(None, self._to_sink(vertex, session, logical))
-            else:
-                result = self._write(session, logical, outgoing[0], setup.subpartitions, setup.slots)
-                self._results[vertex.tail_id] = result
-                run = VertexRun(result, result.tasks)
+            try:
+                run = self._planned(vertex, setup, session, scans, graph)
+            except Exception as error:
+                if not exchange.is_refused(error):
+                    raise
+                log.info("%s: Spark lays inputs out otherwise, so it exchanges them within the vertex", vertex.name)
+                run = self._planned(vertex, replace(setup, shared=False), session, scans, graph)
         if not isinstance(run.result, StagedResult) or run.result.stages:
             for used in (session, *scans.values()):  # else the plan still refers to their settings
                 self._sessions.give_back(used)
         return run
+
+    def _planned(
+        self, vertex: JobVertex, setup: VertexSetup, session: Any, scans: Mapping[int, Any], graph: StreamGraph
+    ) -> VertexRun:
+        """Plan a vertex, and run it."""
+        logical = self._fragment(vertex, setup, session, scans, graph)
+        if vertex.tail_id in self._sinks:
+            return VertexRun(None, self._to_sink(vertex, session, logical))
+        (edge, *_) = graph.out_edges(vertex.tail_id)
+        result = self._results[vertex.tail_id] = self._write(session, logical, edge, setup.subpartitions, setup.slots)
+        return VertexRun(result, result.tasks)
 
     def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:
         """Return what the tasks of a vertex tell of an adaptive exchange in it, the latest of each."""
@@ -276,7 +289,9 @@ class VertexRunner:
     def _to_sink(self, vertex: JobVertex, session: Any, logical: Any) -> int:
         """Give the rows of a vertex to its sink; return the number of tasks that make them."""
         limits, logical = split_limits(logical)
-        if class_name(logical) != "LogicalRDD":
+        if class_name(logical) == "LogicalRDD":
+            logical = fragment.without_layout(self._bridge, session, logical)
+        else:
             rdd = exchange.run_to_rdd(self._bridge, session, logical)
             logical = fragment.rdd_leaf(self._bridge, session, logical.output(), rdd)
         rows = with_limits(self._bridge, limits, logical)
@@ -376,8 +391,14 @@ class VertexRunner:
         another one.
         """
         plan = self._operator(node_id, graph, setup, plans)
-        physical = exchange.physical_plan(self._bridge, session, plan)
-        if not exchange.joins_its_leaves(physical):
+        try:
+            physical = exchange.physical_plan(self._bridge, session, plan)
+            is_right = exchange.joins_its_leaves(physical)
+        except Exception as error:
+            if not exchange.is_refused(error):
+                raise
+            is_right = False
+        if not is_right:
             log.warning("Spark plans node %s otherwise than a split needs, so its subpartitions stay whole", node_id)
             whole = {self._plan.groups[e.id]: self._one_by_one(e) for e in _split(graph.in_edges(node_id), setup)}
             return self._operator(node_id, graph, replace(setup, slices={}, ranges={**setup.ranges, **whole}), plans)
@@ -507,7 +528,8 @@ class VertexRunner:
             pieces = [[(one.subpartitions, one.mappers) for one in task] for task in slices]
             rdd = exchange.read_slices(self._bridge, result, pieces)
             meets = len(_split(self._graph().in_edges(edge.target_id), setup)) > 1
-            layout = fragment.joint_layout(self._bridge, plan.keys, len(slices)) if meets else None
+            joint = fragment.joint_layout(self._bridge, plan.keys, len(slices)) if meets else None
+            layout = exchange.shareable(self._bridge, joint)
             lies = exchange.layout(self._bridge, result.above, output) if self._verify else None
             checkable = all(len(task) == 1 for task in slices)
             spans = [task[0].subpartitions for task in slices]
@@ -517,6 +539,8 @@ class VertexRunner:
             physical = exchange.as_cut(self._bridge, result, ranges)
             rdd = physical.execute()
             told = layout = exchange.layout(self._bridge, physical, output)
+            if setup.shared:
+                layout = exchange.shareable(self._bridge, told)
         if self._verify and told is not None:
             rdd = verification.checked(self._bridge, rdd, told, output, f"the input {edge.id}")
         return fragment.rdd_leaf(

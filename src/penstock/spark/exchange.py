@@ -6,6 +6,8 @@ Uses (Spark 4.0 to 4.3): ``QueryExecution.createSparkPlan``, ``InsertAdaptiveSpa
 Two walls keep answers right. Everything *above* the stages of a plan belongs to its result: Spark may have dropped an
 exchange that was asked for, so a stage is never taken for the result itself. And how a result's rows lie is never
 reasoned about: a leaf claims what Spark's own plan of the rows says, the ranges it is read by included (`layout`).
+Spark takes two inputs for laid out alike only if they are cut alike, and lays no other input out like one of them
+(`shareable`).
 """
 
 from __future__ import annotations
@@ -245,10 +247,25 @@ def as_cut(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int
 def layout(bridge: Bridge, plan: Any, output: Any) -> Any:
     """Return how Spark says that a physical plan's rows are hashed, in the columns of a leaf; None if it does not.
 
-    Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``). So two leaves are
-    taken for laid out alike only if they are cut alike, and no other input is ever laid out like one of them.
+    Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
     """
     return bridge.far_end.hashed(plan, output)
+
+
+def shareable(bridge: Bridge, layout: Any) -> Any:
+    """Return a layout that inputs of one operator can have in common, if they are cut alike.
+
+    Where Spark wants to lay another input out like it, planning fails; see `is_refused` and ``java/CutLayouts.java``.
+    """
+    return None if layout is None else bridge.cut_layouts.of(layout)
+
+
+_REFUSED = "no other input can be laid out like merged subpartitions"
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether planning failed as Spark wanted to lay an input out like merged subpartitions."""
+    return _REFUSED in str(error)
 
 
 def joins_its_leaves(plan: Any) -> bool:

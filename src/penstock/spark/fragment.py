@@ -104,7 +104,7 @@ def rdd_leaf(
         Its attributes.
     layout
         The ``Partitioning`` that the leaf claims: what Spark says of the plan whose rows these are (`exchange.layout`),
-        or `joint_layout`. None claims nothing. A single partition needs no claim: it is right for any operator.
+        or `joint_layout`; None claims nothing. A single partition needs no claim: it is right for any operator.
     ordering
         The order of rows within a partition, as Spark's own plan tells it.
     statistics
@@ -128,15 +128,20 @@ def rdd_leaf(
 def joint_layout(bridge: Bridge, keys: Sequence[Any], tasks: int) -> Any:
     """Return the ``Partitioning`` that the inputs of a join with split subpartitions claim towards that join.
 
-    It is equal for inputs of as many tasks, satisfies nothing that is laid out otherwise, and cannot be followed by
-    another input (``CoalescedHashPartitioning``). The rows of a key lie in several tasks, so it is true of the join's
-    pairs only: the join must be planned as `exchange.joins_its_leaves` wants it, and the claim must end there.
+    It is equal for inputs of as many tasks, and for nothing else. The rows of a key lie in several tasks, so it is true
+    of the join's pairs only: the join must be planned as `exchange.joins_its_leaves` wants it, and the claim must end
+    there.
     """
     boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
     hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(keys), tasks)
     return bridge.find(PHYSICAL + "CoalescedHashPartitioning")(
         hashing, bridge.seq(boundary(i, i + 1) for i in range(tasks))
     )
+
+
+def without_layout(bridge: Bridge, session: Any, leaf: Any) -> Any:
+    """Return a leaf of the same rows that claims nothing of their layout."""
+    return rdd_leaf(bridge, session, leaf.output(), leaf.rdd(), ordering=leaf.outputOrdering())
 
 
 def placeholder(bridge: Bridge, output: Any) -> Any:

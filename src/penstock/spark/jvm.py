@@ -83,6 +83,11 @@ class Bridge:
         """What does in one call what would take many: ``java/FarEnd.java``."""
         return new_instance(self, "FarEnd", on_executors=False)
 
+    @cached_property
+    def cut_layouts(self) -> Any:
+        """Makes layouts of merged subpartitions that inputs can have in common: ``java/CutLayouts.java``."""
+        return new_instance(self, "CutLayouts")
+
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
         found = list(items)
