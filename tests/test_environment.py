@@ -228,8 +228,9 @@ def test_explain_reads_no_data(env, spark, orders):
 
 def test_user_repartition_is_kept(env, spark, orders):
     df = spark.read.parquet(orders).repartition(7)
-    env.collect(df.groupBy(F.spark_partition_id()).count())
+    env.collect(df)
     assert 7 in [e.parallelism for e in env.last_job.vertices]
+    assert len(env.collect(df.groupBy(F.spark_partition_id()).count())) == 7
 
 
 def test_spark_sees_the_names_of_vertices(env, spark, orders):

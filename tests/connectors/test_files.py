@@ -184,8 +184,12 @@ def test_partition_columns(env, spark, folder, tmp_path):
 
 
 def test_a_file_in_the_way(env, spark, tmp_path):
+    """Nothing can be appended to a file; an overwrite replaces it, as Spark's does."""
     (tmp_path / "out").write_text("something")
-    env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="overwrite"))
+    env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="append"))
     with pytest.raises(SinkError, match="is a file"):
         env.execute()
     assert (tmp_path / "out").read_text() == "something"
+    env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="overwrite"))
+    env.execute()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 3

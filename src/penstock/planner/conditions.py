@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.spark import catalyst
+from penstock.spark.barrier import is_boundary
 from penstock.spark.catalyst import MERGEABLE
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ FUNCTIONS_FREE_OF_ORDER = MERGEABLE | {"Percentile", "PercentileCont", "Percenti
 
 def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
     """Return why Spark has to run an optimised plan as it is, or an empty text if it need not."""
-    nodes = list(plan.walk())
+    nodes = _users_nodes(plan)
     reasons = (
         *(_unknown(node) for node in nodes),
         *(_counts_places(node) for node in nodes),
@@ -64,10 +65,17 @@ def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
 
 def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
     """Return the leaves whose tasks have to be Spark's, as a value above them depends on these."""
-    for node in plan.walk():
+    for node in _users_nodes(plan):
         if node.unstable & OF_A_PLACE:
             for child in node.children:
                 yield from child.leaves()
+
+
+def _users_nodes(plan: LogicalNode) -> list[LogicalNode]:
+    """Return the nodes of a plan, less those that number the tasks of an adaptive exchange for its boundary."""
+    nodes = list(plan.walk())
+    boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node.handle)]
+    return [node for node in nodes if not any(node in boundary.children for boundary in boundaries)]
 
 
 def _unknown(node: LogicalNode) -> str:
