@@ -6,6 +6,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
 
+import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
@@ -51,3 +52,8 @@ def assert_same_outcome(found, expected) -> None:
         assert found == expected, f"{str(found)[:600]} instead of {str(expected)[:600]}"
     else:
         assert_same_rows(found, expected)
+
+
+def some(cases, every=2):
+    """Parameters of a test: each `every`-th case is run for every change, the others with the slow tests."""
+    return [case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow) for i, case in enumerate(cases)]

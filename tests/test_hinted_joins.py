@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql import functions as F
 
+from tests.outcomes import some
 from tests.equality import assert_same_rows
 
 SKEW = "table.optimizer.skewed__join__optimization"
@@ -27,7 +28,7 @@ def sides(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
-@pytest.mark.parametrize("hint", HINTS)
+@pytest.mark.parametrize("hint", some(HINTS, 2))
 def test_hinted_joins(make_env, sides, hint, how):
     left, right = sides
     for hinted in ((left.hint(hint), right), (left, right.hint(hint))):

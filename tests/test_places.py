@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from penstock.planner.planner import Output, plan_job
 from penstock.results import ResultSink
+from tests.outcomes import some
 from tests.equality import assert_same_rows
 from tests.test_several_results import check as check_all
 
@@ -96,7 +97,7 @@ def check(env, df):
     return env.last_job
 
 
-@pytest.mark.parametrize("name", PLACES)
+@pytest.mark.parametrize("name", some(PLACES, 3))
 def test_what_depends_on_tasks(make_env, t, name):
     check(make_env(**SPLIT), PLACES[name](t))
 
@@ -137,7 +138,7 @@ ORDERED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config", some(CONFIGS))
 @pytest.mark.parametrize("name", ORDERED)
 def test_what_depends_on_an_order(make_env, t, name, config):
     check(make_env(**CONFIGS[config]), ORDERED[name](t))

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from penstock.errors import PenstockError
 from penstock.results import ResultSink
+from tests.outcomes import some
 from tests.equality import assert_same_rows
 
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
@@ -96,7 +97,7 @@ def test_results_of_one_aggregate(make_env, spark, sums, name):
     check(make_env(**(FORCED if len(name) % 2 else {})), [MADE[one](sums, few) for one in CASES[name]])
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", some(range(8), 4))
 def test_results_in_any_order(make_env, spark, sums, seed):
     picked = random.Random(seed).sample(sorted(MADE), 3 + seed % 4)
     few = spark.range(30).selectExpr("id as k")
@@ -116,7 +117,7 @@ def on_inputs(spark, tmp_path):
     yield "cached groups", made.groupBy("a", "b").agg(F.max("c").alias("c")).cache()
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::3])
 def test_results_of_what_spark_keeps(make_env, spark, tmp_path, order):
     for name, df in on_inputs(spark, tmp_path):
         best = df.groupBy("a").agg(F.min("c").alias("c"))

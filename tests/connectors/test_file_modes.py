@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from penstock.connectors import FileSink
+from tests.outcomes import some
 from tests.equality import assert_same_rows
 
 DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
@@ -194,7 +195,7 @@ ORDERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("parallelism", [None, 3])
+@pytest.mark.parametrize("parallelism", some([None, 3]))
 @pytest.mark.parametrize("case", ORDERS)
 def test_the_order_in_files(env, spark, tmp_path, case, parallelism):
     """Every file's rows are in the order that the user gave them."""

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from penstock.connectors.table_schema import check_columns
 from penstock.errors import JobError, SinkError
+from tests.outcomes import some
 from tests.equality import assert_same_rows
 from tests.services import needed_module
 
@@ -79,7 +80,7 @@ def table(request, env, spark, tmp_path):
     return made
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", some(REFUSED))
 def test_rows_that_do_not_fit(env, spark, table, case):
     query, words = REFUSED[case]
     before = env.collect(env.read(table.source()))
@@ -91,7 +92,7 @@ def test_rows_that_do_not_fit(env, spark, table, case):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("case", TAKEN)
+@pytest.mark.parametrize("case", some(TAKEN))
 def test_rows_that_fit(make_env, spark, table, case, whole):
     env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
     before = env.read(table.source())
