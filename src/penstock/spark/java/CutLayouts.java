@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.PartitioningCollection;
 import org.apache.spark.sql.catalyst.plans.physical.ShuffleSpec;
 import org.apache.spark.sql.execution.adaptive.InvalidAQEPlanException;
+import org.apache.spark.unsafe.Platform;
 
 import scala.collection.immutable.IndexedSeq;
 import scala.collection.immutable.Seq;
@@ -28,7 +29,7 @@ import scala.collection.immutable.Seq;
  * Compiled inside Spark by Janino, which knows neither lambdas nor inferred type arguments; hence the plain style.
  */
 public final class CutLayouts {
-    /** Is in the message of a planning that failed. */
+    /** The message of a planning that failed; `exchange.is_refused` looks for it. */
     public static final String REFUSED = "no other input can be laid out like merged subpartitions";
 
     /** Returns a layout with its merged parts in this form. */
@@ -78,16 +79,8 @@ public final class CutLayouts {
         }
 
         public Partitioning createPartitioning(Seq clustering) {
-            throw refusal();
-        }
-
-        private static RuntimeException refusal() {
-            CutLayouts.raise(new InvalidAQEPlanException(REFUSED, null));
+            Platform.throwException(new InvalidAQEPlanException(REFUSED, null)); // Java would have it declared
             return null;
         }
-    }
-
-    private static void raise(Throwable error) {
-        org.apache.spark.unsafe.Platform.throwException(error);
     }
 }
