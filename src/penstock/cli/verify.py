@@ -37,7 +37,7 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
 
     \b
     Examples:
-      penstock verify revenue.py 2026-11 /tmp/revenue-check
+      penstock verify revenue.py 2026-11 out/revenue-check
       penstock verify --master spark://host:7077 --output-format json revenue.py 2026-11 > report.json
       penstock verify --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=64mb small.py
     """
