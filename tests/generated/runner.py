@@ -60,7 +60,7 @@ class Runner:
         Seconds a run may take at least before it counts as a hang.
     """
 
-    def __init__(self, spark, folder: Path, *, verify: bool = False, limit: float = 25) -> None:
+    def __init__(self, spark, folder: Path, *, verify: bool = False, limit: float = 60) -> None:
         self.spark = spark
         self.limit = limit
         self._folder = folder
