@@ -11,6 +11,7 @@ from tests.outcomes import WAYS, assert_same_outcome, outcome, some
 CASES = {
     "a division": "select 10 / (id - 900) as q from n limit 3",
     "a division within reach": "select 10 / (id - 1) as q from n limit 3",
+    "a division, of rows that Spark has to number": "select 10 / (id - 900) as q, monotonically_increasing_id() >= 0 as m from (select id from n sort by id) limit 3",
     "a cast": "select cast(t as int) as q from n limit 5",
     "a date": "select to_date(if(id = 900, 'never', '2020-01-01')) as q from n limit 5",
     "raise_error": "select if(id = 900, raise_error('no'), id) as q from n limit 4",

@@ -221,6 +221,17 @@ def test_all_results_have_one_time(make_env, spark, sums, time):
     assert len({row["t"] for rows in results(make_env(), frames) for row in rows}) == 1
 
 
+def test_what_is_kept_has_the_time_at_which_it_was_made(make_env, spark, sums):
+    kept = sums.selectExpr("k", "n", "current_timestamp() as t").cache()
+    try:
+        (made,) = {row.t for row in kept.collect()}
+        found = results(make_env(), [kept, kept.where("n > 100"), sums.selectExpr("k", "current_timestamp() as now")])
+        assert {row.t for rows in found[:2] for row in rows} == {made}
+        assert {row.now for row in found[2]} != {made}
+    finally:
+        kept.unpersist()
+
+
 def test_one_result_has_one_time(make_env, sums):
     df = sums.withColumn("t", F.current_timestamp()).join(sums.withColumn("u", F.current_timestamp()), "k")
     assert len({row[name] for row in make_env().collect(df) for name in ("t", "u")}) == 1

@@ -167,6 +167,21 @@ def test_a_failed_job_leaves_all_partitions(env, spark, tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
+def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
+    path = str(tmp_path / "out")
+    spark.sql(DAYS).write.partitionBy("day").parquet(path)
+
+    def fails(partition):
+        raise ValueError("no")
+
+    with settings(spark, DYNAMIC):
+        env.write(spark.sql("select 100 as id, 1 as day"), FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fails]))
+        assert "no" in str(raised(env.execute))
+    found = spark.read.parquet(path)
+    assert [row.id for row in found.where("day = 1").select("id").collect()] == [100]
+    assert_same_rows(found.where("day <> 1").select("id", "day").collect(), spark.sql(f"select id, day from ({DAYS}) where day <> 1").collect())
+
+
 def test_commits_of_partitions_with_an_underscore(env, spark, tmp_path):
     seen = []
     sink = FileSink(str(tmp_path / "out"), partition_by=["_p", "q"], partition_commit=[lambda partition: seen.append(dict(partition.values))])

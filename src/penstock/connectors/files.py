@@ -326,14 +326,22 @@ class _FileSinkJob(SinkJob):
     def abort(self) -> None:
         for folder in self._moved:
             folder.delete()
-        for aside, place in self._set_aside:
-            self._move(aside, place)
-        if self._by_partition:
+        restored = [self._put_back(aside, place) for aside, place in self._set_aside]
+        if self._by_partition and all(restored):
             self._old.delete()
         self._mark_again()
         self._staging.delete()
         if self._moved:
             self._refresh()
+
+    def _put_back(self, aside: Folder, place: Folder) -> bool:
+        """Put a partition back where it was; whether that went well. If not, its rows are kept where they are."""
+        try:
+            self._move(aside, place)
+        except SinkError:
+            log.exception("what was to be replaced could not be put back to %s, it lies in %s", place, aside)
+            return False
+        return True
 
     def _mark_again(self) -> None:
         for marker in self._unmarked:
@@ -377,6 +385,7 @@ class _FileSinkJob(SinkJob):
             self._move(self._staging.child(folder), place)
             self._moved.append(place)
         self._set_aside.clear()
+        self._moved.clear()  # from here on the new rows stay: the old ones are gone
         self._old.delete()
 
     def _append(self, source: Folder, target: Folder) -> None:

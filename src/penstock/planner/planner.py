@@ -48,6 +48,10 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
+RUN_BY_SPARK = "Query"
+"""The name of a leaf that stands for a whole query."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """A DataFrame and where its rows go.
@@ -217,7 +221,8 @@ def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
         return outputs
     for output in outputs:
         _check(bridge, output)
-    plans = catalyst.at_one_time(bridge, [catalyst.analyzed_plan(output.df) for output in outputs])
+    # With cached data in place: it has the time at which it was made, and would not be found under another one.
+    plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(output.df) for output in outputs])
     if plans is None:
         return outputs
     frames = [dataframe(bridge, bridge.session, plan) for plan in plans]
@@ -238,7 +243,7 @@ def _optimized(
     plans = [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
     run_by_spark = {place: why for place, plan in enumerate(plans) if (why := why_run_by_spark(bridge, plan))}
     for place in run_by_spark:
-        plans[place] = replace(plans[place], name="Query", children=())
+        plans[place] = replace(plans[place], name=RUN_BY_SPARK, children=())
     others = [place for place in range(len(plans)) if place not in run_by_spark]
     if len(others) < 2:
         return plans, run_by_spark, []
@@ -337,8 +342,8 @@ def _keeps_an_order(operator: LogicalNode | None) -> bool:
     """Whether the rows of an operator are in an order that the user gave them, within partitions or over all."""
     if operator is None:
         return False
-    is_cached = operator.name == "InMemoryRelation"
-    return operator.name == "Sort" or (is_cached and not operator.handle.outputOrdering().isEmpty())
+    may_be = operator.name in {"InMemoryRelation", RUN_BY_SPARK}
+    return operator.name == "Sort" or (may_be and not operator.handle.outputOrdering().isEmpty())
 
 
 def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:

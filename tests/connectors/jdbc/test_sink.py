@@ -48,8 +48,8 @@ def test_append_overwrite_and_upsert(env, spark, server):
     write(env, numbers(spark), server, "written", mode="overwrite")
     assert rows_of(server, "written").startswith(f"{ROWS}|{ROWS}|")
     server.sql("create unique index by_id on written (id)")
-    changed = numbers(spark, ROWS // 2).withColumn("v", F.lit(1).cast("bigint"))
-    write(env, changed, server, "written", mode="upsert", key=["id"])
+    changed = numbers(spark, ROWS // 2).withColumn("v", F.lit(1).cast("bigint")).withColumnRenamed("id", "ID")
+    write(env, changed, server, "written", mode="upsert", key=["ID"])
     kept = sum(2 * i for i in range(ROWS // 2))
     assert rows_of(server, "written") == f"{ROWS + ROWS // 2}|{ROWS + ROWS // 2}|{kept + ROWS}"
     assert left_behind(server) == []

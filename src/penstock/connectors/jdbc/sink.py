@@ -139,6 +139,7 @@ class _JdbcSinkJob(SinkJob):
         self._of_token = f"{stem}{named}_" if sink.token is not None else None
         self._staging = f"{self._of_token or stem}{uuid.uuid4().hex[:12]}"
         self._columns: list[str] = []
+        self._names: list[str] = []
 
     def check(self, schema: StructType) -> None:
         if self._known is not None and not self._done:
@@ -150,7 +151,8 @@ class _JdbcSinkJob(SinkJob):
             return
         if self._known is not None:
             df = df.toDF(*self._known.of(df.schema))
-        self._columns = [self._target.quoted(name) for name in df.columns]
+        self._names = df.columns
+        self._columns = [self._target.quoted(name) for name in self._names]
         columns = f"{self._target.columns(df)}, {TASK} int, {ATTEMPT} bigint"
         with self._target.connect() as database:
             database.run(f"CREATE TABLE {self._staging} ({columns}) {self._dialect.transactional}".rstrip())
@@ -204,7 +206,8 @@ class _JdbcSinkJob(SinkJob):
                 database.run(f"INSERT INTO {_LEDGER} VALUES ({literal(self._sink.table)}, {literal(self._sink.token)})")
             if self._sink.mode == "overwrite":
                 database.run(f"DELETE FROM {self._sink.table}")
-            key = [self._target.quoted(name) for name in self._sink.key]
+            written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
+            key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in self._sink.key]
             database.run(self._dialect.copy(self._staging, self._sink.table, self._columns, key, (TASK, ATTEMPT)))
             database.commit()
 
