@@ -141,7 +141,8 @@ def joint_layout(bridge: Bridge, keys: Sequence[Any], tasks: int) -> Any:
 
 def without_layout(bridge: Bridge, session: Any, leaf: Any) -> Any:
     """Return a leaf of the same rows that claims nothing of their layout."""
-    return rdd_leaf(bridge, session, leaf.output(), leaf.rdd(), ordering=leaf.outputOrdering())
+    measured = leaf.stats()
+    return rdd_leaf(bridge, session, leaf.output(), leaf.rdd(), ordering=leaf.outputOrdering(), statistics=measured)
 
 
 def placeholder(bridge: Bridge, output: Any) -> Any:
