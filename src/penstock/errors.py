@@ -273,8 +273,13 @@ class VerificationError(PenstockError):
 
     @classmethod
     def rows_lost(cls, who: str, there: int, found: int) -> Self:
-        """Build the error for a broadcast or a filter that does not keep the rows it must."""
+        """Build the error for a broadcast that does not keep the rows it must."""
         return cls(f"{who} must keep {there} rows and keeps {found}", hint=_A_DEFECT)
+
+    @classmethod
+    def key_left_out(cls, who: str) -> Self:
+        """Build the error for a filter that does not keep a row that its keys were taken from."""
+        return cls(f"{who} leaves out a row that it must keep", hint=_A_DEFECT)
 
 
 _A_DEFECT = "this is a defect of Penstock: report it with the output of env.explain(df), and run the query on Spark"

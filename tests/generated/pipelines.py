@@ -26,6 +26,9 @@ SETTINGS = {
     "spark.sql.optimizer.excludedRules": ["org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"],
     "spark.sql.requireAllClusterKeysForDistribution": ["true"],
 }
+INTERPRETER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+INTERPRETED = 0.9
+"""How many pipelines run without generated code: to compile it takes most of the time of a small pipeline."""
 
 
 def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] | None = None) -> Spec:
@@ -51,6 +54,8 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
     for key, values in SETTINGS.items():
         if rng.random() < 0.04:
             b.settings.setdefault(key, rng.choice(values))
+    if rng.random() < INTERPRETED:
+        b.settings.update(INTERPRETER)
     spec = pruned(b.spec(seed))
     spec["template"] = template
     spec["modes"] = drawn(rng, 2) if modes is None else modes

@@ -14,12 +14,11 @@ from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.packing import spread_by_count
-from penstock.scheduler.verification import check_rows
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jdbc import is_jdbc_relation
 from penstock.spark.parquet import row_groups_left
-from penstock.spark.verification import keys_left_out
+from penstock.spark.verification import is_met, ruled_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,19 +213,22 @@ class KeyFilters:
         if isinstance(result, BroadcastResult):
             relation = result.relation
             found = filters.keys_of_relation(self._bridge, relation, output, keys, result.rows, self._exact)
+
+            def breaks(breach: Any) -> bool:
+                return filters.is_met_in_relation(self._bridge, relation, output, breach)
         else:
             leaf = self._rows_of(result, output)
             found = filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)
-        if self._verify and found is not None:
-            left_out = keys_left_out(self._bridge, session, self._rows_of(result, output), keys, found)
-            check_rows(f"the filter by keys of the {side} side of node {join_id}", left_out, 0)
+
+            def breaks(breach: Any) -> bool:
+                return is_met(self._bridge, session, leaf, breach)
+
+        if self._verify and found is not None and breaks(ruled_out(self._bridge, keys, found)):
+            raise VerificationError.key_left_out(f"the filter by keys of the {side} side of node {join_id}")
         return found
 
-    def _rows_of(self, result: Result, output: Any) -> Any:
+    def _rows_of(self, result: StagedResult, output: Any) -> Any:
         """Return a finished result's rows as a leaf."""
-        if isinstance(result, BroadcastResult):
-            plan = result.plan
-        else:
-            width = result.subpartitions
-            plan = exchange.as_cut(self._bridge, result, spread_by_count(width, min(_READERS, width)))
+        width = result.subpartitions
+        plan = exchange.as_cut(self._bridge, result, spread_by_count(width, min(_READERS, width)))
         return fragment.rdd_leaf(self._bridge, self._bridge.session, output, plan.execute())

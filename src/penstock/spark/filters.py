@@ -99,10 +99,20 @@ def keys_of_relation(
     if rows == 0:
         return KeySet(0, is_empty=True)
     functions = _functions(bridge, keys, rows, exact_rows)
+    row = _of_relation(bridge, relation, output, functions)
+    return None if row is None else _key_set(bridge, row, functions, rows, exact_rows)
+
+
+def is_met_in_relation(bridge: Bridge, relation: Any, output: Any, condition: Any) -> bool:
+    """Whether a row of a broadcast relation (``HashedRelation``) meets a condition."""
+    row = _of_relation(bridge, relation, output, [bridge.find(EXPRESSIONS + "aggregate.Max")(condition)])
+    return row is not None and not row.isNullAt(0) and bool(row.getBoolean(0))
+
+
+def _of_relation(bridge: Bridge, relation: Any, output: Any, functions: Sequence[Any]) -> Any:
     columns = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
     bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(bridge.seq(functions), columns)
-    row = bridge.far_end.aggregated(relation, bound)
-    return None if row is None else _key_set(bridge, row, functions, rows, exact_rows)
+    return bridge.far_end.aggregated(relation, bound)
 
 
 def _functions(bridge: Bridge, keys: Sequence[Any], rows: int, exact_rows: int) -> list[Any]:
@@ -169,10 +179,8 @@ class _Values:
         if self._row.isNullAt(place):
             return None
         bridge = self._bridge
-        gateway = bridge.spark.sparkContext._gateway
-        arguments = gateway.new_array(bridge.jvm.Object, 2)  # type: ignore[union-attr]
+        arguments = bridge.new_array("java.lang.Object", [None, self._types[place]])
         bridge.find("java.lang.System").arraycopy(self._array, place, arguments, 0, 1)
-        arguments[1] = self._types[place]
         literal = bridge.find("java.lang.Class").forName(EXPRESSIONS + "Literal")
         return literal.getConstructors()[0].newInstance(arguments)
 

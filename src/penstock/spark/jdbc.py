@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.spark.compiled import new_instance
 from penstock.spark.jobs import cluster_cores
-from penstock.spark.jvm import EXECUTION, children, class_name, items, lowered, option, with_fields
+from penstock.spark.jvm import EXECUTION, PYTHON_UTILS, children, class_name, items, lowered, option, with_fields
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
@@ -139,12 +139,9 @@ class JdbcRelation:
         fetch_size
             Rows to fetch at a time where the user gave no number.
         """
-        gateway = self._bridge.spark.sparkContext._gateway
-        parts = gateway.new_array(self._bridge.jvm.org.apache.spark.Partition, len(conditions))  # type: ignore[union-attr]
-        own = self._condition
-        for place, condition in enumerate(conditions):
-            both = f"({own}) AND ({condition})" if own and condition else own or condition
-            parts[place] = self._bridge.find(_JDBC + "JDBCPartition")(both, place)
+        own, partition = self._condition, self._bridge.find(_JDBC + "JDBCPartition")
+        wanted = [f"({own}) AND ({one})" if own and one else own or one for one in conditions]
+        parts = self._bridge.new_array("org.apache.spark.Partition", [partition(w, i) for i, w in enumerate(wanted)])
         given, options = self._options.parameters().originalMap(), self.options
         if begin is not None:
             statements = "; ".join(filter(None, (begin, options.get("sessioninitstatement"))))
@@ -175,7 +172,7 @@ class JdbcTarget:
             for key, value in options.items()
             if (key.lower(), str(value).upper()) != ("isolationlevel", "NONE")
         }
-        scala_map = bridge.find("PythonUtils").toScalaMap(self._given)
+        scala_map = bridge.find(PYTHON_UTILS).toScalaMap(self._given)
         self._options = bridge.find(_JDBC + "JDBCOptions")(scala_map)
         self._dialect = bridge.companion(_DIALECTS).get(options["url"])
 

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
 from penstock.errors import SessionError
@@ -26,6 +27,7 @@ EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions."
 EXECUTION = "org.apache.spark.sql.execution."
 
 
+PYTHON_UTILS = "org.apache.spark.api.python.PythonUtils"
 _FEW = 4
 """So many elements of a ``Seq`` go over in one call."""
 
@@ -52,31 +54,32 @@ class Bridge:
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
-        self.jvm: Any = spark._jvm
         self.session: Any = spark._jsparkSession
-        self._found: dict[str, Any] = {}
+        self._gateway: Any = spark.sparkContext._gateway
+        self._companions: dict[str, Any] = {}
 
     def owns(self, df: DataFrame) -> bool:
         """Whether a DataFrame belongs to this session."""
         return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session))
 
     def find(self, name: str) -> Any:
-        """Return a class or package by its full name; each step of a name costs a call, so what is found is kept."""
-        if name not in self._found:
-            place = self.jvm
-            for part in name.split("."):
-                place = getattr(place, part)
-            self._found[name] = place
-        return self._found[name]
+        """Return a class by its full name.
+
+        Nothing is asked for it: py4j would ask for ``org``, ``org.apache`` and so on, and for each the JVM looks
+        into all of Spark's jars.
+        """
+        return JavaClass(name, self._gateway._gateway_client)
 
     def companion(self, name: str) -> Any:
         """Return a Scala object by its full name, such as the companion of a class."""
-        return self.find(name + "$.MODULE$")
+        if name not in self._companions:
+            self._companions[name] = self.find(name + "$").__getattr__("MODULE$")
+        return self._companions[name]
 
     @cached_property
     def none(self) -> Any:
         """Scala's ``None``."""
-        return self.jvm.scala.Option.empty()
+        return self.find("scala.Option").empty()
 
     @cached_property
     def far_end(self) -> Any:
@@ -91,13 +94,12 @@ class Bridge:
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
         found = list(items)
-        return self.far_end.seq(*found) if len(found) <= _FEW else self.find("PythonUtils").toSeq(found)
+        return self.far_end.seq(*found) if len(found) <= _FEW else self.find(PYTHON_UTILS).toSeq(found)
 
     def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
         """Return a Java array of objects."""
         found = list(items)
-        gateway: Any = self.spark.sparkContext._gateway
-        array = gateway.new_array(self.find(class_name), len(found))
+        array = self._gateway.new_array(self.find(class_name), len(found))
         for i, item in enumerate(found):
             array[i] = item
         return array
@@ -114,9 +116,8 @@ class Bridge:
 
     def some_long(self, value: int) -> Any:
         """Return an ``Option[Long]``; the bridge would turn a small Python number into an ``Integer``."""
-        longs = self.spark.sparkContext._gateway.new_array(self.jvm.long, 1)  # type: ignore[union-attr]
-        longs[0] = value
-        return self.jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(longs).headOption()
+        longs = self.new_array("long", [value])
+        return self.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(longs).headOption()
 
 
 def items(scala_seq: Any) -> list[Any]:

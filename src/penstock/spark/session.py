@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import parse_size
 from penstock.errors import SessionError
 from penstock.spark.jobs import user_properties
+from penstock.spark.jvm import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,8 +87,8 @@ def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:
     """Return the options in the Spark configuration; those of the session win over those of the context."""
-    found = dict(bridge.spark.sparkContext.getConf().getAll()) | bridge.spark.conf.getAll
-    return {key: value for key, value in found.items() if key.startswith("spark.penstock.")}
+    found: dict[str, str] = json.loads(joined(bridge.far_end.options(bridge.session, "spark.penstock.")))
+    return found
 
 
 class SessionPool:

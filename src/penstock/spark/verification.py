@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import filters
@@ -42,18 +43,20 @@ def span_layout(bridge: Bridge, layout: Any, spans: Sequence[tuple[int, int]]) -
     return bridge.find(PHYSICAL + "CoalescedHashPartitioning")(layout, boundaries)
 
 
-def keys_left_out(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], found: KeySet) -> int:
-    """Return how many rows of a plan a filter that was made of its keys would rule out; there must be none.
+def ruled_out(bridge: Bridge, keys: Sequence[Any], found: KeySet) -> Any:
+    """Return a condition that no row is to meet whose keys a filter was made of: the filter would rule it out.
 
-    Rows with a key that is null meet no other, so they do not count.
+    A row with a key that is null meets no other, so it does not count.
     """
-    is_not_null = bridge.find(EXPRESSIONS + "IsNotNull")
-    there = filters.filtered(bridge, leaf, [is_not_null(key) for key in keys])
-    if not found.is_empty:
-        kept = [filters.might_contain(bridge, found, keys), *filters.for_sources(bridge, found, keys)]
-        all_kept = kept[0]
-        for part in kept[1:]:
-            all_kept = bridge.find(EXPRESSIONS + "And")(all_kept, part)
-        there = filters.filtered(bridge, there, [bridge.find(EXPRESSIONS + "Not")(all_kept)])
-    nothing = bridge.find(LOGICAL + "Project")(bridge.seq([]), there)
-    return int(physical_plan(bridge, session, nothing).execute().count())
+    is_not_null, both = bridge.find(EXPRESSIONS + "IsNotNull"), bridge.find(EXPRESSIONS + "And")
+    there = reduce(both, map(is_not_null, keys))
+    if found.is_empty:
+        return there
+    kept = [filters.might_contain(bridge, found, keys), *filters.for_sources(bridge, found, keys)]
+    return both(there, bridge.find(EXPRESSIONS + "Not")(reduce(both, kept)))
+
+
+def is_met(bridge: Bridge, session: Any, rows: Any, condition: Any) -> bool:
+    """Whether a row of a logical plan meets a condition."""
+    met = bridge.find(LOGICAL + "Project")(bridge.seq([]), filters.filtered(bridge, rows, [condition]))
+    return not physical_plan(bridge, session, met).execute().isEmpty()

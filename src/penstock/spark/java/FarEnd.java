@@ -220,6 +220,25 @@ public final class FarEnd {
         return found;
     }
 
+    /** Returns the options of the context and of a session that begin with a word; those of the session win. */
+    public List options(SparkSession session, String prefix) throws Exception {
+        Map found = new LinkedHashMap();
+        Tuple2[] context = session.sparkContext().getConf().getAll();
+        for (int i = 0; i < context.length; i++) {
+            found.put(context[i]._1(), context[i]._2());
+        }
+        for (Iterator each = session.conf().getAll().iterator(); each.hasNext();) {
+            Tuple2 one = (Tuple2) each.next();
+            found.put(one._1(), one._2());
+        }
+        for (java.util.Iterator names = found.keySet().iterator(); names.hasNext();) {
+            if (!((String) names.next()).startsWith(prefix)) {
+                names.remove();
+            }
+        }
+        return pieces(json.writeValueAsString(found));
+    }
+
     /** Sets options of a session, given as a JSON object of texts. */
     public void set(SparkSession session, String settings) throws Exception {
         Map found = (Map) json.readValue(settings, LinkedHashMap.class);

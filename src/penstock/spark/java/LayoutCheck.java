@@ -8,7 +8,7 @@ import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.MutableProjection;
 import org.apache.spark.sql.catalyst.plans.physical.CoalescedBoundary;
 import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
@@ -71,19 +71,19 @@ public final class LayoutCheck implements Function2 {
         if (task >= starts.length) {
             throw new IllegalStateException(claim + ", read by " + starts.length + " tasks; there is a task " + task);
         }
-        return new Checked((Iterator) rows, UnsafeProjection.create(places, columns), starts[task], ends[task],
+        return new Checked((Iterator) rows, MutableProjection.create(places, columns), starts[task], ends[task],
                 claim + ", of which task " + task + " reads " + starts[task] + " to " + ends[task]);
     }
 
     /** The rows of one task. */
     private static final class Checked implements Iterator {
         private final Iterator rows;
-        private final UnsafeProjection place;
+        private final MutableProjection place;
         private final int start;
         private final int end;
         private final String claim;
 
-        Checked(Iterator rows, UnsafeProjection place, int start, int end, String claim) {
+        Checked(Iterator rows, MutableProjection place, int start, int end, String claim) {
             this.rows = rows;
             this.place = place;
             this.start = start;
@@ -97,7 +97,7 @@ public final class LayoutCheck implements Function2 {
 
         public Object next() {
             Object row = rows.next();
-            int found = place.apply((InternalRow) row).getInt(0);
+            int found = ((InternalRow) place.apply(row)).getInt(0);
             if (found < start || found >= end) {
                 throw new IllegalStateException(claim + "; it has a row of " + found);
             }
