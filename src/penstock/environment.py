@@ -15,7 +15,8 @@ from penstock.location import callers_line
 from penstock.marks import Mark, remember
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
-from penstock.planner.planner import Output, at_one_time, plan_job, plan_whole
+from penstock.planner.planner import Output, at_one_time, plan_job
+from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.planner.whole_query import WholeQuery
 
 
 class Environment:
@@ -227,8 +229,12 @@ class Environment:
         outputs = self._outputs if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
+        strategies = strategies_of(self.config, self._strategies)
+        whole = self._whole(outputs)
+        if whole is not None:
+            return Explanation.of_whole(whole, [output.df for output in outputs])
         plan = plan_job(self._bridge, self.config, outputs, "explain")
-        return Explanation.of(self._bridge, self.config, plan, strategies_of(self.config, self._strategies))
+        return Explanation.of(self._bridge, self.config, plan, strategies)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
@@ -244,9 +250,10 @@ class Environment:
         opened = [output.sink.open(self.spark) for output in outputs]
         for output, sink in zip(outputs, opened, strict=True):
             sink.check(output.df.schema)
+        strategies = strategies_of(self.config, self._strategies)
         outputs = at_one_time(self._bridge, outputs)
         try:
-            whole = plan_whole(self._bridge, self.config, outputs)
+            whole = self._whole(outputs)
             plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
         except Exception as error:
             if shadowed is not None:
@@ -256,14 +263,16 @@ class Environment:
         self._observer.watch(job)
         if plan is None:
             assert whole is not None
-            job.start_whole(self._bridge, outputs, opened, whole.known_bytes, whole.reason)
+            job.start_whole(self._bridge, outputs, opened, whole)
         else:
             if self._progress:
                 job.watch(Progress(job))
-            strategies = strategies_of(self.config, self._strategies)
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
+
+    def _whole(self, outputs: Sequence[Output]) -> WholeQuery | None:
+        return plan_whole(self._bridge, self.config, outputs, has_own_strategies=bool(self._strategies))
 
     def _shadowed_job(self, name: str) -> ShadowedJob | None:
         mode = self.config.get(SHADOW)

@@ -13,14 +13,18 @@ from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.decider import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
+from penstock.spark.dataframes import executed_plan_text
 from penstock.tables import html_of_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import DataFrame
+
     from penstock.config import Configuration
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
+    from penstock.planner.whole_query import WholeQuery
     from penstock.spark.jvm import Bridge
 
 LATER = "decided when its inputs are measured"
@@ -57,7 +61,16 @@ class Explanation:
 
     nodes: tuple[ExplainedNode, ...]
     decisions: DecisionLog
-    notes: tuple[tuple[str, str, str], ...]
+    notes: tuple[tuple[str, str, str], ...] = ()
+    spark_plan: str | None = None
+    """Spark's own plans, of queries that are handed to Spark whole; there are no nodes then."""
+
+    @classmethod
+    def of_whole(cls, whole: WholeQuery, queries: Sequence[DataFrame]) -> Explanation:
+        """Tell why queries are handed to Spark whole, and how Spark plans them."""
+        decisions = DecisionLog()
+        decisions.record(whole.decision("the query"))
+        return cls((), decisions, spark_plan="\n".join(map(executed_plan_text, queries)))
 
     @classmethod
     def of(
@@ -115,12 +128,16 @@ class Explanation:
             ],
             "decisions": [decision.as_dict() for decision in self.decisions],
             "notes": [dict(zip(("subject", "chosen", "reason"), note, strict=True)) for note in self.notes],
+            "spark_plan": self.spark_plan,
         }
 
     def _repr_html_(self) -> str:
         return html_of_text(str(self))
 
     def __str__(self) -> str:
+        if self.spark_plan is not None:
+            told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
+            return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = ["Stream graph"]
         for node in self.nodes:
             number = "?" if node.parallelism == UNDECIDED else str(node.parallelism)

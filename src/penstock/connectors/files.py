@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import uuid
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
@@ -99,6 +100,13 @@ class FileSource(Source):
         if self.schema is not None:
             reader = reader.schema(self.schema)
         return reader.load(self.path if isinstance(self.path, str) else list(self.path))
+
+    def with_listing(self, listing: Callable[[], FileListing], cores: int) -> FileSource:
+        """Return the source, which may be of a class of the user's own, as one that is part of a plan."""
+        found = copy(self)
+        object.__setattr__(found, "listing", listing)
+        object.__setattr__(found, "cores", cores)
+        return found
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, at most the upper bound; 0 for no files.

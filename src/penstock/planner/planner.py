@@ -6,14 +6,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import (
-    ADAPTIVE_PARTITIONER_ENABLED,
     BROADCAST_JOIN_STRATEGY,
     BROADCAST_THRESHOLD,
     SINK_AUTO_COMPACTION,
     SINK_PARALLELISM,
     SINK_PARTITION_COMMIT,
     SINK_TARGET_FILE_SIZE,
-    WHOLE_QUERY_THRESHOLD,
 )
 from penstock.connectors.base import SinkOptions
 from penstock.errors import PenstockError
@@ -34,7 +32,6 @@ from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import projected, slot_columns
 from penstock.spark.jvm import items
 from penstock.spark.session import broadcast_threshold
-from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +78,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         If an output is a streaming DataFrame, or belongs to another Spark session.
     """
     for output in outputs:
-        _check(bridge, output)
+        check_output(bridge, output)
     builder = GraphBuilder()
     plans, run_by_spark, commons = _optimized(bridge, config, at_one_time(bridge, outputs))
     changed, parts = with_equal_aggregates(bridge, [*plans, *(one.plan for one in commons)])
@@ -128,22 +125,6 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     return builder.finish(name)
 
 
-@dataclass(frozen=True, slots=True)
-class WholeQuery:
-    """Why a job is handed to Spark whole.
-
-    Parameters
-    ----------
-    known_bytes
-        What its sources hold.
-    reason
-        One sentence.
-    """
-
-    known_bytes: int
-    reason: str
-
-
 def sink_options(config: Configuration) -> SinkOptions:
     """Return what the options say of sinks."""
     policies = config.get(SINK_PARTITION_COMMIT)
@@ -151,34 +132,14 @@ def sink_options(config: Configuration) -> SinkOptions:
     return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
 
 
-def plan_whole(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> WholeQuery | None:
-    """Return why a job should be handed to Spark as it is, None if it should not.
+def check_output(bridge: Bridge, output: Output) -> None:
+    """Refuse a DataFrame that no job can run.
 
-    That is so where the sources of a single output hold fewer bytes than the threshold in all (several outputs may
-    share work, which Spark would do for each; and what a sink does with files needs a plan), and where metrics are
-    observed on a plan: Spark reports them only for a query that it runs in one piece.
+    Raises
+    ------
+    PenstockError
+        If it is a stream, or belongs to another session.
     """
-    for output in outputs:
-        _check(bridge, output)
-    plans = [catalyst.optimized_plan(output.df) for output in outputs]
-    if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
-        return WholeQuery(-1, "metrics are observed on it, which Spark reports for whole queries only")
-    threshold = config.integer(WHOLE_QUERY_THRESHOLD)
-    if len(outputs) > 1 or outputs[0].sink.materialised or threshold <= 0:
-        return None
-    if has_exchanges() and config.flag(ADAPTIVE_PARTITIONER_ENABLED):
-        return None
-    options = sink_options(config)
-    if outputs[0].sink.file_size(options) is not None or outputs[0].sink.stages(options):
-        return None
-    known = sum(catalyst.leaf_bytes(plan) for plan in plans)
-    if known >= threshold:
-        return None
-    why = f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}"
-    return WholeQuery(known, why)
-
-
-def _check(bridge: Bridge, output: Output) -> None:
     df = output.df
     if not bridge.owns(df):
         raise PenstockError("the DataFrame belongs to another Spark session", hint="use Environment(df.sparkSession)")
@@ -220,7 +181,7 @@ def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
     if len(outputs) == 1:  # Spark gives one value to all of a query
         return outputs
     for output in outputs:
-        _check(bridge, output)
+        check_output(bridge, output)
     # With cached data in place: it has the time at which it was made, and would not be found under another one.
     plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(output.df) for output in outputs])
     if plans is None:

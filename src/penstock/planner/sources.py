@@ -127,7 +127,7 @@ class SourceMaker:
             name, table_options = leaf.files.name, leaf.files.options
             listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, leaf, scan.handle))
             if given is None or isinstance(given, FileSource):
-                source = FileSource(name, listing=listing, cores=self._cores)
+                source = (given or FileSource(name)).with_listing(listing, self._cores)
         elif jdbc.is_jdbc_relation(leaf.handle):
             relation = jdbc.JdbcRelation(self._bridge, leaf.handle)
             name, table_options = relation.table, relation.options
@@ -197,12 +197,10 @@ class SourceMaker:
         if source.listing is None:
             return source
         listing = cache(lambda: files.list_files(self._bridge, self._bridge.session, source.leaf, scan))
-        name = source.coordinator.name
-        return replace(
-            source,
-            listing=listing,
-            coordinator=SourceCoordinator(name, FileSource(name, listing=listing, cores=self._cores)),
-        )
+        name, asked = source.coordinator.name, source.coordinator.source
+        if isinstance(asked, FileSource):
+            asked = asked.with_listing(listing, self._cores)
+        return replace(source, listing=listing, coordinator=SourceCoordinator(name, asked))
 
     def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
         unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]

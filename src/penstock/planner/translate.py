@@ -28,6 +28,7 @@ from penstock.planner.builder import GraphBuilder, Out
 from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
 from penstock.planner.sharing import is_heavy, pays
+from penstock.rebalance.adapted import dealt_out_at
 from penstock.spark import catalyst
 from penstock.spark.barrier import function_id, is_boundary, task_slots
 from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
@@ -336,6 +337,8 @@ class Translator:
         if not node.handle.shuffle():
             return self._opaque(node)  # coalesce(n): Spark merges tasks in place
         inner = self.translate(node.children[0])
+        if dealt_out_at(node) is not None:  # it is there for plain Spark
+            return inner
         return self._redistribute(node, inner, int(node.handle.numPartitions()))
 
     def _repartition_by(self, node: LogicalNode) -> Out:

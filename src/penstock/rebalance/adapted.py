@@ -14,7 +14,7 @@ from penstock.spark.fragment import rebuild
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
-    from penstock.marks import Mark
+    from penstock.marks import Exchange, Mark
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
@@ -30,16 +30,17 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) ->
     replacements: dict[LogicalNode, Any] = {}
 
     def visit(node: LogicalNode) -> None:
-        below = node.children[0] if node.name in {"MapInArrow", "PythonMapInArrow", "MapInPandas"} else node
-        mark = _exchange_at(below, config)
-        if mark is None or mark.exchange is None or (node is below) != (mark.exchange.function is None):
+        is_consumer = node.name in {"MapInArrow", "PythonMapInArrow", "MapInPandas"}
+        found = dealt_out_at(node.children[0] if is_consumer else node)
+        if found is None or not found[2].resolved(config)[0] or is_consumer == (found[2].function is None):
             for child in node.children:
                 visit(child)
             return
-        (rows,) = below.children
+        marked, mark, exchange = found
+        (rows,) = marked.children
         visit(rows)
         df = dataframe(bridge, bridge.session, rebuild(bridge, rows, replacements))
-        adaptive = replace(mark, exchange=replace(mark.exchange, adaptive=True))
+        adaptive = replace(mark, exchange=replace(exchange, adaptive=True))
         made = analyzed_plan(in_one_stage(df, adaptive, config))
         replacements[node] = with_output(bridge, made, node.handle.output())
 
@@ -48,12 +49,21 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) ->
     return rebuild(bridge, tree, replacements)
 
 
-def _exchange_at(node: LogicalNode, config: Configuration) -> Mark | None:
-    """Return the mark of an exchange that the options make adaptive."""
-    if node.name != "RebalancePartitions":
+def dealt_out_at(node: LogicalNode) -> tuple[LogicalNode, Mark, Exchange] | None:
+    """Return the marked ``RebalancePartitions`` of an exchange that a node stands for, with what was said there.
+
+    That is the node itself, or, below a ``Repartition`` that tells plain Spark the number, what lies below; see
+    `dataframes.mark`.
+    """
+    below = node
+    if node.name == "Repartition":
+        (below,) = node.children
+        while below.name == "Project":  # of the columns that are used
+            (below,) = below.children
+    number = mark_of(below.handle) if below.name == "RebalancePartitions" else None
+    mark = None if number is None else recall(number)
+    if mark is None or mark.exchange is None:
         return None
-    number = mark_of(node.handle)
-    mark = recall(number) if number is not None else None
-    if mark is None or mark.exchange is None or not mark.exchange.resolved(config)[0]:
+    if below is not node and mark.parallelism != int(node.handle.numPartitions()):
         return None
-    return mark
+    return below, mark, mark.exchange

@@ -50,7 +50,8 @@ def rebalance(
     df
         Any DataFrame, also a streaming one.
     parallelism
-        How many consumers there are; if None, as many as can run at the same time, or what the job decides.
+        How many consumers there are, in plain Spark too; if None, as many as can run at the same time, or what the job
+        decides.
     adaptive
         Whether each consumer gets as much as it can take; if None, as the option
         ``taskmanager.network.adaptive-partitioner.enabled`` says.
@@ -149,7 +150,7 @@ class Rebalanced:
         mark = Mark(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config)[0]:
             return in_one_stage(self.df, mark, config)
-        return _plainly(marked(self.df, remember(mark)), exchange)
+        return _plainly(marked(self.df, remember(mark), self.parallelism), exchange)
 
 
 def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:

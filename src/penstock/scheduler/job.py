@@ -8,7 +8,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import DecisionLog
 from penstock.errors import JobCancelledError
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.execution_graph import ExecutionState
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
     from penstock.planner.planner import Output
+    from penstock.planner.whole_query import WholeQuery
     from penstock.scheduler.adaptive_batch import JobStatusListener
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.spark.jvm import Bridge
@@ -165,14 +166,13 @@ class Job:
         self._done.wait()
 
     def start_whole(
-        self, bridge: Bridge, outputs: Sequence[Output], sinks: Sequence[SinkJob], known_bytes: int, reason: str
+        self, bridge: Bridge, outputs: Sequence[Output], sinks: Sequence[SinkJob], whole: WholeQuery
     ) -> None:
         """Hand queries to Spark as they are, on a thread of its own; for `Environment`."""
         group = f"penstock-{self.id}-whole"
         self._whole_groups.append(group)
-        figures = {"bytes in": known_bytes}
         properties = jobs.user_properties(bridge)
-        self.decisions.record(Decision(DecisionKind.WHOLE_QUERY, self.name, "handed to Spark whole", reason, figures))
+        self.decisions.record(whole.decision(self.name))
 
         def run(commit: Callable[[], None]) -> None:
             with jobs.vertex_thread(bridge, bridge.session, properties, group, self.name):

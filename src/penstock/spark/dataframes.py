@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import LOGICAL, Bridge, option
+from penstock.spark.jvm import LOGICAL, Bridge, joined, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +24,11 @@ def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
     plan.setAnalyzed()
     dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, plan)
     return DataFrame(dataset, bridge.spark)
+
+
+def executed_plan_text(df: DataFrame) -> str:
+    """Return how Spark would run a DataFrame, as a tree (``QueryExecution.executedPlan``)."""
+    return str(df._jdf.queryExecution().executedPlan().treeString()).rstrip()
 
 
 @contextmanager
@@ -44,16 +50,19 @@ def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> 
                 conf.set(key, old)
 
 
-def mark(df: DataFrame, number: int) -> DataFrame:
+def mark(df: DataFrame, number: int, partitions: int | None = None) -> DataFrame:
     """Return a DataFrame whose plan carries a number at this place.
 
     The mark is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
-    through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB.
+    through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB. Spark chooses their
+    number; where one is given, a ``Repartition`` on top keeps it, see `rebalance.adapted.dealt_out_at`.
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
     advisory = bridge.some_long(_MARK_BASE + number)
     marked = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
+    if partitions is not None:
+        marked = bridge.find(LOGICAL + "Repartition")(partitions, True, marked)
     dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(df._jdf.sparkSession(), marked)
     from pyspark.sql import DataFrame
 
@@ -62,7 +71,14 @@ def mark(df: DataFrame, number: int) -> DataFrame:
 
 def mark_of(plan: Any) -> int | None:
     """Return the number a ``RebalancePartitions`` was marked with, None if it is a plain one."""
-    size = option(plan.optAdvisoryPartitionSize())
-    if size is None or not _MARK_BASE < size < _MARK_END:
-        return None
-    return int(size) - _MARK_BASE
+    return _number(option(plan.optAdvisoryPartitionSize()))
+
+
+def marks_and_options(bridge: Bridge, plan: Any) -> tuple[list[int], list[str]]:
+    """Return the numbers of all marks in a plan and its subqueries, and the keys of its readers' options."""
+    sizes, keys = json.loads(joined(bridge.far_end.said(plan)))
+    return [number for number in map(_number, sizes) if number is not None], keys
+
+
+def _number(size: int | None) -> int | None:
+    return size - _MARK_BASE if size is not None and _MARK_BASE < size < _MARK_END else None

@@ -57,6 +57,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.JoinStrategyHint;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
 import org.apache.spark.sql.catalyst.plans.logical.Sample;
 import org.apache.spark.sql.catalyst.util.RebaseDateTime;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
@@ -318,6 +319,40 @@ public final class FarEnd {
             }
         }
         return false;
+    }
+
+    /** Returns, in pieces, the advisory sizes of a plan's exchanges, and the keys of its readers' options. */
+    public List said(LogicalPlan plan) throws Exception {
+        List sizes = new ArrayList();
+        Set keys = new HashSet();
+        say(plan, sizes, keys);
+        return pieces(json.writeValueAsString(Arrays.asList(new Object[] {sizes, keys})));
+    }
+
+    private static void say(LogicalPlan plan, List sizes, Set keys) {
+        Option size = Option.empty();
+        if (plan instanceof RebalancePartitions) {
+            size = ((RebalancePartitions) plan).optAdvisoryPartitionSize();
+        } else if (plan instanceof HiveTableRelation) {
+            addKeys(keys, ((HiveTableRelation) plan).tableMeta().properties());
+        } else if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
+            addKeys(keys, ((HadoopFsRelation) ((LogicalRelation) plan).relation()).options());
+        }
+        if (size.isDefined()) {
+            sizes.add(size.get());
+        }
+        for (Iterator each = plan.children().iterator(); each.hasNext();) {
+            say((LogicalPlan) each.next(), sizes, keys);
+        }
+        for (Iterator each = plan.subqueries().iterator(); each.hasNext();) {
+            say((LogicalPlan) each.next(), sizes, keys);
+        }
+    }
+
+    private static void addKeys(Set keys, scala.collection.Map options) {
+        for (Iterator each = options.keysIterator(); each.hasNext();) {
+            keys.add(((String) each.next()).toLowerCase(Locale.ROOT));
+        }
     }
 
     private Map factsOf(LogicalPlan plan) {

@@ -1,0 +1,97 @@
+"""Which jobs are handed to Spark as they are: small ones, of which nobody said how they are to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, WHOLE_QUERY_THRESHOLD
+from penstock.decisions import Decision, DecisionKind
+from penstock.marks import has_exchanges
+from penstock.planner.planner import check_output, sink_options
+from penstock.spark import catalyst
+from penstock.spark.dataframes import marks_and_options
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from penstock.config import Configuration
+    from penstock.planner.planner import Output
+    from penstock.spark.jvm import Bridge
+
+_HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
+"""How the keys of options begin that Spark knows nothing of: a job that they are given for is not handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeQuery:
+    """Why a job is handed to Spark whole.
+
+    Parameters
+    ----------
+    known_bytes
+        What its sources hold, None where that was not asked.
+    reason
+        One sentence.
+    """
+
+    known_bytes: int | None
+    reason: str
+
+    def decision(self, job: str) -> Decision:
+        """Return what is recorded of it."""
+        figures = {} if self.known_bytes is None else {"bytes in": self.known_bytes}
+        return Decision(DecisionKind.WHOLE_QUERY, job, "handed to Spark whole", self.reason, figures)
+
+
+def plan_whole(
+    bridge: Bridge, config: Configuration, outputs: Sequence[Output], *, has_own_strategies: bool = False
+) -> WholeQuery | None:
+    """Return why a job should be handed to Spark as it is, None if it should not.
+
+    That is so where metrics are observed on a plan, which Spark reports only for a query that it runs in one piece;
+    and where the sources of a single output hold fewer bytes than the threshold in all, and nothing was said of how the
+    job is to run. Several outputs may share work, which Spark would do for each, and what a sink does with files needs
+    a plan.
+
+    Parameters
+    ----------
+    has_own_strategies
+        Whether the user gave strategies of their own.
+    """
+    for output in outputs:
+        check_output(bridge, output)
+    plans = [catalyst.optimized_plan(output.df) for output in outputs]
+    if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
+        return WholeQuery(None, "metrics are observed on it, which Spark reports for whole queries only")
+    threshold = config.integer(WHOLE_QUERY_THRESHOLD)
+    if len(outputs) > 1 or threshold <= 0 or has_own_strategies or _options_say_how(config):
+        return None
+    (output,), (plan,) = outputs, plans
+    options = sink_options(config)
+    if output.sink.materialised or output.sink.file_size(options) is not None or output.sink.stages(options):
+        return None
+    if output.parallelism is not None or output.sink.parallelism is not None:
+        return None
+    known = catalyst.leaf_bytes(plan)
+    if known >= threshold or _plan_says_how(bridge, config, plan):
+        return None
+    why = f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}"
+    return WholeQuery(known, why)
+
+
+def _options_say_how(config: Configuration) -> bool:
+    return any(
+        option.key.startswith(_HOW_JOBS_RUN) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
+        for option, _, origin in config.items()
+    )
+
+
+def _plan_says_how(bridge: Bridge, config: Configuration, plan: Any) -> bool:
+    """Whether the user said something at a place of a plan, or gave one of its readers an option."""
+    if has_exchanges() and config.flag(ADAPTIVE_PARTITIONER_ENABLED):
+        return True
+    marks, keys = marks_and_options(bridge, plan)
+    return bool(marks) or any(key.startswith("scan.") for key in keys)

@@ -1,0 +1,220 @@
+"""What the user says of parallelism holds at every size of data, as plain Spark is asked or Penstock: read from Spark's stages."""
+
+import uuid
+
+import pyarrow as pa
+import pytest
+
+import penstock
+from penstock import Environment, with_parallelism
+from penstock.connectors import FileSink, FileSource
+from penstock.connectors.base import DynamicParallelismInference
+from penstock.decisions import DecisionKind
+from penstock.errors import PenstockError
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from tests.equality import assert_same_rows
+
+SIZES = {"1 row": 1, "1 MiB": 60_000, "100 MiB": 6_500_000}
+"""Rows of two columns of 8 bytes, which cannot be compressed."""
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    made = {}
+
+    def table(size):
+        if size not in made:
+            made[size] = str(tmp_path_factory.mktemp("sizes") / "t")
+            rows = spark.range(0, SIZES[size], 1, 2).selectExpr("xxhash64(id) as k", "rand() as v").coalesce(1)
+            rows.write.parquet(made[size])
+        return made[size]
+
+    return table
+
+
+def every_size(*cases):
+    """Each case with each size; what takes long is run with the slow tests."""
+    return [
+        pytest.param(size, case, marks=[pytest.mark.slow] if size == "100 MiB" else [])
+        for size in SIZES
+        for case in cases
+    ]  # fmt: skip
+
+
+def tasks_of_last_stage(spark, groups):
+    """Return how many tasks the last stage had of the Spark jobs of some groups."""
+    tracker, store = spark.sparkContext.statusTracker(), spark._jsc.sc().statusStore()
+    jobs = [job for group in groups for job in tracker.getJobIdsForGroup(group)]
+    stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
+    ran = [stage for stage in stages if tracker.getStageInfo(stage).numCompletedTasks]
+    return int(store.lastStageAttempt(max(ran)).numCompleteTasks())
+
+
+def by_penstock(spark, env):
+    job = env.last_job
+    vertices = [f"penstock-{job.id}-{execution.vertex.id}" for execution in job.vertices]
+    return tasks_of_last_stage(spark, [*vertices, f"penstock-{job.id}-whole"])
+
+
+def by_spark(spark, df):
+    group = uuid.uuid4().hex
+    spark.sparkContext.setJobGroup(group, "plain")
+    try:
+        rows = df.collect()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    return rows, tasks_of_last_stage(spark, [group])
+
+
+def counted(batches):
+    yield pa.RecordBatch.from_pydict({"n": [sum(batch.num_rows for batch in batches)]})
+
+
+def few(df):
+    return df.selectExpr("k % 5 as k", "v").groupBy("k").count()
+
+
+SAID = {
+    "repartition": (lambda df: df.repartition(7).mapInArrow(counted, "n bigint"), 7),
+    "repartition by a key": (lambda df: df.repartition(7, "k").mapInArrow(counted, "n bigint"), 7),
+    "repartition of groups": (lambda df: few(df).repartition(3), 3),
+    "coalesce": (lambda df: df.repartition(7).coalesce(3).mapInArrow(counted, "n bigint"), 3),
+    "hint": (lambda df: df.hint("repartition", 6).mapInArrow(counted, "n bigint"), 6),
+    "rebalance": (lambda df: penstock.rebalance(df, 7).map_in_arrow(counted, "n bigint"), 7),
+    "rebalance to one": (lambda df: penstock.rebalance(df, 1).map_in_arrow(counted, "n bigint"), 1),
+    "rebalanced rows": (lambda df: penstock.rebalance(few(df), 5).dataframe(), 5),
+    "rescale": (lambda df: penstock.rescale(df, 3).map_in_arrow(counted, "n bigint"), 3),
+    "rebalance by load": (lambda df: penstock.rebalance(df, 2, adaptive=True).map_in_arrow(counted, "n bigint"), 2),
+}
+"""What means the same in plain Spark and with Penstock, and how many tasks it is to have."""
+
+
+@pytest.mark.parametrize(("size", "name"), every_size(*SAID))
+def test_in_plain_spark_and_with_penstock(spark, tables, size, name):
+    make, expected = SAID[name]
+    df = make(spark.read.parquet(tables(size)))
+    rows, tasks = by_spark(spark, df)
+    assert tasks == expected, "plain Spark"
+    env = Environment(spark, progress=False)
+    found = env.collect(df)
+    assert by_penstock(spark, env) == expected
+    if "n" not in df.columns:
+        assert_same_rows(found, rows)
+    else:
+        assert sum(row.n for row in found) == sum(row.n for row in rows) == SIZES[size]
+
+
+GIVEN = {
+    "of groups": (lambda df: with_parallelism(few(df), 7), 7),
+    "of one task": (lambda df: with_parallelism(few(df), 1), 1),
+    "of a join": (lambda df: with_parallelism(few(df).join(few(df).withColumnRenamed("count", "n"), "k"), 4), 4),
+    "of a union": (lambda df: with_parallelism(few(df).union(few(df)), 3), 3),
+    "of a window": (lambda df: with_parallelism(few(df).selectExpr("k", "rank() over (partition by k order by count)"), 6), 6),
+    "in a subquery": (
+        lambda df: df.sparkSession.sql("select * from {t} where k in (select k from {few})", t=few(df), few=with_parallelism(few(df), 5)),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("size", "name"), every_size(*GIVEN))
+def test_with_parallelism(spark, tables, size, name):
+    make, expected = GIVEN[name]
+    df = make(spark.read.parquet(tables(size)))
+    env = Environment(spark, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job.vertices
+    if expected is not None:
+        assert by_penstock(spark, env) == expected
+
+
+SINKS = {
+    "the sink": ({}, {"parallelism": 5}, {}),
+    "the call": ({}, {}, {"parallelism": 5}),
+    "the option": ({"sink.parallelism": 5}, {}, {}),
+    "the call over the sink and the option": ({"sink.parallelism": 2}, {"parallelism": 3}, {"parallelism": 5}),
+    "the sink over the option": ({"sink.parallelism": 2}, {"parallelism": 5}, {}),
+}
+
+
+@pytest.mark.parametrize(("size", "name"), every_size(*SINKS))
+def test_sinks(spark, tables, tmp_path, size, name):
+    config, sink, call = SINKS[name]
+    env = Environment(spark, progress=False, config=config)
+    df = few(spark.read.parquet(tables(size)))
+    env.write(df, FileSink(str(tmp_path / "out"), **sink), **call)
+    env.execute()
+    assert by_penstock(spark, env) == 5
+    assert_same_rows(spark.read.parquet(str(tmp_path / "out")).collect(), df.collect())
+
+
+class Guess(FileSource, DynamicParallelismInference):
+    """Files whose reader knows better."""
+
+    def infer_parallelism(self, context):
+        return 3
+
+
+SOURCES = {
+    "read": ({}, {}, lambda env, path: env.read(FileSource(path), parallelism=3)),
+    "its own word": ({}, {}, lambda env, path: env.read(Guess(path))),
+    "read over its own word": ({}, {}, lambda env, path: env.read(Guess(path), parallelism=2)),
+    "the option": ({"scan.parallelism": 3}, {}, lambda env, path: env.spark.read.parquet(path)),
+    "the reader": ({}, {"scan.parallelism": "3"}, lambda env, path: env.spark.read.option("scan.parallelism", 3).parquet(path)),
+    "the default, where sources are not asked": (
+        {"scan.infer-parallelism.enabled": False, "parallelism.default": 3}, {}, lambda env, path: env.spark.read.parquet(path),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("size", "name"), every_size(*SOURCES))
+def test_sources(spark, tables, size, name):
+    config, _, read = SOURCES[name]
+    env = Environment(spark, progress=False, config=config)
+    df = read(env, tables(size))
+    expected = 2 if name == "read over its own word" else 3
+    assert env.count(df) == SIZES[size]
+    (scan,) = [execution for execution in env.last_job.vertices if "Source" in execution.vertex.name]
+    assert scan.parallelism == expected
+    group = f"penstock-{env.last_job.id}-{scan.vertex.id}"
+    assert tasks_of_last_stage(spark, [group]) == expected
+
+
+class Nothing(StreamGraphOptimizationStrategy):
+    """Looks, and changes nothing."""
+
+    seen = 0
+
+    def on_operators_finished(self, finished, context):
+        type(self).seen += 1
+        return False
+
+
+def test_strategies_are_asked(spark, tables):
+    Nothing.seen = 0
+    env = Environment(spark, progress=False, strategies=[Nothing])
+    env.collect(few(spark.read.parquet(tables("1 row"))))
+    assert Nothing.seen
+
+
+def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark, tables):
+    env = Environment(spark, progress=False)
+    df = few(spark.read.parquet(tables("1 row")))
+    explained = env.explain(df)
+    assert str(explained).startswith("Handed to Spark whole: its sources hold")
+    assert "HashAggregate" in str(explained)
+    assert explained.as_dict()["decisions"][0]["chosen"] == "handed to Spark whole"
+    env.collect(df)
+    assert [decision.kind for decision in env.last_job.decisions] == [DecisionKind.WHOLE_QUERY]
+    assert "Stream graph" in str(env.explain(with_parallelism(df, 2)))
+
+
+def test_bad_options_are_refused_whatever_the_size(spark, tables):
+    df = spark.read.option("scan.paralelism", 3).parquet(tables("1 row"))
+    with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):
+        Environment(spark, progress=False).collect(df)
+    with pytest.raises(PenstockError, match="scan.parallelism"):
+        Environment(spark, progress=False).collect(spark.read.option("scan.parallelism", "many").parquet(tables("1 row")))
+    config = {"execution.batch.adaptive.stream-graph-optimization.strategies": "no.such.Strategy"}
+    with pytest.raises(PenstockError, match="cannot be imported"):
+        Environment(spark, progress=False, config=config).collect(spark.range(1))
