@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
@@ -137,6 +138,7 @@ class Explanation:
     def __str__(self) -> str:
         if self.spark_plan is not None:
             told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
+            told.append(f"Change with {WHOLE_QUERY_THRESHOLD.key}")
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = ["Stream graph"]
         for node in self.nodes:
