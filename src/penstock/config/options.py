@@ -44,8 +44,8 @@ OPTIMIZATION_STRATEGIES = Option(
 )  # fmt: skip
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
-    doc="A query whose sources hold fewer bytes than this in all, and of which nothing else was said, is handed to Spark "
-    "whole; 0 turns that off.",
+    doc="A query whose sources hold fewer bytes than this in all, and of which nothing else was said, is handed to "
+    "Spark whole; 0 turns that off.",
 )  # fmt: skip
 VERIFY = Option(
     "execution.verify", BOOL, default=False,
