@@ -9,6 +9,7 @@ from penstock.errors import JobError
 from tests.equality import assert_same_rows
 from tests.outcomes import some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SMALL = {VOLUME: "1 kb", "execution.batch.adaptive.auto__parallelism.max__parallelism": 5}
 MODES = {
