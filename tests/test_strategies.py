@@ -5,6 +5,7 @@ import re
 import pytest
 from pyspark.sql import functions as F
 
+from penstock import with_parallelism
 from penstock.errors import JobError
 from penstock.graph import StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner, HashPartitioner
@@ -274,6 +275,29 @@ def test_both_sides_hot(make_env, tables, how):
     options = SMALL | {THRESHOLD: "-1", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
     job = check(make_env(**options), df.groupBy("j").agg(F.count("*"), F.sum("w")))
     assert any("split" in word for word in chosen(job, "skew"))
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+@pytest.mark.parametrize("asked", [1, 3, 5, 40])
+def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_env, tables, asked, threshold):
+    small = tables["dim0"].selectExpr("k0", "a0")
+    joined = with_parallelism(tables["hot"].join(small, F.col("k") == F.col("k0")), asked)
+    df = joined.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
+    options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb", VOLUME: "64 kb"}
+    job = check(make_env(**options | {"execution.batch.adaptive.whole__query__threshold": threshold}), df)
+    (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
+    assert (join.parallelism, join.tasks) == (asked, asked)
+    assert any("subpartitions split" in word for word in chosen(job, "skew"))
+
+
+@pytest.mark.parametrize("maximum", [2, 7])
+def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum):
+    df = tables["hot"].join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0")).groupBy(F.expr("v % 10")).count()
+    most = {"execution.batch.adaptive.auto__parallelism.max__parallelism": maximum, f"{SKEW}.skewed__factor": 1.0}
+    options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "1 kb", VOLUME: "16 kb"}
+    job = check(make_env(**options | most), df)
+    (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
+    assert join.tasks <= maximum
 
 
 @pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])

@@ -7,7 +7,6 @@ from penstock.scheduler.parallelism import (
     Bounds,
     InputInfo,
     base_parallelism,
-    cut_skewed,
     decide_vertex,
     global_maximum,
     subpartition_count,
@@ -139,31 +138,3 @@ def test_subpartitions_follow_the_bytes(known, expected):
 def test_bad_bounds(bad):
     with pytest.raises(ValueError, match=r"bounds|volume"):
         Bounds(*bad)
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "slices", "expected"),
-    [
-        # subpartitions 0 to 2 are packed into two tasks; of 3 two slices meet the other side's whole
-        (
-            [5, 5, 5, 90],
-            [1, 1, 1, 1],
-            [{3: [(0, 2), (2, 4)]}, {}],
-            [((0, 2), None, None), ((2, 3), None, None), ((3, 4), (0, 2), None), ((3, 4), (2, 4), None)],
-        ),
-        # both sides are cut: every slice meets every slice
-        (
-            [90, 5],
-            [90, 5],
-            [{0: [(0, 1), (1, 2)]}, {0: [(0, 3), (3, 4)]}],
-            [
-                ((0, 1), (0, 1), (0, 3)), ((0, 1), (0, 1), (3, 4)), ((0, 1), (1, 2), (0, 3)), ((0, 1), (1, 2), (3, 4)),
-                ((1, 2), None, None),
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_cut_skewed(left, right, slices, expected):
-    tasks = cut_skewed([np.array(left), np.array(right)], slices, Bounds(1, 100, 12))
-    assert [(a.subpartitions, a.mappers, b.mappers) for a, b in tasks] == expected
-    assert all(a.subpartitions == b.subpartitions for a, b in tasks)

@@ -236,8 +236,7 @@ class AdaptiveBatchScheduler:
         if not sources:
             self._events.put(JobVertexInitializedEvent(vertex.id))
         for node_id in sources:
-            context = self._decider.inference_context(vertex, filters.get(node_id))
-            answer = self._plan.sources[node_id].coordinator.infer_parallelism(context, self._askers)
+            answer = self._decider.ask(vertex, node_id, self._askers, filters.get(node_id))
             self._answers[node_id] = answer
             answer.add_done_callback(answered)
 

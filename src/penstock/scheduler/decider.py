@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from penstock.config.options import (
 )
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
-from penstock.connectors.scan_parallelism import choose_scan_parallelism, source_upper_bound
+from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED
@@ -28,20 +29,20 @@ from penstock.scheduler.file_sizes import cut_for_files, slot_count
 from penstock.scheduler.parallelism import (
     Bounds,
     InputInfo,
-    Slice,
-    cut_skewed,
     decide_vertex,
     global_maximum,
     subpartition_count,
     vertex_bounds,
 )
 from penstock.scheduler.runner import VertexSetup
+from penstock.scheduler.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
@@ -136,9 +137,26 @@ class VertexDecider:
         self._widths: dict[int, int] = {}
         self._slots: dict[int, int] = {}
 
-    def inference_context(self, vertex: JobVertex, keys: KeyFilter | None = None) -> ParallelismInferenceContext:
-        """Return what a source of a vertex may know."""
-        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task, keys)
+    def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
+        """Ask a source of a vertex for its parallelism, unless that is not left to it.
+
+        Parameters
+        ----------
+        vertex, node_id
+            The vertex, and the source in it.
+        askers
+            Where it is asked.
+        keys
+            The keys by which its rows are filtered, if they are.
+        """
+        source = self._said(vertex, node_id)
+        if not is_asked(source.options, source.static):
+            answer: Future[int] = Future()
+            answer.set_result(NO_ANSWER)
+            return answer
+        bound = self._source_bounds(vertex).asked(source.options)
+        context = ParallelismInferenceContext(bound, self.bounds.volume_per_task, keys)
+        return source.coordinator.infer_parallelism(context, askers)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.
@@ -160,11 +178,9 @@ class VertexDecider:
         at_most: dict[int, int] = {}
         groups = self._groups(vertex)
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
-        given = vertex.parallelism if len(groups) + len(sources) == 1 else UNDECIDED
+        given = self._given(vertex)
         for node_id in sources:
-            source = self._plan.sources[node_id]
-            if given != UNDECIDED and source.options.parallelism is None:
-                source = replace(source, options=replace(source.options, parallelism=given))
+            source = self._said(vertex, node_id)
             number, why, split = self._cut_source(source, *self._source(source, vertex, inferred[node_id]))
             if split is not None:
                 split_bytes[node_id] = split
@@ -200,19 +216,33 @@ class VertexDecider:
 
     # -- sources -------------------------------------------------------------------------------------------------
 
-    def _source_bound(self, vertex: JobVertex) -> int:
+    def _given(self, vertex: JobVertex) -> int:
+        """Return the number of tasks that was asked for of all that a vertex reads, `UNDECIDED` if there is none."""
+        inputs = len(self._groups(vertex)) + sum(node_id in self._plan.sources for node_id in vertex.node_ids)
+        return vertex.parallelism if inputs == 1 else UNDECIDED
+
+    def _said(self, vertex: JobVertex, node_id: int) -> SourcePlan:
+        """Return a source with what was said of the vertex it is in."""
+        source, given = self._plan.sources[node_id], self._given(vertex)
+        if given == UNDECIDED or source.options.parallelism is not None:
+            return source
+        return replace(source, options=replace(source.options, parallelism=given))
+
+    def _source_bounds(self, vertex: JobVertex) -> SourceBounds:
+        own = None if vertex.max_parallelism == UNDECIDED else vertex.max_parallelism
+        said = [bound for bound in (own, self._config.maybe_integer(MAX_PARALLELISM)) if bound is not None]
         default = self._config.maybe_integer(DEFAULT_SOURCE_PARALLELISM)
-        return source_upper_bound(default, self.bounds.maximum, vertex.max_parallelism)
+        return SourceBounds(self.bounds.maximum, default, min(said, default=None), self._default)
 
     def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str]:
         """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
-        nothing_said = source.options.parallelism is None and source.static is None and source.options.infer
-        if not source.is_files and nothing_said and inferred == NO_ANSWER and coordinator.source is None:
+        asked = is_asked(source.options, source.static)
+        if not source.is_files and asked and inferred == NO_ANSWER and coordinator.source is None:
             return UNDECIDED, "Spark cuts this source itself"
-        bound = self._source_bound(vertex)
-        number, why = choose_scan_parallelism(source.options, source.static, inferred, bound, self._default)
-        if nothing_said and inferred == NO_ANSWER and coordinator.problem:
+        bounds = self._source_bounds(vertex)
+        number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
+        if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why
 
@@ -255,8 +285,9 @@ class VertexDecider:
             tasks, why = self._cut_for_files(edges[0], target)
             return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
         if not all(edge.intra_input_correlated for edge in edges):
-            cut = self._cut(edges, infos, vertex)
+            cut = self._cut(edges, infos, vertex, wanted)
             why = "skewed subpartitions are split along the tasks that wrote them"
+            why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
         decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
         ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
@@ -290,7 +321,7 @@ class VertexDecider:
         return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
 
     def _cut(
-        self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex
+        self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex, wanted: int
     ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
         factor = self._config.get(SKEWED_FACTOR)
@@ -315,7 +346,7 @@ class VertexDecider:
                 }
             )
         bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
-        tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds)
+        tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds, wanted)
         return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:

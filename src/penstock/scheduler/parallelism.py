@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,7 @@ from penstock.scheduler.packing import Range, SizeRow, pack_within, spread_by_co
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 FALLBACK_MAX_PARALLELISM = 128
 Rectangle = tuple[Range, Range]
@@ -223,55 +222,6 @@ def _reason(inputs: Sequence[InputInfo], bounds: Bounds, given: int, why: str) -
         return f"only broadcast inputs, so the minimum {bounds.minimum}"
     tail = f", {why}" if why else ""
     return f"{show_bytes(sum(parts))}, {show_bytes(bounds.volume_per_task)} per task{tail}"
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """What a task reads of an input: a range of subpartitions, or one of them from some upstream tasks only.
-
-    Parameters
-    ----------
-    subpartitions
-        The range.
-    mappers
-        The range of upstream tasks, None for all.
-    """
-
-    subpartitions: Range
-    mappers: Range | None = None
-
-
-def cut_skewed(
-    sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequence[Range]]], bounds: Bounds
-) -> list[tuple[Slice, ...]]:
-    """Return for every task what it reads of each of several inputs that must meet by subpartition.
-
-    Subpartitions between skewed ones are packed by the volume per task. Of a skewed one every slice of each input meets
-    every slice of the others, each combination in a task of its own.
-
-    Parameters
-    ----------
-    sizes
-        Of every input the bytes per subpartition, shape (subpartitions,).
-    slices
-        Of every input the ranges of upstream tasks of its skewed subpartitions.
-    bounds
-        The vertex's bounds; its maximum limits the packed tasks, not the slices.
-    """
-    skewed = sorted(set().union(*slices))
-    total = sum(sizes)
-    assert not isinstance(total, int)
-    tasks: list[tuple[Slice, ...]] = []
-    start = 0
-    for index in [*skewed, len(total)]:
-        if index > start:
-            packed, _ = pack_within(SizeRow(total[start:index]), bounds.volume_per_task, 1, bounds.maximum)
-            tasks += [tuple(Slice((start + low, start + high)) for _ in sizes) for low, high in packed]
-        if index < len(total):
-            parts = [[Slice((index, index + 1), part) for part in own.get(index, [None])] for own in slices]
-            tasks += product(*parts)
-        start = index + 1
-    return tasks
 
 
 def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:

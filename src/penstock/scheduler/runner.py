@@ -22,7 +22,7 @@ from penstock.optimizer.join_order import SEQUENCE
 from penstock.optimizer.joins import NUMBER
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
-from penstock.scheduler.packing import spread_by_count
+from penstock.scheduler.packing import SizeRow, pack_exactly, spread_by_count
 from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
 from penstock.spark import exchange, files, fragment, jobs, verification
 from penstock.spark.catalyst import expression_key
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.optimizer.join_order import JoinSequence
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
-    from penstock.scheduler.parallelism import Slice
+    from penstock.scheduler.skew_cut import Slice
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
@@ -400,7 +400,9 @@ class VertexRunner:
             is_right = False
         if not is_right:
             log.warning("Spark plans node %s otherwise than a split needs, so its subpartitions stay whole", node_id)
-            whole = {self._plan.groups[e.id]: self._one_by_one(e) for e in _split(graph.in_edges(node_id), setup)}
+            split = _split(graph.in_edges(node_id), setup)
+            ranges = self._whole(split, len(setup.slices[split[0].id]))
+            whole = {self._plan.groups[edge.id]: ranges for edge in split}
             return self._operator(node_id, graph, replace(setup, slices={}, ranges={**setup.ranges, **whole}), plans)
         return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), physical.execute())
 
@@ -429,11 +431,11 @@ class VertexRunner:
                 {name: result.tasks for name, result in staged.items()},
             )
 
-    def _one_by_one(self, edge: StreamEdge) -> list[Range]:
-        """Return a range for every subpartition of an edge."""
-        result = self._results[edge.source_id]
-        assert isinstance(result, StagedResult)
-        return [(index, index + 1) for index in range(result.subpartitions)]
+    def _whole(self, edges: Sequence[StreamEdge], tasks: int) -> list[Range]:
+        """Return ranges of whole subpartitions for so many tasks, for inputs that are cut alike."""
+        results = [self._results[edge.source_id] for edge in edges]
+        sizes = [result.sizes[0] for result in results if isinstance(result, StagedResult)]
+        return pack_exactly(SizeRow(np.sum(sizes, axis=0)), tasks)
 
     def _in_sequence(
         self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
