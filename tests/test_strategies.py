@@ -277,6 +277,17 @@ def test_both_sides_hot(make_env, tables, how):
     assert any("split" in word for word in chosen(job, "skew"))
 
 
+@pytest.mark.parametrize("smaller", ["left", "right"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smaller):
+    small = tables["dim0"].selectExpr("k0 + 500 as a", "n0 as n").where("a % 7 > 0")
+    large = tables["hot"].where("v % 3 = 0").selectExpr("k as b", "v", "pad")
+    left, right = (small, large) if smaller == "left" else (large, small)
+    df = left.join(right, F.col("a") == F.col("b"), how)
+    job = check(make_env(**{JOIN: "NONE", THRESHOLD: "-1", f"{FILTERING}.enabled": False, VOLUME: "64 kb"}), df)
+    assert chosen(job, "join algorithm") == [f"hash join, builds {smaller}"]
+
+
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize("asked", [1, 3, 5, 40])
 def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_env, tables, asked, threshold):
