@@ -6,6 +6,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import with_parallelism
+from penstock.connectors import FileSource
+from penstock.connectors.base import DynamicParallelismInference
 from penstock.errors import JobError
 from penstock.graph import StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner, HashPartitioner
@@ -171,6 +173,38 @@ def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, thres
     (decision,) = (d for d in job.decisions if d.kind.value == "source parallelism" and "by_day" in d.subject) \
         if threshold == "-1" else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)  # fmt: skip
     assert sum(stage.tasks for stage in ran) == decision.chosen
+
+
+class Noting(FileSource, DynamicParallelismInference):
+    """Files whose reader notes what it is told, and whether it lists fewer files by that."""
+
+    told = []
+
+    def infer_parallelism(self, context):
+        info = context.dynamic_filtering_info
+        self.told.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
+        return 2
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make_env, tables, threshold):
+    days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    env = make_env(**SMALL | {THRESHOLD: "-1", "execution.batch.adaptive.whole__query__threshold": threshold})
+    Noting.told.clear()
+    path = tables["by_day"].inputFiles()[0].split("/day=")[0]
+    df = env.read(Noting(path)).join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
+    spark.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
+    try:
+        job = check(env, df)
+    finally:
+        spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
+    ((columns, predicate, files),) = Noting.told
+    kept = [row.d for row in days.collect()]
+    assert columns == ("day",)
+    assert {day for day in range(20) if spark.sql(f"select {predicate} as p from (select {day} as day)").first().p} == set(kept)
+    assert 0 < files < len(tables["by_day"].inputFiles())
+    (scan,) = [execution for execution in job.vertices if "by_day" in execution.vertex.name]
+    assert scan.parallelism == 2
 
 
 def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_path):

@@ -22,7 +22,7 @@ from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_paral
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED
-from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner
 from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.file_sizes import cut_for_files, slot_count
@@ -34,6 +34,7 @@ from penstock.scheduler.parallelism import (
     subpartition_count,
     vertex_bounds,
 )
+from penstock.scheduler.rescaling import rescaled
 from penstock.scheduler.runner import VertexSetup
 from penstock.scheduler.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
@@ -290,6 +291,12 @@ class VertexDecider:
             why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
         decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
+        if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
+            result = self._result_of(edges[0].source_id)
+            assert isinstance(result, StagedResult)
+            tasks = rescaled(result.tasks, result.subpartitions, decision.parallelism)
+            why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
+            return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
         ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
         return _GroupCut(decision.parallelism, decision.reason, known, ranges)
 

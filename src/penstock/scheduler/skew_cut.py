@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What a task reads of an input: a range of subpartitions, or one of them from some upstream tasks only.
+    """What a task reads of an input: a range of subpartitions, of all upstream tasks or of some.
 
     Parameters
     ----------
     subpartitions
-        The range.
+        The range; of several upstream tasks, one subpartition or all.
     mappers
         The range of upstream tasks, None for all.
     """

@@ -295,15 +295,26 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
     """Return a one-stage result as an ``RDD[InternalRow]`` with one task for some slices each, one after the other.
 
     A slice is a range of subpartitions, or one subpartition and the range of mappers to read it from
-    (``PartialReducerPartitionSpec``). Tasks of several slices take Spark 4.1 (``SQLPartitioningAwareUnionRDD``).
+    (``PartialReducerPartitionSpec``), or several of a single mapper (``PartialMapperPartitionSpec``), or all of some
+    mappers (``CoalescedMapperPartitionSpec``). Tasks of several slices take Spark 4.1
+    (``SQLPartitioningAwareUnionRDD``).
     """
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     split = bridge.find(EXECUTION + "PartialReducerPartitionSpec")
+    of_one = bridge.find(EXECUTION + "PartialMapperPartitionSpec")
+    of_some = bridge.find(EXECUTION + "CoalescedMapperPartitionSpec")
     sizes = result.sizes[0]
 
     def spec(place: _Slice) -> Any:
         (start, end), mappers = place
-        return merged.apply(start, end, int(sizes[start:end].sum())) if mappers is None else split(start, *mappers, 0)
+        if mappers is None:
+            return merged.apply(start, end, int(sizes[start:end].sum()))
+        if end - start == 1:
+            return split(start, *mappers, 0)
+        if mappers[1] - mappers[0] == 1:
+            return of_one(mappers[0], start, end)
+        assert (start, end) == (0, len(sizes))
+        return of_some(*mappers, len(sizes))
 
     layers = [
         _respec(bridge, result.above, bridge.seq(map(spec, layer))).execute()
