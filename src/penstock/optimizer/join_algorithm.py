@@ -116,5 +116,5 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
             return False
         if side:
             reason = f"the largest table of a task takes {show_bytes(table)} of {show_bytes(limits.task_memory)}"
-            context.decide(DecisionKind.JOIN_ALGORITHM, f"{join.id} {join.name}", f"hash join, builds {side}", reason)
+            context.decide(DecisionKind.JOIN_ALGORITHM, join, f"hash join, builds {side}", reason)
         return True

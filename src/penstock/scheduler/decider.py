@@ -210,7 +210,7 @@ class VertexDecider:
             "minimum": self.bounds.minimum,
             "maximum": self.bounds.maximum,
         }
-        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures))
+        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
         slots = self._slots_written(vertex, graph, parallelism)
         setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices, slots=slots)
         return DecidedVertex(setup, parallelism, reason, bytes_in)
@@ -404,6 +404,7 @@ class VertexDecider:
                     number,
                     f"{show_bytes(known)} lie before {names}, and each {volume} make four",
                     {"known bytes": known, "maximum": upper},
+                    nodes=vertex.node_ids,
                 )
             )
         return self._widths[family]
