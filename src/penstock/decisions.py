@@ -103,8 +103,8 @@ class DecisionLog:
     def settle(self, decision: Decision, **outcome: float | str) -> None:
         """Add what came of a recorded decision."""
         with self._lock:
-            index = next(i for i, kept in enumerate(self._decisions) if kept is decision or (kept.at == decision.at
-                         and kept.subject == decision.subject and kept.kind == decision.kind))  # fmt: skip
+            same = replace(decision, outcome={})  # it may have been settled with something else since
+            index = next(i for i, kept in enumerate(self._decisions) if replace(kept, outcome={}) == same)
             kept = self._decisions[index]
             self._decisions[index] = replace(kept, outcome={**kept.outcome, **outcome})
 

@@ -202,7 +202,8 @@ class JobRecorder:
                 decision = now[index]
                 yield {
                     "type": "decision", "index": index, "at": decision.at, "kind": str(decision.kind),
-                    "subject": mask(decision.subject), "nodes": [str(node) for node in decision.nodes], "chosen": _clean(decision.chosen),
+                    "subject": mask(decision.subject), "nodes": [str(node) for node in decision.nodes],
+                    "chosen": _clean(decision.chosen),
                     "reason": mask(decision.reason), "figures": {k: _clean(v) for k, v in decision.figures.items()},
                     "outcome": {k: _clean(v) for k, v in decision.outcome.items()},
                 }  # fmt: skip
