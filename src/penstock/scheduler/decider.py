@@ -28,7 +28,6 @@ from penstock.planner.plan import WriteKind
 from penstock.scheduler.file_sizes import cut_for_files, slot_count
 from penstock.scheduler.parallelism import (
     Bounds,
-    InputInfo,
     decide_vertex,
     global_maximum,
     subpartition_count,
@@ -44,6 +43,8 @@ from penstock.units import show_bytes, show_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
+
+    import numpy as np
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
@@ -280,7 +281,7 @@ class VertexDecider:
         if infos is None:
             known = sum(self._bytes_of(edge.source_id) for edge in edges)
             return _GroupCut(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
-        known = sum(info.total for info in infos)
+        known = sum(int(info.sum()) for info in infos)
         target = self._graph().node(edges[0].target_id).properties.get("file_size")
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
@@ -297,8 +298,7 @@ class VertexDecider:
             tasks = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
             return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
-        ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
-        return _GroupCut(decision.parallelism, decision.reason, known, ranges)
+        return _GroupCut(decision.parallelism, decision.reason, known, decision.ranges)
 
     def _fixed(self) -> int:
         if self._config.flag(AUTO_PARALLELISM_ENABLED):
@@ -312,7 +312,7 @@ class VertexDecider:
                 found.setdefault(self._plan.groups[edge.id], []).append(edge)
         return found
 
-    def _input_infos(self, edges: list[StreamEdge]) -> list[InputInfo] | None:
+    def _input_infos(self, edges: list[StreamEdge]) -> list[np.ndarray] | None:
         """Return what is measured of inputs that are cut alike, None if they cannot be."""
         infos = []
         for edge in edges:
@@ -324,25 +324,25 @@ class VertexDecider:
                 return None
             if len(edges) > 1 and plan.operator is not None and not result.is_hashed_by(grouping_keys(plan.operator)):
                 return None
-            infos.append(InputInfo(result.sizes, inter_correlated=True))
-        return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
+            infos.append(result.sizes[0])
+        return infos if len({len(info) for info in infos}) == 1 else None
 
     def _cut(
-        self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex, wanted: int
+        self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int
     ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
         factor = self._config.get(SKEWED_FACTOR)
         assert isinstance(factor, float)
-        everything = max(sum(info.total for info in infos), 1)
+        everything = max(sum(int(info.sum()) for info in infos), 1)
         slices: list[dict[int, list[Range]]] = []
         for edge, info in zip(edges, infos, strict=True):
-            sizes = info.sizes[0].tolist()
+            sizes = info.tolist()
             limit = skew_threshold(sizes, factor, self._config.integer(SKEWED_THRESHOLD))
             result = self._result_of(edge.source_id)
             skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
             assert isinstance(result, StagedResult)
             assert result.mapper_bytes is not None
-            target = split_target(sizes, limit, max(self.bounds.volume_per_task * info.total // everything, 1))
+            target = split_target(sizes, limit, max(self.bounds.volume_per_task * sum(sizes) // everything, 1))
             by_mapper = result.mapper_bytes(skewed) if skewed else None
             slices.append(
                 {}
@@ -353,7 +353,7 @@ class VertexDecider:
                 }
             )
         bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
-        tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds, wanted)
+        tasks = cut_skewed(infos, slices, bounds, wanted)
         return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
@@ -372,9 +372,6 @@ class VertexDecider:
         why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
         slots = self._slots.get(self._plan.groups[edge.id], 1)
         return cut_for_files(sizes, by_mapper, target, slots), f"{why}, in files of {show_bytes(target)}"
-
-    def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
-        return rectangles[0][1] if rectangles else (0, 0)
 
     def _subpartitions(self, vertex: JobVertex, graph: StreamGraph) -> int:
         outgoing = graph.out_edges(vertex.tail_id)

@@ -153,6 +153,8 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
 
 
 def pack_exactly(row: SizeRow, number: int) -> list[Range]:
-    """Return so many contiguous ranges of about as many bytes each; of fewer units, some are empty."""
+    """Return so many contiguous ranges of about as many bytes each; of fewer units, some are empty: ``(0, 0)``."""
     ranges, _ = pack_within(row, max(row.total, 1), number, number)
-    return ranges if len(ranges) == number else spread_by_count(len(row), number)
+    if len(ranges) != number:
+        ranges = spread_by_count(len(row), number)
+    return [span if span[0] < span[1] else (0, 0) for span in ranges]
