@@ -195,9 +195,7 @@ class JobRecorder:
 
     def _decision_events(self) -> Iterable[Event]:
         now = list(self._job.decisions)
-        # What came of a decision is filled in when its vertex ends, so only recent ones can have changed meanwhile.
-        first = 0 if self._job.ended is not None else max(len(self._decisions) - 64, 0)
-        for index in range(first, len(now)):
+        for index in range(len(now)):
             if index >= len(self._decisions) or now[index] is not self._decisions[index]:
                 decision = now[index]
                 yield {
