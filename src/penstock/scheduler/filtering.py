@@ -105,7 +105,9 @@ class KeyFilters:
             source = self._graph().node(below.source_id)
             if source.properties.get(FILTERS) and self._cheap_above(source) == node.id:
                 found = self._of(source, node)
-                conditions += [filters.might_contain(self._bridge, keys, at) for _, keys, at in found if not keys.is_empty]
+                conditions += [
+                    filters.might_contain(self._bridge, keys, at) for _, keys, at in found if not keys.is_empty
+                ]
         return filters.filtered(self._bridge, plan, conditions)
 
     def _cheap_above(self, node: StreamNode) -> int | None:
