@@ -23,7 +23,7 @@ from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner
-from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
+from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.file_sizes import cut_for_files, slot_count
 from penstock.scheduler.parallelism import (
@@ -288,6 +288,7 @@ class VertexDecider:
             return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._cut(edges, infos, vertex, wanted)
+            self._settle_split(edges[0].target_id, cut)
             why = "skewed subpartitions are split along the tasks that wrote them"
             why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
@@ -355,6 +356,18 @@ class VertexDecider:
         bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
         tasks = cut_skewed(infos, slices, bounds, wanted)
         return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
+
+    def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
+        """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
+        read = [one for pieces in cut.values() for task in pieces for one in task]
+        split = len({one.subpartitions for one in read if one.mappers is not None})
+        tasks = show_count(len(next(iter(cut.values()))), "task")
+        outcome: dict[str, int | str] = {"split": split}
+        if not split:
+            outcome |= {"instead": "its subpartitions stay whole", "because": f"there are {tasks} for them"}
+        for decision in self._log.of((node_id,), DecisionKind.SKEW):
+            if LARGEST in decision.figures:
+                self._log.settle(decision, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.planner.filters import Way
     from penstock.planner.plan import JobPlan, SourcePlan
     from penstock.scheduler.runner import Result
+    from penstock.spark.files import FileListing
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
 
@@ -176,6 +177,10 @@ class KeyFilters:
         listing = source.listing()
         if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf, expressions):
             return conditions, ""
+        return self._by_statistics(listing, conditions)
+
+    def _by_statistics(self, listing: FileListing, conditions: list[Any]) -> tuple[list[Any], str]:
+        """Return the conditions if they leave out row groups of parquet by their statistics, else why not."""
         try:
             left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
         except Exception as error:
