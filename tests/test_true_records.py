@@ -99,7 +99,8 @@ def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
         return write(bridge, session, logical, **others)
 
     monkeypatch.setattr(exchange, "write", refuse)
-    (one,) = settled(make_env(**SPLIT), joined(tables), "vertex parallelism")
+    options = SMALL | {THRESHOLD: "-1", FILTERING: False}
+    (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
     assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
 
 

@@ -309,15 +309,23 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
         (start, end), mappers = place
         if mappers is None:
             return merged.apply(start, end, int(sizes[start:end].sum()))
-        if end - start == 1:
-            return split(start, *mappers, 0)
-        if mappers[1] - mappers[0] == 1:
-            return of_one(mappers[0], start, end)
-        assert (start, end) == (0, len(sizes))
-        return of_some(*mappers, len(sizes))
+        return split(start, *mappers, 0)
+
+    def by_mapper(place: _Slice, *, several: bool) -> Any:
+        span, mappers = place
+        first, last = mappers or (0, 0)
+        return of_some(first, last, len(sizes)) if several else of_one(first, *span)
+
+    def specs(layer: Sequence[_Slice]) -> Any:
+        """Return the specs of a slice of each task; those by mappers stand alone (``AQEShuffleReadExec``)."""
+        spans = [mappers for (start, end), mappers in layer if mappers is not None and end - start > 1]
+        if not spans:
+            return bridge.seq(map(spec, layer))
+        several = any(last - first > 1 for first, last in spans)
+        return bridge.seq([by_mapper(place, several=several) for place in layer])
 
     layers = [
-        _respec(bridge, result.above, bridge.seq(map(spec, layer))).execute()
+        _respec(bridge, result.above, specs(layer)).execute()
         for layer in zip_longest(*tasks, fillvalue=_NOTHING)
     ]
     if len(layers) == 1:
