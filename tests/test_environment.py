@@ -140,8 +140,8 @@ def test_sources_of_ones_own(make_env, source, given, expected, reason):
     first = env.last_job.vertices[0]
     assert (first.parallelism, first.tasks) == (expected, expected)
     assert reason in first.reason
-    if not given:
-        assert [c.parallelism_inference_upper_bound for c in source.asked] == [10]
+    is_asked = given is None and source.parallelism is None
+    assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
 
 
 def test_a_slow_source_blocks_nobody_else(env, spark, orders):
