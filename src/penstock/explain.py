@@ -85,9 +85,8 @@ class Explanation:
         known: dict[int, tuple[int, str]] = {}
         with ThreadPoolExecutor(4) as askers:
             for vertex in manager.job_graph:
-                context = decider.inference_context(vertex)
                 inferred = {
-                    node_id: plan.sources[node_id].coordinator.infer_parallelism(context, askers).result()
+                    node_id: decider.ask(vertex, node_id, askers).result()
                     for node_id in vertex.node_ids
                     if node_id in plan.sources
                 }

@@ -80,7 +80,7 @@ HIVE_INFER_MODE = Option(
 )  # fmt: skip
 HIVE_INFER_MAX = Option(
     f"{_HIVE}.max", INT, default=1000, minimum=1,
-    doc="The most tasks that a table of the Hive metastore gets when the job is planned (mode static).",
+    doc="The most tasks that a table of the Hive metastore infers, be it as a job reaches it or when it is planned.",
 )  # fmt: skip
 SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections", INT, default=None, minimum=1,
