@@ -119,7 +119,7 @@ class DecisionLog:
         name: str,
         instead: str,
         because: str,
-        which: Callable[[Decision], bool] = lambda _: True,
+        which: Callable[[Decision], bool] | None = None,
     ) -> None:
         """Settle what was decided about an operator with what was really done, and why.
 
@@ -132,9 +132,9 @@ class DecisionLog:
         because
             Why, half a sentence.
         which
-            Which of the decisions are meant. Where there is none, what was done is recorded as one.
+            Which of the decisions are meant, None for all. Where there is none, what was done is recorded as one.
         """
-        meant = [decision for decision in self.of((node_id,), kind) if which(decision)]
+        meant = [decision for decision in self.of((node_id,), kind) if which is None or which(decision)]
         for decision in meant:
             self.settle(decision, instead=instead, because=because)
         if not meant:
