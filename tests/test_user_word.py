@@ -43,10 +43,12 @@ def every_size(*cases):
 
 def tasks_of_last_stage(spark, groups):
     """Return how many tasks the last stage had of the Spark jobs of some groups."""
+    spark._jsc.sc().listenerBus().waitUntilEmpty()
     tracker, store = spark.sparkContext.statusTracker(), spark._jsc.sc().statusStore()
     jobs = [job for group in groups for job in tracker.getJobIdsForGroup(group)]
     stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-    ran = [stage for stage in stages if tracker.getStageInfo(stage).numCompletedTasks]
+    infos = {stage: tracker.getStageInfo(stage) for stage in stages}  # nothing is known of one that was skipped
+    ran = [stage for stage, info in infos.items() if info is not None and info.numCompletedTasks]
     return int(store.lastStageAttempt(max(ran)).numCompleteTasks())
 
 
