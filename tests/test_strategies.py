@@ -338,14 +338,17 @@ def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_en
     assert split or asked == 1
 
 
-@pytest.mark.parametrize("maximum", [2, 7])
-def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum):
+@pytest.mark.parametrize(("maximum", "is_split"), [(2, False), (7, True)])
+def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_split):
     df = tables["hot"].join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0")).groupBy(F.expr("v % 10")).count()
     most = {"execution.batch.adaptive.auto__parallelism.max__parallelism": maximum, f"{SKEW}.skewed__factor": 1.0}
     options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "1 kb", VOLUME: "16 kb"}
     job = check(make_env(**options | most), df)
     (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
     assert join.tasks <= maximum
+    split = [decision for decision in job.decisions if "subpartitions split" in str(decision.chosen)]
+    assert split, "nothing was to be split, so nothing was bounded"
+    assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 
 
 @pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])

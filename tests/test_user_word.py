@@ -38,7 +38,7 @@ def every_size(*cases):
         pytest.param(size, case, marks=[pytest.mark.slow] if size == "100 MiB" else [])
         for size in SIZES
         for case in cases
-    ]  # fmt: skip
+    ]
 
 
 def tasks_of_last_stage(spark, groups):
@@ -166,7 +166,7 @@ SOURCES = {
     "the default, where sources are not asked": (
         {"scan.infer-parallelism.enabled": False, "parallelism.default": 3}, {}, lambda env, path: env.spark.read.parquet(path),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*SOURCES))
