@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
+.PHONY: help demo test test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -32,10 +32,14 @@ test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster amo
 	@$(BIN)/python tools/make_data.py $(DATA)
 	@$(BIN)/python -m pytest
 
-lint: $(STAMP)  ## Check style, types and the generated docs.
+lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python tools/java_classes.py
 	@$(BIN)/python tools/make_docs.py --check
+
+wheel: $(STAMP)  ## Build the wheel into dist, with the Java classes compiled.
+	@$(BIN)/python tools/build_wheel.py dist
 
 docs: $(STAMP)  ## Make the generated parts of the docs anew.
 	@$(BIN)/python tools/make_docs.py
@@ -66,4 +70,4 @@ bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py
 
 clean:  ## Remove everything that was made.
-	rm -rf $(VENV) $(DATA) .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

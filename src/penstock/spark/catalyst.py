@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.location import SourceLine
-from penstock.spark.jvm import LOGICAL, children, class_name, items, joined, option
+from penstock.spark import answers
+from penstock.spark.jvm import LOGICAL, children, class_name, items, option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +44,11 @@ class FileFacts:
     bucketed: bool
     table: str = ""
     provider: str = ""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> FileFacts:
+        """Return what ``java/FileRelations.java`` tells about a relation."""
+        return cls(**{**facts, "roots": tuple(facts["roots"])})
 
     @property
     def name(self) -> str:
@@ -108,6 +113,28 @@ class LogicalNode:
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
 
+    @classmethod
+    def of(cls, handle: Any, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
+        """Return a node of what ``java/PlanReader.java`` tells about it."""
+        return cls(
+            name=facts["name"],
+            handle=handle,
+            children=children,
+            ids=tuple(facts["ids"]),
+            keys=tuple(facts["keys"]),
+            references=tuple(facts["references"]),
+            description=" ".join(facts["description"].split()),
+            is_deterministic=facts["is_deterministic"],
+            cannot_fail=facts["cannot_fail"],
+            functions=frozenset(facts["functions"]),
+            unstable=frozenset(facts["unstable"]),
+            only_not_null=facts.get("only_not_null", False),
+            moved=facts.get("moved", {}),
+            renames=facts.get("renames", {}),
+            files=FileFacts.of(facts["files"]) if "files" in facts else None,
+            partition_columns=tuple(facts.get("partition_columns", ())),
+        )
+
     def walk(self) -> Iterator[LogicalNode]:
         """Iterate over the node and all below it."""
         yield self
@@ -137,30 +164,13 @@ class LogicalNode:
 
 def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
     """Return a logical plan as a tree."""
-    nodes = bridge.far_end.nodes(plan)
-    places = enumerate(json.loads(joined(bridge.far_end.facts(nodes))))
+    answer = bridge.helper("PlanReader").read(plan)
+    places = enumerate(answers.facts(answer))
 
     def node() -> LogicalNode:
-        place, known = next(places)
-        handle = nodes.get(place)
-        return LogicalNode(
-            name=known["name"],
-            handle=handle,
-            children=tuple(node() for _ in range(known["children"])),
-            ids=tuple(known["ids"]),
-            keys=tuple(known["keys"]),
-            references=tuple(known["references"]),
-            description=" ".join(known["description"].split()),
-            is_deterministic=known["deterministic"],
-            cannot_fail=known["cannot_fail"],
-            functions=frozenset(known["functions"]),
-            unstable=frozenset(known["unstable"]),
-            only_not_null=known.get("only_not_null", False),
-            moved=known.get("moved", {}),
-            renames=known.get("renames", {}),
-            files=FileFacts(**known["files"]) if "files" in known else None,
-            partition_columns=tuple(known.get("partition_columns", ())),
-        )
+        place, facts = next(places)
+        handle = answer.handle(place)
+        return LogicalNode.of(handle, facts, tuple(node() for _ in range(facts["children"])))
 
     return node()
 
@@ -234,7 +244,7 @@ def merging_facts(bridge: Bridge, aggregate: LogicalNode) -> dict[str, Any]:
 
 def expression_sql(bridge: Bridge, expression: Any) -> str:
     """Return an expression as Spark SQL."""
-    return joined(bridge.far_end.sql(expression))
+    return answers.text(bridge.helper("PlanReader").sql(expression))
 
 
 def grouping_keys(node: LogicalNode) -> list[Any]:
@@ -361,12 +371,12 @@ def same_result(left: Any, right: Any) -> bool:
 
 def reads_same(bridge: Bridge, left: Any, right: Any) -> bool:
     """Whether two plans with the same result have listed the same files (Spark compares no more than their paths)."""
-    return bool(bridge.far_end.readSame(left, right))
+    return bool(bridge.helper("ListingComparison").readsSame(left, right))
 
 
 def mixes_listings(bridge: Bridge, plan: Any) -> bool:
     """Whether a plan has relations that are equal to Spark though they have listed other files."""
-    return bool(bridge.far_end.mixesListings(plan))
+    return bool(bridge.helper("ListingComparison").mixesListings(plan))
 
 
 def rdd_id(leaf: LogicalNode) -> int:
@@ -407,7 +417,7 @@ def leaf_bytes(plan: Any) -> int:
 
 def observes_metrics(bridge: Bridge, plan: Any) -> bool:
     """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
-    return bool(bridge.far_end.observes(plan))
+    return bool(bridge.helper("PlanSearch").observesMetrics(plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,6 +448,11 @@ class JoinKey:
     cannot_fail: bool
     type: str
 
+    @classmethod
+    def of(cls, handle: Any, facts: Mapping[str, Any]) -> JoinKey:
+        """Return the key of what ``java/JoinReader.java`` tells about it."""
+        return cls(handle, **{**facts, "columns": tuple(facts["columns"])})
+
 
 @dataclass(frozen=True, slots=True)
 class JoinFacts:
@@ -465,6 +480,21 @@ class JoinFacts:
     is_hashable: bool
     cannot_fail: bool
 
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], handles: Sequence[Any]) -> JoinFacts:
+        """Return the join of what ``java/JoinReader.java`` tells about it; left keys come first."""
+        keys = tuple(JoinKey.of(handle, key) for handle, key in zip(handles, facts["keys"], strict=True))
+        pairs = len(keys) // 2
+        return cls(
+            facts["join_type"],
+            keys[:pairs],
+            keys[pairs:],
+            facts["left_hint"],
+            facts["right_hint"],
+            is_hashable=facts["is_hashable"],
+            cannot_fail=facts["cannot_fail"],
+        )
+
     def keys(self, side: str) -> tuple[JoinKey, ...]:
         """Return the keys of the ``left`` or ``right`` side."""
         return self.left if side == "left" else self.right
@@ -479,24 +509,11 @@ def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
 
     Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
     """
-    read = bridge.far_end.join(join.handle)
-    if not read.size():
+    answer = bridge.helper("JoinReader").read(join.handle)
+    if answer is None:
         return None
-    facts = json.loads(read.get(0))
-    keys = tuple(
-        JoinKey(read.get(place), **{**known, "columns": tuple(known["columns"])})
-        for place, known in enumerate(facts["keys"], 1)
-    )
-    pairs = len(keys) // 2
-    return JoinFacts(
-        facts["join_type"],
-        keys[:pairs],
-        keys[pairs:],
-        facts["left_hint"],
-        facts["right_hint"],
-        is_hashable=facts["is_hashable"],
-        cannot_fail=facts["cannot_fail"],
-    )
+    facts = answers.facts(answer)
+    return JoinFacts.of(facts, tuple(map(answer.handle, range(len(facts["keys"])))))
 
 
 def user_line(plan: Any) -> SourceLine | None:

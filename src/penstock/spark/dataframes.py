@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.jvm import LOGICAL, Bridge, joined, option
+from penstock.spark import answers
+from penstock.spark.jvm import LOGICAL, Bridge, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,8 +77,20 @@ def mark_of(plan: Any) -> int | None:
 
 def marks_and_options(bridge: Bridge, plan: Any) -> tuple[list[int], list[str]]:
     """Return the numbers of all marks in a plan and its subqueries, and the keys of its readers' options."""
-    sizes, keys = json.loads(joined(bridge.far_end.said(plan)))
-    return [number for number in map(_number, sizes) if number is not None], keys
+    found = _SizesAndOptions.of(answers.facts(bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
+    return [number for number in map(_number, found.sizes) if number is not None], list(found.options)
+
+
+@dataclass(frozen=True, slots=True)
+class _SizesAndOptions:
+    """The advisory sizes of a plan's exchanges, and the names of its readers' options."""
+
+    sizes: tuple[int, ...]
+    options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> _SizesAndOptions:
+        return cls(tuple(facts["sizes"]), tuple(facts["options"]))
 
 
 def _number(size: int | None) -> int | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.spark import answers
 from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.grouping_sets import aggregated_first
 from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items, option
@@ -249,7 +250,7 @@ def layout(bridge: Bridge, plan: Any, output: Any) -> Any:
 
     Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
     """
-    return bridge.far_end.hashed(plan, output)
+    return bridge.helper("HashedLayout").of(plan, output)
 
 
 def shareable(bridge: Bridge, layout: Any) -> Any:
@@ -257,7 +258,7 @@ def shareable(bridge: Bridge, layout: Any) -> Any:
 
     Where Spark wants to lay another input out like it, planning fails; see `is_refused` and ``java/CutLayouts.java``.
     """
-    return None if layout is None else bridge.cut_layouts.of(layout)
+    return None if layout is None else bridge.helper("CutLayouts", on_executors=True).of(layout)
 
 
 _REFUSED = "no other input can be laid out like merged subpartitions"
@@ -341,11 +342,24 @@ def scanned_rows(bridge: Bridge, plan: Any, leaves: Mapping[int, LogicalNode]) -
     Uses ``SparkPlan.collectLeaves`` and the metric ``numOutputRows`` of scans.
     """
     found: dict[int, int] = {}
-    for columns, rows in json.loads(bridge.far_end.scanned(plan)):
+    for facts in answers.facts(bridge.helper("ScanMetrics").rows(plan)):
+        scan = _Scanned.of(facts)
         for number, leaf in leaves.items():
-            if columns and leaf.has(columns):
-                found[number] = found.get(number, 0) + int(rows)
+            if scan.columns and leaf.has(scan.columns):
+                found[number] = found.get(number, 0) + scan.rows
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scanned:
+    """The columns of a scan, by their ids, and the rows that it gave."""
+
+    columns: tuple[str, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> _Scanned:
+        return cls(tuple(facts["columns"]), int(facts["rows"]))
 
 
 def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark import answers
 from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import children, class_name, items, joined
+from penstock.spark.jvm import children, class_name, items
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
@@ -75,18 +75,33 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
     """
     assert leaf.files is not None
     filters = _partition_filters(bridge, session, scan) if leaf.partition_columns else []
-    found = json.loads(joined(bridge.far_end.files(leaf.handle, scan, bridge.seq(filters))))
+    answer = bridge.helper("FileRelations").list(leaf.handle, scan, bridge.seq(filters))
+    found = _Listed.of(answers.facts(answer))
     is_parquet = leaf.files.format == "parquet"
-    sized = list(zip(found["paths"], found["sizes"], strict=True))
+    sized = list(zip(found.paths, found.sizes, strict=True))
     return FileListing(
-        sizes=tuple(found["sizes"]),
-        splittable=tuple(found["splittable"]),
+        sizes=found.sizes,
+        splittable=found.splittable,
         format=leaf.files.format,
         name=leaf.files.name,
-        fraction=found["fraction"] if leaf.files.format in _BY_COLUMN else 1.0,
-        paths=tuple(found["paths"]),
+        fraction=found.fraction if leaf.files.format in _BY_COLUMN else 1.0,
+        paths=found.paths,
         rows=cache(partial(estimate_rows, bridge, session, sized) if is_parquet else (lambda: -1)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """The files that a relation has listed, and which part of a row its scan wants."""
+
+    paths: tuple[str, ...]
+    sizes: tuple[int, ...]
+    splittable: tuple[bool, ...]
+    fraction: float
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> _Listed:
+        return cls(tuple(facts["paths"]), tuple(facts["sizes"]), tuple(facts["splittable"]), facts["fraction"])
 
 
 def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], **options: str) -> DataFrame:
@@ -107,7 +122,7 @@ def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
     A scan reads the settings of the session that made its relation, when it is executed. Relations of different
     sessions are equal to Spark, which would keep the old one; an option of our own tells them apart.
     """
-    return bridge.far_end.recut(leaf, session)
+    return bridge.helper("FileRelations").withSplitSize(leaf, session)
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:

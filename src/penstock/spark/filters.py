@@ -112,7 +112,7 @@ def is_met_in_relation(bridge: Bridge, relation: Any, output: Any, condition: An
 def _of_relation(bridge: Bridge, relation: Any, output: Any, functions: Sequence[Any]) -> Any:
     columns = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
     bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(bridge.seq(functions), columns)
-    return bridge.far_end.aggregated(relation, bound)
+    return bridge.helper("RelationAggregation").aggregate(relation, bound)
 
 
 def _functions(bridge: Bridge, keys: Sequence[Any], rows: int, exact_rows: int) -> list[Any]:

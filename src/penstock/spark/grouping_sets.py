@@ -62,7 +62,9 @@ def _can_be_made_early(bridge: Bridge, expression: Any) -> bool:
         return False
     function = expression.aggregateFunction()
     name = class_name(function)
-    return name in _ALWAYS or (name in {"Sum", "Average"} and bool(bridge.far_end.cannotOverflow(function)))
+    return name in _ALWAYS or (
+        name in {"Sum", "Average"} and bool(bridge.helper("ExpressionSafety").cannotOverflow(function))
+    )
 
 
 def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:

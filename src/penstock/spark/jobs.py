@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import parse_size
 from penstock.spark.jvm import items
+from penstock.spark.settings import thread_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +45,7 @@ def vertex_thread(bridge: Bridge, session: Any, properties: Any, group: str, des
     context = bridge.spark.sparkContext
     scala = context._jsc.sc()
     before = scala.getLocalProperties()
-    scala.setLocalProperties(bridge.far_end.threadProperties(properties, session))
+    scala.setLocalProperties(thread_properties(bridge, session, properties))
     context.setJobGroup(group, description, interruptOnCancel=True)
     try:
         with active_session(bridge, session):

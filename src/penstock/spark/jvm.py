@@ -10,7 +10,7 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
 from penstock.errors import SessionError
-from penstock.spark.compiled import new_instance
+from penstock.spark import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +57,7 @@ class Bridge:
         self.session: Any = spark._jsparkSession
         self._gateway: Any = spark.sparkContext._gateway
         self._companions: dict[str, Any] = {}
+        self._helpers: dict[str, Any] = {}
 
     def owns(self, df: DataFrame) -> bool:
         """Whether a DataFrame belongs to this session."""
@@ -82,19 +83,28 @@ class Bridge:
         return self.find("scala.Option").empty()
 
     @cached_property
-    def far_end(self) -> Any:
-        """What does in one call what would take many: ``java/FarEnd.java``."""
-        return new_instance(self, "FarEnd", on_executors=False)
+    def application(self) -> str:
+        """The id of the Spark application."""
+        return str(self.spark.sparkContext.applicationId)
 
-    @cached_property
-    def cut_layouts(self) -> Any:
-        """Makes layouts of merged subpartitions that inputs can have in common: ``java/CutLayouts.java``."""
-        return new_instance(self, "CutLayouts")
+    def helper(self, name: str, *, on_executors: bool = False) -> Any:
+        """Return the object of a Java class of this package, which does in one call what would take many.
+
+        Parameters
+        ----------
+        name
+            The class; its source is ``java/NAME.java``.
+        on_executors
+            Whether tasks need it, too.
+        """
+        if name not in self._helpers:
+            self._helpers[name] = compiled.helper(self, name, on_executors=on_executors)
+        return self._helpers[name]
 
     def seq(self, items: Iterable[Any]) -> Any:
         """Return a Scala ``Seq``."""
         found = list(items)
-        return self.far_end.seq(*found) if len(found) <= _FEW else self.find(PYTHON_UTILS).toSeq(found)
+        return self.helper("ScalaValues").seq(*found) if len(found) <= _FEW else self.find(PYTHON_UTILS).toSeq(found)
 
     def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
         """Return a Java array of objects."""
@@ -123,11 +133,6 @@ class Bridge:
 def items(scala_seq: Any) -> list[Any]:
     """Return the elements of a Scala ``Seq``."""
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
-
-
-def joined(pieces: Any) -> str:
-    """Return a text that came in pieces, see ``java/FarEnd.java``."""
-    return "".join(pieces.get(i) for i in range(pieces.size()))
 
 
 def children(plan: Any) -> list[Any]:
@@ -178,4 +183,5 @@ def with_fields(bridge: Bridge, case_class: Any, *implicit: Any, **changes: Any)
     changes
         The fields that are new.
     """
-    return bridge.far_end.copied(case_class, bridge.seq(changes), bridge.seq([*changes.values(), *implicit]))
+    values = bridge.seq([*changes.values(), *implicit])
+    return bridge.helper("ScalaValues").copied(case_class, bridge.seq(changes), values)

@@ -55,7 +55,7 @@ def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditio
     It is 1.0 where nothing can be left out, or nothing is known.
     """
     looked_at = paths[:: max(len(paths) // _SAMPLE, 1)]
-    return float(bridge.far_end.rowGroupsLeft(session, bridge.seq(looked_at), bridge.seq(conditions)))
+    return float(bridge.helper("RowGroups").partLeft(session, bridge.seq(looked_at), bridge.seq(conditions)))
 
 
 def _open(bridge: Bridge, session: Any, path: str) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst, files, fragment
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL, items
+from penstock.spark.settings import change_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ class ProvidedPlan:
         """Let the files be cut by other settings."""
         assert self._file_leaf is not None
         session = self._bridge.session.cloneSession()
-        self._bridge.far_end.set(session, json.dumps(settings))
+        change_settings(self._bridge, session, settings)
         new = files.recut(self._bridge, self._file_leaf.handle, session)
         self._handle = fragment.rebuild(self._bridge, self._plan, {self._file_leaf: new})
 

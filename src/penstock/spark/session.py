@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.config import parse_size
 from penstock.errors import SessionError
 from penstock.spark.jobs import user_properties
-from penstock.spark.jvm import joined
+from penstock.spark.settings import change_settings, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -87,8 +86,7 @@ def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:
     """Return the options in the Spark configuration; those of the session win over those of the context."""
-    found: dict[str, str] = json.loads(joined(bridge.far_end.options(bridge.session, "spark.penstock.")))
-    return found
+    return read_settings(bridge, bridge.session, "spark.penstock.")
 
 
 class SessionPool:
@@ -119,7 +117,7 @@ class SessionPool:
         if session is None:
             session = self._template().cloneSession()
         if settings:
-            self._bridge.far_end.set(session, json.dumps(dict(settings)))
+            change_settings(self._bridge, session, settings)
         return session
 
     def _template(self) -> Any:
@@ -127,7 +125,7 @@ class SessionPool:
         with self._lock:
             if self._first is None:
                 self._first = self._bridge.session.cloneSession()
-                self._bridge.far_end.set(self._first, json.dumps(self._settings))
+                change_settings(self._bridge, self._first, self._settings)
             return self._first
 
     def give_back(self, session: Any) -> None:

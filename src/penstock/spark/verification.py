@@ -6,7 +6,6 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import filters
-from penstock.spark.compiled import new_instance
 from penstock.spark.exchange import physical_plan
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL, PHYSICAL, class_name
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
-
-_CHECK = "LayoutCheck"
 
 
 def checked(bridge: Bridge, rdd: Any, layout: Any, output: Any, who: str) -> Any:
@@ -31,7 +28,7 @@ def checked(bridge: Bridge, rdd: Any, layout: Any, output: Any, who: str) -> Any
     who
         Names the vertex and the input in the error.
     """
-    return new_instance(bridge, _CHECK).over(rdd, layout, output, who)
+    return bridge.helper("LayoutCheck", on_executors=True).over(rdd, layout, output, who)
 
 
 def span_layout(bridge: Bridge, layout: Any, spans: Sequence[tuple[int, int]]) -> Any:

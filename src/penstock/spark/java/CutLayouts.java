@@ -5,7 +5,9 @@ import java.util.List;
 
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.physical.ClusteredDistribution;
+import org.apache.spark.sql.catalyst.plans.physical.CoalescedBoundary;
 import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashShuffleSpec;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
@@ -25,8 +27,6 @@ import scala.collection.immutable.Seq;
  * (EnsureRequirements). The merged hash partitioning of AQE never says so, although two of them can be alike. One of
  * these here says so, and fails the planning if another input is really to be laid out like it: then the vertex is
  * planned again without it. AQE itself takes such a failure for a plan that it must not use, and keeps the one it has.
- *
- * Compiled inside Spark by Janino, which knows neither lambdas nor inferred type arguments; hence the plain style.
  */
 public final class CutLayouts {
     /** The message of a planning that failed; `exchange.is_refused` looks for it. */
@@ -35,10 +35,9 @@ public final class CutLayouts {
     /** Returns a layout with its merged parts in this form. */
     public Partitioning of(Partitioning layout) {
         if (layout instanceof PartitioningCollection) {
-            List parts = new ArrayList();
-            scala.collection.Iterator each = ((PartitioningCollection) layout).partitionings().iterator();
-            while (each.hasNext()) {
-                parts.add(of((Partitioning) each.next()));
+            List<Partitioning> parts = new ArrayList<>();
+            for (Object part : Catalyst.each(((PartitioningCollection) layout).partitionings())) {
+                parts.add(of((Partitioning) part));
             }
             return new PartitioningCollection(PythonUtils.toSeq(parts));
         }
@@ -51,35 +50,45 @@ public final class CutLayouts {
 
     /** The layout. */
     public static final class Cut extends CoalescedHashPartitioning {
-        public Cut(HashPartitioning from, Seq partitions) {
+        private static final long serialVersionUID = 1L;
+
+        public Cut(HashPartitioning from, Seq<CoalescedBoundary> partitions) {
             super(from, partitions);
         }
 
+        @Override
         public ShuffleSpec createShuffleSpec(ClusteredDistribution distribution) {
             return new CutSpec(from().createShuffleSpec(distribution), partitions());
         }
 
-        public CoalescedHashPartitioning withNewChildrenInternal(IndexedSeq children) {
-            return new Cut((HashPartitioning) ((Expression) from()).withNewChildren(children), partitions());
+        @Override
+        public CoalescedHashPartitioning withNewChildrenInternal(IndexedSeq<Expression> children) {
+            Object changed = from().withNewChildren(children);
+            return new Cut((HashPartitioning) changed, partitions());
         }
 
-        public CoalescedHashPartitioning copy(HashPartitioning from, Seq partitions) {
+        @Override
+        public CoalescedHashPartitioning copy(HashPartitioning from, Seq<CoalescedBoundary> partitions) {
             return new Cut(from, partitions);
         }
     }
 
     /** What Spark compares two inputs of an operator by. */
     public static final class CutSpec extends CoalescedHashShuffleSpec {
-        public CutSpec(ShuffleSpec from, Seq partitions) {
+        private static final long serialVersionUID = 1L;
+
+        public CutSpec(ShuffleSpec from, Seq<CoalescedBoundary> partitions) {
             super(from, partitions);
         }
 
+        @Override
         public boolean canCreatePartitioning() {
             return true;
         }
 
-        public Partitioning createPartitioning(Seq clustering) {
-            Platform.throwException(new InvalidAQEPlanException(REFUSED, null)); // Java would have it declared
+        @Override
+        public Partitioning createPartitioning(Seq<Expression> clustering) {
+            Platform.throwException(new InvalidAQEPlanException<LogicalPlan>(REFUSED, null)); // Java would have it declared
             return null;
         }
     }

@@ -4,8 +4,11 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.sql.api.java.UDF0;
 
 /** A function of a row that tells the attempt of the task that reads it: no two attempts of an application are equal. */
-public class TaskAttempt implements UDF0 {
+public final class TaskAttempt implements UDF0<Object> {
+    private static final long serialVersionUID = 1L;
+
+    @Override
     public Object call() {
-        return Long.valueOf(TaskContext.get().taskAttemptId());
+        return TaskContext.get().taskAttemptId();
     }
 }

@@ -1,6 +1,4 @@
-"""What the far end of the bridge does in one call."""
-
-import json
+"""What the Java helpers do in one call."""
 
 import pytest
 from pyspark.sql import functions as F
@@ -8,6 +6,7 @@ from pyspark.sql import functions as F
 from penstock.spark import catalyst, files
 from penstock.spark.catalyst import read_plan
 from penstock.spark.jvm import Bridge, items, with_fields
+from penstock.spark.settings import change_settings, read_settings
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 40])
@@ -25,9 +24,12 @@ def test_settings_of_a_session(spark):
     bridge = Bridge(spark)
     session = bridge.session.cloneSession()
     wanted = {"spark.sql.shuffle.partitions": "7", "spark.sql.session.timeZone": "Asia/Tokyo"}
-    bridge.far_end.set(session, json.dumps(wanted))
+    change_settings(bridge, session, wanted)
     assert {key: session.conf().get(key) for key in wanted} == wanted
     assert spark.conf.get("spark.sql.shuffle.partitions") != "7"
+    found = read_settings(bridge, session, "spark.sql.s")
+    assert {key: found[key] for key in wanted} == wanted
+    assert found == {key: value for key, value in found.items() if key.startswith("spark.sql.s")}
 
 
 PLANS = {

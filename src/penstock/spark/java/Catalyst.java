@@ -1,0 +1,53 @@
+package penstock;
+
+import java.util.List;
+
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+
+import scala.Product;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Small questions about plans and expressions, for the other classes. */
+final class Catalyst {
+    private Catalyst() {
+    }
+
+    /** Returns the elements of a sequence. */
+    static List<?> each(Seq<?> sequence) {
+        return CollectionConverters.asJava(sequence);
+    }
+
+    /** Returns the name of a plan or expression, as `jvm.class_name` does. */
+    static String name(Object thing) {
+        return thing instanceof Product ? ((Product) thing).productPrefix() : thing.getClass().getSimpleName();
+    }
+
+    /** Returns the id by which Python knows a column. */
+    static String id(Attribute column) {
+        return String.valueOf(column.exprId().id());
+    }
+
+    /** Returns a text that is equal for expressions that compute the same, as `catalyst.expression_key` does. */
+    static String key(Expression expression) {
+        return expression.canonicalized().toString();
+    }
+
+    /** Returns the type of an expression, as SQL spells it. */
+    static String type(Expression expression) {
+        return expression.dataType().catalogString();
+    }
+
+    /** Returns the first part of an expression. */
+    static Expression first(Expression expression) {
+        Seq<?> parts = expression.children();
+        return (Expression) parts.head();
+    }
+
+    /** Returns the last part of an expression. */
+    static Expression last(Expression expression) {
+        Seq<?> parts = expression.children();
+        return (Expression) parts.last();
+    }
+}

@@ -1,0 +1,69 @@
+package penstock;
+
+import java.util.HashSet;
+import java.util.Set;
+
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Nondeterministic;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Sample;
+
+/** The names of the functions in the expressions of a plan node that matter for how it may be run. */
+final class FunctionNames {
+    /** The names of the aggregate functions. */
+    final Set<String> aggregates = new HashSet<>();
+
+    /** The names of all else that is not deterministic by itself; Subquery for one that has such in it. */
+    final Set<String> unstable = new HashSet<>();
+
+    FunctionNames(LogicalPlan plan) {
+        for (Object expression : Catalyst.each(plan.expressions())) {
+            add((Expression) expression);
+        }
+        if (plan instanceof Sample) {
+            unstable.add("Sample");
+        }
+        for (Object subquery : Catalyst.each(plan.subqueries())) {
+            if (isUnstable((LogicalPlan) subquery)) {
+                unstable.add("Subquery");
+            }
+        }
+    }
+
+    private static boolean isUnstable(LogicalPlan plan) {
+        boolean found = !new FunctionNames(plan).unstable.isEmpty();
+        for (Object child : Catalyst.each(plan.children())) {
+            found = found || isUnstable((LogicalPlan) child);
+        }
+        return found;
+    }
+
+    private void add(Expression expression) {
+        Expression parent = expression;
+        if (expression instanceof AggregateExpression) {
+            AggregateExpression aggregate = (AggregateExpression) expression;
+            aggregates.add(Catalyst.name(aggregate.aggregateFunction()));
+            parent = aggregate.aggregateFunction();
+            if (aggregate.filter().isDefined()) {
+                Object filter = aggregate.filter().get();
+                add((Expression) filter);
+            }
+        } else if (!expression.deterministic() && (expression instanceof Nondeterministic || !below(expression))) {
+            unstable.add(Catalyst.name(expression));
+        }
+        for (Object child : Catalyst.each(parent.children())) {
+            add((Expression) child);
+        }
+    }
+
+    /** Whether a part of an expression, not the expression itself, is what is not deterministic. */
+    private static boolean below(Expression expression) {
+        for (Object child : Catalyst.each(expression.children())) {
+            if (!((Expression) child).deterministic()) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

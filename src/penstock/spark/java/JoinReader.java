@@ -1,0 +1,75 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.OrderUtils;
+import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.plans.logical.HintInfo;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.JoinStrategyHint;
+import org.apache.spark.sql.catalyst.util.UnsafeRowUtils;
+import org.apache.spark.sql.types.DataType;
+
+import scala.Option;
+import scala.Product;
+import scala.collection.immutable.Seq;
+
+/** Reads the keys of a join; see `joins.join_facts`. */
+public final class JoinReader {
+    /** Returns facts of an equi-join, its left keys and its right keys; null if it is no equi-join. */
+    public Answer read(Join join) throws JsonProcessingException {
+        Option<?> found = ExtractEquiJoinKeys.unapply(join);
+        if (found.isEmpty()) {
+            return null;
+        }
+        Product parts = (Product) found.get(); // their number depends on the release
+        List<Object> keys = new ArrayList<>();
+        List<Object> handles = new ArrayList<>();
+        boolean hashable = true;
+        for (int side = 1; side <= 2; side++) {
+            for (Object each : Catalyst.each((Seq<?>) parts.productElement(side))) {
+                Expression key = (Expression) each;
+                DataType type = key.dataType();
+                hashable = hashable && UnsafeRowUtils.isBinaryStable(type) && OrderUtils.isOrderable(type);
+                keys.add(keyFacts(key));
+                handles.add(key);
+            }
+        }
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("join_type", join.joinType().toString());
+        facts.put("left_hint", hint(join.hint().leftHint()));
+        facts.put("right_hint", hint(join.hint().rightHint()));
+        facts.put("keys", keys);
+        facts.put("is_hashable", hashable);
+        facts.put("cannot_fail", ExpressionSafety.cannotFail(join.expressions()));
+        return Answer.of(facts, handles);
+    }
+
+    private static Map<String, Object> keyFacts(Expression key) {
+        List<Object> columns = new ArrayList<>();
+        for (Object column : Catalyst.each(key.references().toSeq())) {
+            columns.add(Catalyst.id((Attribute) column));
+        }
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("text", Catalyst.key(key));
+        facts.put("columns", columns);
+        facts.put("is_column", key instanceof AttributeReference);
+        facts.put("is_deterministic", key.deterministic());
+        facts.put("cannot_fail", ExpressionSafety.cannotFail(key));
+        facts.put("type", Catalyst.type(key));
+        return facts;
+    }
+
+    private static String hint(Option<?> side) {
+        Option<?> strategy = side.isDefined() ? ((HintInfo) side.get()).strategy() : Option.empty();
+        return strategy.isDefined() ? ((JoinStrategyHint) strategy.get()).displayName() : "";
+    }
+}

@@ -1,0 +1,183 @@
+package penstock;
+
+import java.util.Arrays;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.BoundReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.execution.streaming.state.ColumnFamilyInfo;
+import org.apache.spark.sql.execution.streaming.state.RocksDB;
+import org.apache.spark.sql.execution.streaming.state.RocksDBKeyStateEncoder;
+import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.rocksdb.ReadOptions;
+import org.rocksdb.RocksIterator;
+
+import scala.Option;
+import scala.Tuple3;
+
+/** The rows of an old key group, in the order of their keys, at the version that is read. */
+final class KeyGroupReader {
+    /** So many bytes in front of a key name its column family. */
+    private static final int PREFIX = 2;
+
+    private static final long READ_AHEAD_BYTES = 2L << 20;
+    private static final String ENCODERS =
+            "org$apache$spark$sql$execution$streaming$state$RocksDBStateStoreProvider$$keyValueEncoderMap";
+
+    /** Its place among those that are read side by side. */
+    final int place;
+
+    /** Whether keys begin with the number of their column family. */
+    final boolean prefixed;
+
+    /** The column families, by their names (ColumnFamilyInfo). */
+    final Map<?, ?> families;
+
+    private final PartitionReader<?> reader;
+    private final boolean keyed;
+    private final int maxParallelism;
+    private final Family[] byId;
+    private final ReadOptions options;
+    private final RocksIterator rows;
+    private boolean started;
+    private byte[] key;
+
+    /** Opens a key group; an operator without a key has one group only, and nothing to tell its rows apart by. */
+    KeyGroupReader(PartitionReader<?> reader, int place, int maxParallelism, boolean keyed) throws Exception {
+        this.reader = reader;
+        this.place = place;
+        this.keyed = keyed;
+        this.maxParallelism = maxParallelism;
+        // Reading the first row loads the version from the checkpoint, changelogs and all.
+        reader.next();
+        RocksDBStateStoreProvider provider = (RocksDBStateStoreProvider) PrivateMembers.get(reader, "provider");
+        RocksDB rocksDb = provider.rocksDB();
+        families = (Map<?, ?>) PrivateMembers.get(rocksDb, "colFamilyNameToInfoMap");
+        prefixed = ((Boolean) PrivateMembers.get(reader, "useColumnFamilies")).booleanValue();
+        byId = keyed ? families(provider) : null;
+        options = new ReadOptions().setTotalOrderSeek(true).setFillCache(false).setReadaheadSize(READ_AHEAD_BYTES);
+        rows = ((org.rocksdb.RocksDB) PrivateMembers.get(rocksDb, "db")).newIterator(options);
+        rows.seekToFirst();
+    }
+
+    /** Goes to the next row, and returns whether there is one. */
+    boolean next() throws Exception {
+        if (started) {
+            rows.next();
+        }
+        started = true;
+        if (!rows.isValid()) {
+            rows.status();
+            return false;
+        }
+        key = rows.key();
+        return true;
+    }
+
+    byte[] key() {
+        return key;
+    }
+
+    byte[] value() {
+        return rows.value();
+    }
+
+    /** Whether the row is of a column family that Spark keeps for itself. */
+    boolean isInternal() {
+        return keyed && family().internal;
+    }
+
+    /** Returns the new key group of the row. */
+    int group() {
+        if (!keyed) {
+            return 0;
+        }
+        Family family = family();
+        byte[] encoded = prefixed ? Arrays.copyOfRange(key, PREFIX, key.length) : key;
+        UnsafeRow decoded = family.encoder.decodeKey(encoded);
+        Object partitionKey = family.extractor.partitionKey(decoded);
+        return family.group.apply((InternalRow) partitionKey).getInt(0);
+    }
+
+    void close() throws Exception {
+        rows.close();
+        options.close();
+        reader.close();
+    }
+
+    private Family family() {
+        int id = 0;
+        if (prefixed) {
+            id = RocksDBStateStoreProvider.getColumnFamilyBytesAsId(key);
+        }
+        if (id >= byId.length || byId[id] == null) {
+            throw new UnsupportedOperationException("no encoder for column family " + id);
+        }
+        return byId[id];
+    }
+
+    private Family[] families(RocksDBStateStoreProvider provider) throws Exception {
+        scala.collection.Map<?, ?> extractors =
+                (scala.collection.Map<?, ?>) PrivateMembers.get(reader, "cfPartitionKeyExtractors");
+        Map<?, ?> encoders = (Map<?, ?>) PrivateMembers.get(provider, ENCODERS);
+        int highest = 0;
+        for (Object info : families.values()) {
+            highest = Math.max(highest, ((ColumnFamilyInfo) info).cfId());
+        }
+        Family[] found = new Family[highest + 1];
+        for (Object each : encoders.entrySet()) {
+            Map.Entry<?, ?> entry = (Map.Entry<?, ?>) each;
+            ColumnFamilyInfo info = (ColumnFamilyInfo) families.get(entry.getKey());
+            Option<?> extractor = option(extractors, entry.getKey());
+            int id = 0;
+            if (info != null) {
+                id = info.cfId();
+            }
+            if (extractor.isDefined()) {
+                found[id] = new Family(
+                        (RocksDBKeyStateEncoder) ((Tuple3<?, ?, ?>) entry.getValue())._1(),
+                        (StatePartitionKeyExtractor) extractor.get(), info != null && info.isInternal());
+            }
+        }
+        return found;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Option<?> option(scala.collection.Map<?, ?> map, Object key) {
+        return ((scala.collection.Map<Object, Object>) map).get(key);
+    }
+
+    /** How the keys of one column family are told apart. */
+    private final class Family {
+        final RocksDBKeyStateEncoder encoder;
+        final StatePartitionKeyExtractor extractor;
+        final UnsafeProjection group;
+        final boolean internal;
+
+        Family(RocksDBKeyStateEncoder encoder, StatePartitionKeyExtractor extractor, boolean internal) {
+            this.encoder = encoder;
+            this.extractor = extractor;
+            this.group = projection(extractor.partitionKeySchema());
+            this.internal = internal;
+        }
+    }
+
+    private UnsafeProjection projection(StructType schema) {
+        StructField[] fields = schema.fields();
+        Expression[] columns = new Expression[fields.length];
+        for (int i = 0; i < fields.length; i++) {
+            columns[i] = new BoundReference(i, fields[i].dataType(), fields[i].nullable());
+        }
+        HashPartitioning spread = new HashPartitioning(
+                scala.collection.immutable.ArraySeq$.MODULE$.unsafeWrapArray(columns), maxParallelism);
+        return UnsafeProjection.create(spread.partitionIdExpression());
+    }
+}

@@ -1,0 +1,153 @@
+package penstock;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.sql.execution.streaming.state.ColumnFamilyInfo;
+import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec;
+import org.apache.spark.sql.execution.streaming.state.RocksDB;
+import org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider;
+import org.apache.spark.sql.execution.streaming.state.StateStore;
+import org.apache.spark.sql.execution.streaming.state.StateStoreCheckpointInfo;
+import org.apache.spark.sql.execution.streaming.state.StateStoreColFamilySchema;
+import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
+import org.rocksdb.EnvOptions;
+import org.rocksdb.IngestExternalFileOptions;
+import org.rocksdb.SstFileWriter;
+
+import scala.Option;
+
+/** A new key group: an empty store that is given whole files, which RocksDB takes over without inserting row by row. */
+final class KeyGroupWriter {
+    private static final long FILE_BYTES = 64L << 20;
+    private static final String DEFAULT_FAMILY = "default";
+
+    private final int group;
+    private final RocksDBStateStoreProvider provider;
+    private final StateStore opened;
+    private final RocksDB rocksDb;
+    private final Path folder;
+    private final EnvOptions environment = new EnvOptions();
+    private final List<String> files = new ArrayList<>();
+    private SstFileWriter writer;
+    private long rows;
+    private long internalRows;
+    private boolean committed;
+
+    /**
+     * Opens an empty store.
+     *
+     * @param families the column families that are written (StatePartitionWriterColumnFamilyInfo), by their names
+     * @param like an old key group of the store
+     */
+    KeyGroupWriter(int group, RocksDBStateStoreProvider provider, long batch,
+            scala.collection.Map<String, ?> families, KeyGroupReader like) throws Exception {
+        this.group = group;
+        this.provider = provider;
+        opened = provider.getStore(batch, Option.empty(), false, true);
+        rocksDb = provider.rocksDB();
+        if (like.prefixed) {
+            createFamilies(families, like.families);
+        }
+        folder = Files.createTempDirectory(rocksDb.localRootDir().toPath(), "moved");
+    }
+
+    /** Keys begin with the number of their family, so families get the numbers they had. */
+    private void createFamilies(scala.collection.Map<String, ?> written, Map<?, ?> old) throws Exception {
+        List<Object> names = new ArrayList<>(old.keySet());
+        names.sort(new ByNumber(old));
+        for (Object name : names) {
+            Option<?> info = written.get((String) name);
+            if (info.isDefined() && !DEFAULT_FAMILY.equals(name)) {
+                StatePartitionWriterColumnFamilyInfo family = (StatePartitionWriterColumnFamilyInfo) info.get();
+                StateStoreColFamilySchema schema = family.schema();
+                Object encoding = schema.keyStateEncoderSpec().get();
+                opened.createColFamilyIfAbsent((String) name, schema.keySchema(), schema.valueSchema(),
+                        (KeyStateEncoderSpec) encoding, family.useMultipleValuesPerKey(),
+                        ((ColumnFamilyInfo) old.get(name)).isInternal());
+            }
+        }
+        Map<?, ?> now = (Map<?, ?>) PrivateMembers.get(rocksDb, "colFamilyNameToInfoMap");
+        if (!now.equals(old)) {
+            throw new UnsupportedOperationException("column families are numbered " + old + ", new ones " + now);
+        }
+    }
+
+    /** The names of column families, in the order of their numbers. */
+    private static final class ByNumber implements Comparator<Object> {
+        private final Map<?, ?> families;
+
+        ByNumber(Map<?, ?> families) {
+            this.families = families;
+        }
+
+        @Override
+        public int compare(Object left, Object right) {
+            return ((ColumnFamilyInfo) families.get(left)).cfId() - ((ColumnFamilyInfo) families.get(right)).cfId();
+        }
+    }
+
+    /** Adds the row at which a reader is; keys must come in their order. */
+    void add(KeyGroupReader reader) throws Exception {
+        if (writer != null && writer.fileSize() > FILE_BYTES) {
+            finishFile();
+        }
+        if (writer == null) {
+            writer = new SstFileWriter(environment, rocksDb.rocksDbOptions());
+            String file = folder.resolve(files.size() + ".sst").toString();
+            files.add(file);
+            writer.open(file);
+        }
+        writer.put(reader.key(), reader.value());
+        if (reader.isInternal()) {
+            internalRows++;
+        } else {
+            rows++;
+        }
+    }
+
+    private void finishFile() throws Exception {
+        writer.finish();
+        writer.close();
+        writer = null;
+    }
+
+    /** Commits the store; returns its group, its rows, and the unique id of its version, which may be empty. */
+    String commit() throws Exception {
+        if (writer != null) {
+            finishFile();
+        }
+        if (!files.isEmpty()) {
+            IngestExternalFileOptions options = new IngestExternalFileOptions(true, false, false, false);
+            try {
+                ((org.rocksdb.RocksDB) PrivateMembers.get(rocksDb, "db")).ingestExternalFile(files, options);
+            } finally {
+                options.close();
+            }
+        }
+        if (rocksDb.conf().trackTotalNumberOfRows()) {
+            PrivateMembers.set(rocksDb, "numKeysOnWritingVersion_$eq", rows);
+            PrivateMembers.set(rocksDb, "numInternalKeysOnWritingVersion_$eq", internalRows);
+        }
+        opened.commit();
+        committed = true;
+        StateStoreCheckpointInfo info = opened.getStateStoreCheckpointInfo();
+        Option<?> id = info.stateStoreCkptId();
+        return "written\t" + group + "\t" + (rows + internalRows) + "\t" + (id.isDefined() ? id.get() : "");
+    }
+
+    void close() throws Exception {
+        if (writer != null) {
+            writer.close();
+        }
+        environment.close();
+        if (!committed) {
+            opened.abort();
+        }
+        provider.close();
+    }
+}

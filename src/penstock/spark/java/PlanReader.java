@@ -1,0 +1,125 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.IsNotNull;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+
+/** Reads the nodes of a logical plan; see `plans.read_plan`. */
+public final class PlanReader {
+    /** So many columns are named in the description of a node. */
+    private static final int DESCRIBED_COLUMNS = 25;
+
+    /** Returns facts of all nodes of a plan, each node before its inputs, and the nodes. */
+    public Answer read(LogicalPlan plan) throws JsonProcessingException {
+        List<Object> facts = new ArrayList<>();
+        List<Object> nodes = new ArrayList<>();
+        visit(plan, facts, nodes);
+        return Answer.of(facts, nodes);
+    }
+
+    /** Returns an expression as SQL. */
+    public Answer sql(Expression expression) {
+        return Answer.ofText(expression.sql());
+    }
+
+    private static void visit(LogicalPlan plan, List<Object> facts, List<Object> nodes) {
+        facts.add(facts(plan));
+        nodes.add(plan);
+        for (Object input : inputs(plan)) {
+            visit((LogicalPlan) input, facts, nodes);
+        }
+    }
+
+    /** Returns the inputs of a plan; a recursion is a leaf, as its inputs mean nothing without it. */
+    private static List<?> inputs(LogicalPlan plan) {
+        return Catalyst.name(plan).equals("UnionLoop") ? Collections.emptyList() : Catalyst.each(plan.children());
+    }
+
+    private static Map<String, Object> facts(LogicalPlan plan) {
+        Map<String, Object> facts = new HashMap<>();
+        List<Object> ids = new ArrayList<>();
+        List<Object> keys = new ArrayList<>();
+        for (Object column : Catalyst.each(plan.output())) {
+            ids.add(Catalyst.id((Attribute) column));
+            keys.add(Catalyst.key((Attribute) column));
+        }
+        List<Object> references = new ArrayList<>();
+        for (Object column : Catalyst.each(plan.references().toSeq())) {
+            references.add(Catalyst.id((Attribute) column));
+        }
+        FunctionNames functions = new FunctionNames(plan);
+        facts.put("name", Catalyst.name(plan));
+        facts.put("children", inputs(plan).size());
+        facts.put("ids", ids);
+        facts.put("keys", keys);
+        facts.put("references", references);
+        facts.put("description", plan.simpleString(DESCRIBED_COLUMNS));
+        facts.put("is_deterministic", plan.deterministic());
+        facts.put("cannot_fail", ExpressionSafety.cannotFail(plan.expressions()));
+        facts.put("functions", functions.aggregates);
+        facts.put("unstable", functions.unstable);
+        if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
+            HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
+            facts.put("files", FileRelations.facts((LogicalRelation) plan, relation));
+            facts.put("partition_columns", Arrays.asList(relation.partitionSchema().fieldNames()));
+        } else if (plan instanceof HiveTableRelation) {
+            List<Object> columns = new ArrayList<>();
+            for (Object column : Catalyst.each(((HiveTableRelation) plan).partitionCols())) {
+                columns.add(((Attribute) column).name());
+            }
+            facts.put("partition_columns", columns);
+        } else if (plan instanceof Filter) {
+            facts.put("only_not_null", wantsOnlyNotNull(((Filter) plan).condition()));
+        } else if (plan instanceof Project) {
+            putNames(facts, Catalyst.each(((Project) plan).projectList()));
+        } else if (plan instanceof Aggregate) {
+            putNames(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
+        }
+        return facts;
+    }
+
+    private static void putNames(Map<String, Object> facts, List<?> named) {
+        Map<String, Object> moved = new HashMap<>();
+        Map<String, Object> renames = new HashMap<>();
+        for (Object column : named) {
+            if (column instanceof Alias) {
+                Alias alias = (Alias) column;
+                Expression child = Catalyst.first(alias);
+                if (child instanceof AttributeReference) {
+                    moved.put(Catalyst.id(alias.toAttribute()), Catalyst.id((Attribute) child));
+                }
+                if (child.deterministic()) {
+                    renames.put(Catalyst.key(child), Catalyst.key(alias.toAttribute()));
+                }
+            }
+        }
+        facts.put("moved", moved);
+        facts.put("renames", renames);
+    }
+
+    private static boolean wantsOnlyNotNull(Expression condition) {
+        if (condition instanceof And) {
+            return wantsOnlyNotNull(((And) condition).left()) && wantsOnlyNotNull(((And) condition).right());
+        }
+        return condition instanceof IsNotNull;
+    }
+}

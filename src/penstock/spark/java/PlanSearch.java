@@ -1,0 +1,71 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
+import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Looks through a whole plan, its subqueries included, for what somebody may have written into it. */
+public final class PlanSearch {
+    /** Whether metrics are observed on a plan or on one of its subqueries. */
+    public boolean observesMetrics(LogicalPlan plan) {
+        boolean found = plan instanceof CollectMetrics;
+        for (Object below : below(plan)) {
+            found = found || observesMetrics((LogicalPlan) below);
+        }
+        return found;
+    }
+
+    /** Returns the advisory sizes of a plan's exchanges, and the names of its readers' options in small letters. */
+    public Answer advisorySizesAndOptions(LogicalPlan plan) throws JsonProcessingException {
+        List<Object> sizes = new ArrayList<>();
+        Set<Object> options = new HashSet<>();
+        add(plan, sizes, options);
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("sizes", sizes);
+        facts.put("options", options);
+        return Answer.of(facts);
+    }
+
+    private static void add(LogicalPlan plan, List<Object> sizes, Set<Object> options) {
+        if (plan instanceof RebalancePartitions) {
+            if (((RebalancePartitions) plan).optAdvisoryPartitionSize().isDefined()) {
+                sizes.add(((RebalancePartitions) plan).optAdvisoryPartitionSize().get());
+            }
+        } else if (plan instanceof HiveTableRelation) {
+            addNames(options, CollectionConverters.asJava(((HiveTableRelation) plan).tableMeta().properties()));
+        } else if (plan instanceof LogicalRelation && ((LogicalRelation) plan).relation() instanceof HadoopFsRelation) {
+            HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
+            addNames(options, CollectionConverters.asJava(relation.options()));
+        }
+        for (Object below : below(plan)) {
+            add((LogicalPlan) below, sizes, options);
+        }
+    }
+
+    private static void addNames(Set<Object> names, Map<?, ?> options) {
+        for (Object name : options.keySet()) {
+            names.add(((String) name).toLowerCase(Locale.ROOT));
+        }
+    }
+
+    private static List<?> below(LogicalPlan plan) {
+        List<Object> found = new ArrayList<>(Catalyst.each(plan.children()));
+        found.addAll(Catalyst.each(plan.subqueries()));
+        return found;
+    }
+}

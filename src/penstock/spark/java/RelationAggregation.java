@@ -1,0 +1,97 @@
+package penstock;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate;
+import org.apache.spark.sql.catalyst.util.TypeUtils;
+import org.apache.spark.sql.execution.joins.HashedRelation;
+import org.apache.spark.sql.execution.joins.LongHashedRelation;
+import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
+
+import scala.collection.Iterator;
+import scala.collection.immutable.Seq;
+
+/** Aggregates the rows of a broadcast relation in the driver, without a query; see `filters.keys_of_relation`. */
+public final class RelationAggregation {
+    /** Returns what functions, bound to its rows, give of all rows of a broadcast relation; null if it holds none. */
+    public InternalRow aggregate(Object relation, Seq<?> functions) {
+        if (!(relation instanceof HashedRelation)) {
+            return null;
+        }
+        HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
+        Column[] columns = new Column[functions.size()];
+        for (int i = 0; i < columns.length; i++) {
+            columns[i] = new Column((Expression) functions.apply(i));
+        }
+        if (own instanceof LongHashedRelation) {
+            for (Iterator<?> keys = own.keys(); keys.hasNext();) {
+                for (Iterator<?> rows = own.get((InternalRow) keys.next()); rows.hasNext();) {
+                    update(columns, (InternalRow) rows.next());
+                }
+            }
+        } else {
+            for (Iterator<?> rows = own.valuesWithKeyIndex(); rows.hasNext();) {
+                update(columns, ((ValueRowWithKeyIndex) rows.next()).getValue());
+            }
+        }
+        Object[] values = new Object[columns.length];
+        for (int i = 0; i < columns.length; i++) {
+            values[i] = columns[i].value();
+        }
+        return new GenericInternalRow(values);
+    }
+
+    private static void update(Column[] columns, InternalRow row) {
+        for (int i = 0; i < columns.length; i++) {
+            columns[i].update(row);
+        }
+    }
+
+    /** One function, and its value of the rows so far. */
+    private static final class Column {
+        private final Expression function;
+        private final TypedImperativeAggregate<Object> typed;
+        private Object state;
+
+        Column(Expression function) {
+            this.function = function;
+            this.typed = typed(function);
+            this.state = typed == null ? null : typed.createAggregationBuffer();
+        }
+
+        @SuppressWarnings("unchecked")
+        private static TypedImperativeAggregate<Object> typed(Expression function) {
+            return function instanceof TypedImperativeAggregate ? (TypedImperativeAggregate<Object>) function : null;
+        }
+
+        void update(InternalRow row) {
+            if (typed != null) {
+                state = typed.update(state, row);
+                return;
+            }
+            Expression child = Catalyst.first(function);
+            Object value = child.eval(row);
+            if (value != null && (state == null || precedes(child, value))) {
+                state = InternalRow.copyValue(value);
+            }
+        }
+
+        private boolean precedes(Expression child, Object value) {
+            int order = TypeUtils.getInterpretedOrdering(child.dataType()).compare(value, state);
+            if (function instanceof Min) {
+                return order < 0;
+            }
+            if (function instanceof Max) {
+                return order > 0;
+            }
+            throw new IllegalArgumentException("no way to compute " + function);
+        }
+
+        Object value() {
+            return typed == null ? state : typed.eval(state);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+"""Puts the compiled Java classes into a wheel; hatchling runs it, as pyproject.toml says."""
+
+import runpy
+import tempfile
+from pathlib import Path
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class JavaClasses(BuildHookInterface):
+    """Compiles the classes with the Spark of SPARK_HOME, or the PySpark beside the build's Python."""
+
+    def initialize(self, version, build_data):
+        """Make the jar and add it; without it the classes are compiled when they are first used."""
+        if version == "editable":
+            return
+        java = runpy.run_path(str(Path(self.root, "tools", "java_classes.py")))
+        self.folder = tempfile.TemporaryDirectory()
+        try:
+            jar = java["make_jar"](Path(self.folder.name))
+        except java["CannotCompileError"] as error:
+            self.app.display_warning(f"The wheel gets no compiled Java classes: {error}.")
+            return
+        build_data["force_include"][str(jar)] = f"penstock/spark/java/{jar.name}"
+
+    def finalize(self, version, build_data, artifact_path):
+        """Remove what was made."""
+        if version != "editable":
+            self.folder.cleanup()

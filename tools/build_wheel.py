@@ -1,0 +1,29 @@
+"""Builds the wheel with the Java classes in it, compiled with the PySpark that is installed beside this Python.
+
+    python tools/build_wheel.py dist
+"""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+ROOT = Path(__file__).parent.parent
+
+
+def build(folder: Path) -> Path:
+    """Build the wheel into a folder and return its path."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    spark = {"SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, env=os.environ | spark)
+    wheel = max(folder.glob("penstock-*.whl"), key=lambda file: file.stat().st_mtime)
+    if not any(name.endswith(".jar") for name in zipfile.ZipFile(wheel).namelist()):
+        sys.exit(f"{wheel} has no Java classes; `python tools/java_classes.py` says why")
+    return wheel
+
+
+if __name__ == "__main__":
+    print(build(Path(sys.argv[1])))

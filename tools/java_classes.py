@@ -1,0 +1,110 @@
+"""Compiles the package's Java classes with javac: to check the sources, and for the jar that a wheel ships.
+
+    python tools/java_classes.py                 check the sources; any warning is an error
+    python tools/java_classes.py --jar FOLDER    make FOLDER/penstock-spark4.3.jar, and print its name
+
+The jars of Spark are those of SPARK_HOME, else of the PySpark that is installed beside this Python.
+"""
+
+import argparse
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+SOURCES = Path(__file__).parent.parent / "src" / "penstock" / "spark" / "java"
+OLDEST_JAVA = "17"
+"""The oldest that Spark 4 runs on."""
+
+
+class CannotCompileError(Exception):
+    """There is no compiler, or no Spark to compile with."""
+
+
+def javac() -> str:
+    """Return the path of the Java compiler."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "javac") if home else shutil.which("javac")
+    if found is None or not Path(found).exists():
+        where = f"JAVA_HOME is {home}, which has no bin/javac" if home else "there is no javac on the PATH"
+        raise CannotCompileError(f"{where}; a JDK {OLDEST_JAVA} or newer is needed (a JRE has no compiler)")
+    return found
+
+
+def spark_jars() -> Path:
+    """Return the folder with Spark's jars."""
+    home = os.environ.get("SPARK_HOME")
+    if home is None:
+        package = importlib.util.find_spec("pyspark")
+        if package is None or not package.submodule_search_locations:
+            raise CannotCompileError("there is no Spark: SPARK_HOME is not set, and PySpark is not installed here")
+        home = package.submodule_search_locations[0]
+    jars = Path(home) / "jars"
+    if not any(jars.glob("spark-core_*.jar")):
+        raise CannotCompileError(f"{jars} has no Spark in it")
+    return jars
+
+
+def spark_version(jars: Path) -> str:
+    """Return the version of Spark, such as ``4.3.0``."""
+    (core,) = jars.glob("spark-core_*.jar")
+    return re.fullmatch(r"spark-core_[\d.]+-(.+)\.jar", core.name)[1]
+
+
+def compile_to(folder: Path, jars: Path) -> str | None:
+    """Compile all classes into a folder; return what javac complains of, None if nothing."""
+    command = [javac(), "--release", OLDEST_JAVA, "-proc:none", "-cp", f"{jars}/*", "-d", str(folder)]
+    # Spark's jars name others that it does not ship, which "path" would complain of.
+    command += ["-Xlint:all,-path", "-Werror", *map(str, sorted(SOURCES.glob("*.java")))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return None if done.returncode == 0 else done.stdout + done.stderr
+
+
+def make_jar(folder: Path) -> Path:
+    """Make the jar for the Spark that is found, the same bytes each time, and return its path."""
+    jars = spark_jars()
+    version = spark_version(jars)
+    major, minor, *_ = version.split(".")
+    jar = folder / f"penstock-spark{major}.{minor}.jar"
+    with tempfile.TemporaryDirectory() as classes:
+        complaint = compile_to(Path(classes), jars)
+        if complaint is not None:
+            raise CannotCompileError(f"the classes do not compile with Spark {version}:\n{complaint}")
+        files = {"META-INF/MANIFEST.MF": f"Manifest-Version: 1.0\r\nSpark-Version: {version}\r\n\r\n".encode()}
+        for file in sorted(Path(classes).rglob("*.class")):
+            files[file.relative_to(classes).as_posix()] = file.read_bytes()
+        with zipfile.ZipFile(jar, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return jar
+
+
+def check() -> int:
+    """Check the sources; where nothing can be compiled that is said, and an error in continuous integration."""
+    try:
+        jars = spark_jars()
+        with tempfile.TemporaryDirectory() as classes:
+            complaint = compile_to(Path(classes), jars)
+    except CannotCompileError as error:
+        print(f"NOT CHECKED: the Java sources were not compiled, as {error}.")
+        return 1 if os.environ.get("ALL_CHECKS") == "1" else 0
+    if complaint is not None:
+        print(complaint)
+        return 1
+    count = len(list(SOURCES.glob("*.java")))
+    print(f"javac takes all {count} Java sources with Spark {spark_version(jars)}, without a warning")
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jar", type=Path, metavar="FOLDER")
+    folder = parser.parse_args().jar
+    if folder is None:
+        sys.exit(check())
+    print(make_jar(folder))
