@@ -1,0 +1,64 @@
+"""A job whose tasks need the package's Java classes, and a state that they rescale; prints what it found as JSON.
+
+Arguments: a folder to work in.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+from penstock.spark.compiled import new_instance
+from penstock.spark.jvm import Bridge
+from tests.state.queries import BY_NAME, run, write_input
+
+folder = Path(sys.argv[1])
+spark = SparkSession.builder.getOrCreate()
+spark.range(1).count()
+bridge = Bridge(spark)
+started = time.perf_counter()
+for name in ("ScalaValues", "SessionSettings", "PlanReader", "JoinReader", "FileRelations", "HashedLayout", "ScanMetrics"):
+    bridge.helper(name)
+seconds = time.perf_counter() - started
+for name in ("CutLayouts", "LayoutCheck"):
+    bridge.helper(name, on_executors=True)
+mover = new_instance(bridge, "KeyGroupMover")
+
+env = Environment(
+    spark,
+    config={"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True,
+            "table.optimizer.join.broadcast-threshold": "-1"},
+    progress=False,
+)  # fmt: skip
+orders = spark.range(0, 30_000, 1, 4).selectExpr("id as amount", "id % 100 as user")
+users = spark.range(100).selectExpr("id as user", "id % 5 as team").hint("merge")
+revenue = orders.join(users, "user").groupBy("team").agg(F.sum("amount").alias("s"))
+rows = sorted(tuple(row) for row in env.collect(revenue))
+
+(folder / "in").mkdir(parents=True)
+write_input(spark, folder / "in", 0)
+query = BY_NAME["counts updated"]
+run(spark, query, folder / "in", folder / "checkpoint")
+report = penstock.state.rescale(str(folder / "checkpoint"), 8, spark=spark)
+after = penstock.state.inspect(str(folder / "checkpoint"), count=True, spark=spark)
+
+source = mover.getClass().getProtectionDomain().getCodeSource()
+print(
+    json.dumps(
+        {
+            "package": str(Path(penstock.__file__).parent),
+            "loader": str(mover.getClass().getClassLoader().getClass().getSimpleName()),
+            "from": None if source is None else str(source.getLocation()),
+            "first_use_seconds": round(seconds, 3),
+            "rows": rows,
+            "ways": [store.way.name for store in report.stores],
+            "state_rows": after.stores[0].total_rows,
+        }
+    )
+)
+spark.stop()

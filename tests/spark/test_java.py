@@ -1,0 +1,168 @@
+"""The package's Java classes: each has a caller, each compiles both ways, and both ways answer the same."""
+
+import os
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import functions as F
+
+from penstock.spark import answers, catalyst, compiled
+from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
+from penstock.spark.jvm import Bridge
+from tools.java_classes import SOURCES, CannotCompileError, make_jar
+
+ROOT = Path(__file__).parent.parent.parent
+JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
+PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").glob("*.py")))
+HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
+INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
+METHOD = re.compile(r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE)
+FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "TaskAttempt"}
+
+
+def methods(source: str) -> list[tuple[str, str]]:
+    """Return the visibility and the name of each method that is declared, without those of an interface of others."""
+    own = re.sub(r"@Override\s+public[^{]*\{", "", source)
+    named = [(found[1] or "", found[2]) for found in METHOD.finditer(own)]
+    return [(visibility, name) for visibility, name in named if name[0].islower() and name not in {"if", "for", "while"}]
+
+
+@pytest.mark.parametrize("name", JAVA)
+def test_every_class_and_method_has_a_caller(name):
+    others = "\n".join(text for other, text in JAVA.items() if other != name)
+    asked = {method for cls, method in HELPERS if cls == name}
+    assert asked or name in INSTANCES or re.search(rf"\b{name}\b", others), "nobody uses the class"
+    found = methods(JAVA[name])
+    for visibility, method in found:
+        calls = len(re.findall(rf"\b{method}\(", JAVA[name])) - sum(method == other for _, other in found)
+        calls += 0 if visibility == "private" else len(re.findall(rf"\.{method}\(", others))
+        if visibility == "public" and name in {cls for cls, _ in HELPERS}:
+            calls = method in asked
+        elif visibility == "public":  # of what Python holds: an answer, or an object with state
+            calls += len(re.findall(rf"\.{method}\b", PYTHON))
+        assert calls, f"nobody calls {method}"
+
+
+def test_what_python_calls_is_there():
+    assert len(HELPERS) > 15
+    for name, method in HELPERS:
+        assert ("public", method) in methods(JAVA[name]), f"{name}.{method}"
+
+
+@pytest.mark.parametrize("name", JAVA)
+def test_files_are_small(name):
+    assert len(JAVA[name].splitlines()) < 250
+
+
+def test_a_method_without_a_caller_is_found(monkeypatch):
+    monkeypatch.setitem(JAVA, "PlanSearch", JAVA["PlanSearch"].replace("observesMetrics", "observesNothing"))
+    with pytest.raises(AssertionError, match="nobody calls"):
+        test_every_class_and_method_has_a_caller("PlanSearch")
+    monkeypatch.setitem(JAVA, "Lonely", "package penstock;\n\nfinal class Lonely {\n}\n")
+    with pytest.raises(AssertionError, match="nobody uses"):
+        test_every_class_and_method_has_a_caller("Lonely")
+
+
+@pytest.fixture(scope="module")
+def jar(tmp_path_factory) -> Path:
+    try:
+        return make_jar(tmp_path_factory.mktemp("jar"))
+    except CannotCompileError as error:
+        assert os.environ.get("ALL_CHECKS") != "1", error
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def both(spark, jar) -> dict[str, JavaClasses]:
+    bridge = Bridge(spark)
+    return {"shipped": JavaClasses(ShippedClasses(bridge, jar)), "compiled": JavaClasses(CompiledClasses(bridge))}
+
+
+@pytest.mark.parametrize("way", ["shipped", "compiled"])
+@pytest.mark.parametrize("name", JAVA)
+def test_classes_load_either_way(spark, both, way, name):
+    """Whoever links a class finds what it needs: ``forName`` with ``initialize`` runs what is static in it."""
+    bridge = Bridge(spark)
+    origin = both[way]._origin
+    loader = origin.load(bridge, name, on_executors=name in FOR_TASKS).getClassLoader()
+    found = bridge.find("java.lang.Class").forName(f"penstock.{name}", True, loader)
+    assert found.getDeclaredMethods() is not None
+
+
+def asked(spark, classes: JavaClasses, folder: Path) -> dict[str, str]:
+    """Return what the classes answer about a query of two files."""
+    bridge = Bridge(spark)
+    left, right = (spark.read.parquet(str(folder / name)) for name in ("l", "r"))
+    joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
+    plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
+    nodes = catalyst.read_plan(bridge, plan)
+    (join,) = (node for node in nodes.walk() if node.name == "Join")
+    leaves = [node for node in nodes.walk() if node.files is not None]
+
+    def helper(name: str):
+        return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
+
+    empty, settings = bridge.seq([]), bridge.session.cloneSession()
+    helper("SessionSettings").set(settings, '{"spark.sql.shuffle.partitions": "3"}')
+    found = {
+        "plan": answers.text(helper("PlanReader").read(plan)),
+        "join": answers.text(helper("JoinReader").read(join.handle)),
+        "sql": answers.text(helper("PlanReader").sql(join.handle.condition().get())),
+        "files": answers.text(helper("FileRelations").list(leaves[0].handle, leaves[0].handle, empty)),
+        "split": helper("FileRelations").withSplitSize(leaves[0].handle, settings).relation().options().size(),
+        "settings": answers.text(helper("SessionSettings").read(settings, "spark.sql.shuffle.p")),
+        "metrics": helper("PlanSearch").observesMetrics(plan),
+        "sizes": answers.text(helper("PlanSearch").advisorySizesAndOptions(plan)),
+        "same": helper("ListingComparison").readsSame(plan, plan),
+        "mixed": helper("ListingComparison").mixesListings(plan),
+        "groups": helper("RowGroups").partLeft(
+            bridge.session, bridge.seq([next((folder / "l").glob("*.parquet")).as_uri()]),
+            bridge.seq([left.where("k > 99")._jdf.queryExecution().optimizedPlan().condition()]),
+        ),
+        "copied": str(helper("ScalaValues").copied(join.handle, bridge.seq(["condition"]), bridge.seq([bridge.none]))),
+        "metric": answers.text(helper("ScanMetrics").rows(joined._jdf.queryExecution().executedPlan())),
+    }  # fmt: skip
+    return {question: re.sub(r"#\d+L?|plan_id=\d+|\d{2,}", "#", str(answer)) for question, answer in found.items()}
+
+
+def test_both_ways_answer_the_same(spark, both, tmp_path):
+    spark.range(50).selectExpr("id as k", "id % 7 as v", "'text' as t").coalesce(1).write.parquet(str(tmp_path / "l"))
+    spark.range(9).selectExpr("id as j").write.parquet(str(tmp_path / "r"))
+    shipped, own = (asked(spark, both[way], tmp_path) for way in ("shipped", "compiled"))
+    assert shipped == own
+    assert shipped["groups"] == "0.0"
+    assert '"name":"Aggregate"' in shipped["plan"]
+
+
+def test_the_jar_is_for_one_release(monkeypatch, tmp_path):
+    assert shipped_jar((4, 3)) is None, "the sources have no jar beside them"
+    (tmp_path / "penstock-spark4.2.jar").touch()
+    monkeypatch.setattr(compiled, "_JAVA", tmp_path)
+    assert shipped_jar((4, 2)) == tmp_path / "penstock-spark4.2.jar"
+    assert shipped_jar((4, 3)) is None
+    assert shipped_jar((4, 1)) is None
+
+
+def test_a_class_that_does_not_fit_harms_no_other(spark, monkeypatch, tmp_path):
+    shutil.copytree(SOURCES, tmp_path / "java")
+    broken = tmp_path / "java" / "KeyGroupReader.java"
+    broken.write_text(broken.read_text().replace("provider.rocksDB()", "provider.notInThisSpark()"))
+    monkeypatch.setattr(compiled, "_JAVA", tmp_path / "java")
+    bridge = Bridge(spark)
+    classes = JavaClasses(CompiledClasses(bridge))
+    with pytest.raises(Py4JJavaError, match="notInThisSpark"):
+        classes.new_instance(bridge, "KeyGroupMover", on_executors=True)
+    plan = catalyst.optimized_plan(spark.range(3))
+    assert answers.facts(classes.helper(bridge, "PlanReader", on_executors=False).read(plan))[0]["name"] == "Range"
+    assert classes.helper(bridge, "LayoutCheck", on_executors=True) is not None
+
+
+def test_objects_without_state_are_made_once(spark):
+    bridge, other = Bridge(spark), Bridge(spark)
+    assert bridge.helper("PlanReader") is bridge.helper("PlanReader")
+    assert bridge.helper("PlanReader").equals(other.helper("PlanReader"))
+    assert not new_instance(bridge, "KeyGroupMover").equals(new_instance(bridge, "KeyGroupMover"))

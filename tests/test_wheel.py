@@ -1,0 +1,55 @@
+"""What is shipped: the wheel is built and installed, and a job runs with its Java classes, in executors of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.build_wheel import build
+
+pytestmark = [pytest.mark.slow, pytest.mark.cluster]
+
+ROOT = Path(__file__).parent.parent
+SPARK = "--master local-cluster[1,2,1024] --conf spark.ui.enabled=false --conf spark.log.level=ERROR --conf spark.sql.shuffle.partitions=4"
+EXPECTED = [[team, sum(range(team, 30_000, 5))] for team in range(5)]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    wheel = build(folder)
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*install, "--target", str(folder / "installed"), str(wheel)], check=True)
+    return folder / "installed"
+
+
+def run(package: Path, folder: Path) -> dict:
+    """Run the job with a package, and return what it printed."""
+    environ = os.environ | {
+        "PYTHONPATH": f"{package}{os.pathsep}{ROOT}", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": f"{SPARK} pyspark-shell",
+    }  # fmt: skip
+    job = [sys.executable, str(ROOT / "tests" / "jobs" / "java_classes.py"), str(folder / "work")]
+    done = subprocess.run(job, env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    print(package, said)
+    assert said["package"] == str(package / "penstock")
+    return said
+
+
+def test_classes_from_the_wheel(installed, tmp_path):
+    said = run(installed, tmp_path)
+    assert said["from"].endswith("/penstock/spark/java/penstock-spark4.3.jar")
+    assert said["loader"] == "URLClassLoader"
+    assert (said["rows"], said["ways"], said["state_rows"]) == (EXPECTED, ["FILES"], 200)
+
+
+def test_classes_compiled_at_first_use(tmp_path):
+    said = run(ROOT / "src", tmp_path)
+    assert said["from"] is None
+    assert said["loader"] == "CachingJavaSourceClassLoader"
+    assert (said["rows"], said["ways"], said["state_rows"]) == (EXPECTED, ["FILES"], 200)
