@@ -14,17 +14,19 @@ import threading
 import zipfile
 from atexit import register
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _JAVA = resources.files("penstock.spark").joinpath("java")
 _LOCK = threading.RLock()
-_APPLICATIONS: dict[str, JavaClasses] = {}
-"""The classes of the running application; executors need each of them once."""
+_JVMS: WeakKeyDictionary[Any, JavaClasses] = WeakKeyDictionary()
+"""The classes of a JVM. They outlive a Spark application: to py4j, classes of one name are one class."""
 
 
 def helper(bridge: Bridge, name: str, *, on_executors: bool = False) -> Any:
@@ -52,6 +54,13 @@ def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any
         return _classes(bridge).new_instance(bridge, name, on_executors=on_executors)
 
 
+def _classes(bridge: Bridge) -> JavaClasses:
+    if bridge.gateway not in _JVMS:
+        jar = shipped_jar(bridge.version)
+        _JVMS[bridge.gateway] = JavaClasses(CompiledClasses(bridge) if jar is None else ShippedClasses(bridge, jar))
+    return _JVMS[bridge.gateway]
+
+
 def shipped_jar(version: tuple[int, int]) -> Path | None:
     """Return the jar with the classes for a release of Spark, None if this package has none."""
     jar = _JAVA.joinpath(f"penstock-spark{version[0]}.{version[1]}.jar")
@@ -62,16 +71,24 @@ _FILES = ExitStack()
 register(_FILES.close)
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedClass:
+    """A class, and the jar by which executors get it; none for a class that only the driver needs."""
+
+    handle: Any
+    jar: Path | None
+
+
 class _Origin(Protocol):
     """Where classes come from."""
 
-    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
-        """Return a class; let tasks have it, too, if they need it."""
+    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
+        """Return a class."""
         ...
 
 
 class JavaClasses:
-    """The classes in one application.
+    """The classes in one JVM.
 
     Parameters
     ----------
@@ -81,38 +98,49 @@ class JavaClasses:
 
     def __init__(self, origin: _Origin) -> None:
         self._origin = origin
-        self._classes: dict[str, Any] = {}
+        self._loaded: dict[str, LoadedClass] = {}
         self._helpers: dict[str, Any] = {}
+        self._sent: set[tuple[str, Path]] = set()
 
     def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return the one object of a class."""
         if name not in self._helpers:
-            self._helpers[name] = self.new_instance(bridge, name, on_executors=on_executors)
+            self._helpers[name] = self._new(bridge, name, on_executors=on_executors)
+        self._send(bridge, name)
         return self._helpers[name]
 
     def new_instance(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return a new object of a class."""
-        if name not in self._classes:
-            self._classes[name] = self._origin.load(bridge, name, on_executors=on_executors)
-        nothing = bridge.new_array("java.lang.Class", [])
-        return self._classes[name].getDeclaredConstructor(nothing).newInstance(bridge.new_array("java.lang.Object", []))
+        found = self._new(bridge, name, on_executors=on_executors)
+        self._send(bridge, name)
+        return found
+
+    def _new(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._origin.load(bridge, name, on_executors=on_executors)
+        maker = self._loaded[name].handle.getDeclaredConstructor(bridge.new_array("java.lang.Class", []))
+        return maker.newInstance(bridge.new_array("java.lang.Object", []))
+
+    def _send(self, bridge: Bridge, name: str) -> None:
+        """Let the executors of the application have a class, once."""
+        jar = self._loaded[name].jar
+        if jar is not None and (bridge.application, jar) not in self._sent:
+            bridge.spark.sparkContext._jsc.addJar(str(jar))
+            self._sent.add((bridge.application, jar))
 
 
 class ShippedClasses:
     """Classes in a jar, which were compiled when the wheel was built."""
 
     def __init__(self, bridge: Bridge, jar: Path) -> None:
-        self._jar = str(jar)
-        self._is_sent = False
-        urls = bridge.new_array("java.net.URL", [bridge.find("java.io.File")(self._jar).toURI().toURL()])
+        self._jar = jar
+        urls = bridge.new_array("java.net.URL", [bridge.find("java.io.File")(str(jar)).toURI().toURL()])
         self._loader = bridge.find("java.net.URLClassLoader")(urls, _spark_classes(bridge))
 
-    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
-        """Return a class; executors get the jar with the first class that they need."""
-        if on_executors and not self._is_sent:
-            bridge.spark.sparkContext._jsc.addJar(self._jar)
-            self._is_sent = True
-        return self._loader.loadClass(f"penstock.{name}")
+    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
+        """Return a class."""
+        del bridge
+        return LoadedClass(self._loader.loadClass(f"penstock.{name}"), self._jar if on_executors else None)
 
 
 class CompiledClasses:
@@ -129,18 +157,17 @@ class CompiledClasses:
                 self._sources.addResource(f"penstock/{source.name}", source.read_text())
         self._driver = self._compiler(bridge, bridge.find("java.util.HashMap")())
 
-    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
-        """Return a class; executors get it in a jar, together with those that it uses."""
+    def load(self, bridge: Bridge, name: str, *, on_executors: bool) -> LoadedClass:
+        """Return a class; its jar has those that it uses, too."""
         if not on_executors:
-            return self._driver.loadClass(f"penstock.{name}")
+            return LoadedClass(self._driver.loadClass(f"penstock.{name}"), None)
         codes = bridge.find("java.util.HashMap")()
         found = self._compiler(bridge, codes).loadClass(f"penstock.{name}")
         jar = Path(tempfile.mkdtemp(prefix="penstock-")) / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
             for file in codes:
                 archive.writestr(str(file), bytes(codes[file]))
-        bridge.spark.sparkContext._jsc.addJar(str(jar))
-        return found
+        return LoadedClass(found, jar)
 
     def _compiler(self, bridge: Bridge, codes: Any) -> Any:
         """Return a class loader that compiles, and keeps the classes in a map by the names of their files."""
@@ -156,12 +183,3 @@ _JANINO_FILES = "org.codehaus.commons.compiler.util.resource"
 
 def _spark_classes(bridge: Bridge) -> Any:
     return bridge.find("org.apache.spark.util.Utils").getContextOrSparkClassLoader()
-
-
-def _classes(bridge: Bridge) -> JavaClasses:
-    if bridge.application not in _APPLICATIONS:
-        _APPLICATIONS.clear()  # the one before was stopped
-        jar = shipped_jar(bridge.version)
-        origin = CompiledClasses(bridge) if jar is None else ShippedClasses(bridge, jar)
-        _APPLICATIONS[bridge.application] = JavaClasses(origin)
-    return _APPLICATIONS[bridge.application]
