@@ -28,11 +28,12 @@ class CannotCompileError(Exception):
 
 def javac() -> str:
     """Return the path of the Java compiler."""
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "javac") if home else shutil.which("javac")
-    if found is None or not Path(found).exists():
-        where = f"JAVA_HOME is {home}, which has no bin/javac" if home else "there is no javac on the PATH"
-        raise CannotCompileError(f"{where}; a JDK {OLDEST_JAVA} or newer is needed (a JRE has no compiler)")
+    home = os.environ.get("JAVA_HOME", "")
+    found = shutil.which("javac", path=str(Path(home) / "bin")) if home else None
+    found = found or shutil.which("javac")
+    if found is None:
+        where = f"neither JAVA_HOME ({home}) nor the PATH has a javac" if home else "the PATH has no javac"
+        raise CannotCompileError(f"{where}: it comes with a JDK {OLDEST_JAVA} or newer, not with a JRE")
     return found
 
 
