@@ -55,10 +55,10 @@ def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any
 
 
 def _classes(bridge: Bridge) -> JavaClasses:
-    if bridge.gateway not in _JVMS:
+    if bridge._gateway not in _JVMS:
         jar = shipped_jar(bridge.version)
-        _JVMS[bridge.gateway] = JavaClasses(CompiledClasses(bridge) if jar is None else ShippedClasses(bridge, jar))
-    return _JVMS[bridge.gateway]
+        _JVMS[bridge._gateway] = JavaClasses(CompiledClasses(bridge) if jar is None else ShippedClasses(bridge, jar))
+    return _JVMS[bridge._gateway]
 
 
 def shipped_jar(version: tuple[int, int]) -> Path | None:

@@ -55,7 +55,7 @@ class Bridge:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
         self.session: Any = spark._jsparkSession
-        self.gateway: Any = spark.sparkContext._gateway
+        self._gateway: Any = spark.sparkContext._gateway
         self._companions: dict[str, Any] = {}
         self._helpers: dict[str, Any] = {}
 
@@ -69,7 +69,7 @@ class Bridge:
         Nothing is asked for it: py4j would ask for ``org``, ``org.apache`` and so on, and for each the JVM looks
         into all of Spark's jars.
         """
-        return JavaClass(name, self.gateway._gateway_client)
+        return JavaClass(name, self._gateway._gateway_client)
 
     def companion(self, name: str) -> Any:
         """Return a Scala object by its full name, such as the companion of a class."""
@@ -109,7 +109,7 @@ class Bridge:
     def new_array(self, class_name: str, items: Iterable[Any]) -> Any:
         """Return a Java array of objects."""
         found = list(items)
-        array = self.gateway.new_array(self.find(class_name), len(found))
+        array = self._gateway.new_array(self.find(class_name), len(found))
         for i, item in enumerate(found):
             array[i] = item
         return array
