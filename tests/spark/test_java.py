@@ -100,48 +100,52 @@ def test_classes_load_either_way(spark, both, way, name):
     assert found.getDeclaredMethods() is not None
 
 
-def asked(spark, classes: JavaClasses, folder: Path) -> dict[str, str]:
-    """Return what the classes answer about a query of two files."""
-    bridge = Bridge(spark)
-    left, right = (spark.read.parquet(str(folder / name)) for name in ("l", "r"))
-    joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
-    plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
-    nodes = catalyst.read_plan(bridge, plan)
-    (join,) = (node for node in nodes.walk() if node.name == "Join")
-    leaves = [node for node in nodes.walk() if node.files is not None]
-
-    def helper(name: str):
-        return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
-
-    empty, settings = bridge.seq([]), bridge.session.cloneSession()
-    helper("SessionSettings").set(settings, '{"spark.sql.shuffle.partitions": "3"}')
-    found = {
-        "plan": answers.text(helper("PlanReader").read(plan)),
-        "join": answers.text(helper("JoinReader").read(join.handle)),
-        "sql": answers.text(helper("PlanReader").sql(join.handle.condition().get())),
-        "files": answers.text(helper("FileRelations").list(leaves[0].handle, leaves[0].handle, empty)),
-        "split": helper("FileRelations").withSplitSize(leaves[0].handle, settings).relation().options().size(),
-        "settings": answers.text(helper("SessionSettings").read(settings, "spark.sql.shuffle.p")),
-        "metrics": helper("PlanSearch").observesMetrics(plan),
-        "sizes": answers.text(helper("PlanSearch").advisorySizesAndOptions(plan)),
-        "same": helper("ListingComparison").readsSame(plan, plan),
-        "mixed": helper("ListingComparison").mixesListings(plan),
-        "groups": helper("RowGroups").partLeft(
-            bridge.session, bridge.seq([next((folder / "l").glob("*.parquet")).as_uri()]),
-            bridge.seq([left.where("k > 99")._jdf.queryExecution().optimizedPlan().condition()]),
-        ),
-        "copied": str(helper("ScalaValues").copied(join.handle, bridge.seq(["condition"]), bridge.seq([bridge.none]))),
-        "metric": answers.text(helper("ScanMetrics").rows(joined._jdf.queryExecution().executedPlan())),
-    }  # fmt: skip
-    return {question: re.sub(r"#\d+L?|plan_id=\d+|\d{2,}", "#", str(answer)) for question, answer in found.items()}
-
-
 def test_both_ways_answer_the_same(spark, both, tmp_path):
     spark.range(50).selectExpr("id as k", "id % 7 as v", "'text' as t").coalesce(1).write.parquet(str(tmp_path / "l"))
     spark.range(9).selectExpr("id as j").write.parquet(str(tmp_path / "r"))
-    shipped, own = (in_a_thread(asked, spark, both[way], tmp_path) for way in ("shipped", "compiled"))
+    left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("l", "r"))
+    joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
+    bridge = Bridge(spark)
+    plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
+    nodes = list(catalyst.read_plan(bridge, plan).walk())
+    (join,) = (node.handle for node in nodes if node.name == "Join")
+    leaf = next(node.handle for node in nodes if node.files is not None)
+    (function,) = (node.handle for node in nodes if node.name == "Aggregate")
+    total = function.aggregateExpressions().apply(1).child().aggregateFunction()
+    none, file = bridge.seq([]), bridge.seq([next((tmp_path / "l").glob("*.parquet")).as_uri()])
+    above = bridge.seq([catalyst.optimized_plan(left.where("k > 99")).condition()])
+
+    def ask(classes: JavaClasses) -> dict[str, object]:
+        def helper(name: str):
+            return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
+
+        session = bridge.session.cloneSession()
+        helper("SessionSettings").set(session, '{"spark.sql.files.maxPartitionBytes": "12345"}')
+        split = helper("FileRelations").withSplitSize(leaf, session).relation().options()
+        scala = helper("ScalaValues")
+        return {
+            "plan": answers.text(helper("PlanReader").read(plan)),
+            "join": answers.text(helper("JoinReader").read(join)),
+            "no join": helper("JoinReader").read(scala.copied(join, scala.seq("condition"), scala.seq(bridge.none))),
+            "sql": answers.text(helper("PlanReader").sql(join.condition().get())),
+            "files": answers.text(helper("FileRelations").list(leaf, leaf, none)),
+            "split": str(split),
+            "settings": answers.text(helper("SessionSettings").read(session, "spark.sql.files.maxP")),
+            "metrics": helper("PlanSearch").observesMetrics(plan),
+            "sizes": answers.text(helper("PlanSearch").advisorySizesAndOptions(plan)),
+            "same": helper("ListingComparison").readsSame(plan, plan),
+            "mixed": helper("ListingComparison").mixesListings(plan),
+            "left": helper("RowGroups").partLeft(bridge.session, file, above),
+            "overflow": helper("ExpressionSafety").cannotOverflow(total),
+            "layout": str(helper("HashedLayout").of(exchanged, exchanged.output())),
+            "scans": answers.text(helper("ScanMetrics").rows(exchanged)),
+        }
+
+    exchanged = spark.range(5).repartition(3, "id")._jdf.queryExecution().sparkPlan()
+    shipped, own = (in_a_thread(ask, both[way]) for way in ("shipped", "compiled"))
     assert shipped == own
-    assert shipped["groups"] == "0.0"
+    assert (shipped["left"], shipped["no join"], shipped["same"], shipped["mixed"]) == (0.0, None, True, False)
+    assert "maxPartitionBytes" in shipped["settings"] and "12345" in shipped["settings"] and "12345" in shipped["split"]
     assert '"name":"Aggregate"' in shipped["plan"]
 
 
