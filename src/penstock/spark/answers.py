@@ -11,7 +11,9 @@ from typing import Any
 
 
 def text(answer: Any) -> str:
-    """Return the text of an answer."""
+    """Return the text of an answer; a short one is the answer itself."""
+    if isinstance(answer, str):
+        return answer
     return "".join(answer.piece(place) for place in range(answer.pieces()))
 
 

@@ -10,7 +10,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 /**
  * What a question was answered: facts, as a text in pieces, and the objects that the facts are about.
  *
- * Python reads it with `answers.text`, `answers.facts` and `answers.handles`.
+ * An answer of a short text alone is that text, which saves the calls for its pieces. Python reads both with `answers`.
  */
 public final class Answer {
     /** Python would wait 40 ms for the rest of a longer text: it comes only when its first part was acknowledged. */
@@ -27,18 +27,18 @@ public final class Answer {
     }
 
     /** Returns an answer of facts alone. */
-    static Answer of(Object facts) throws JsonProcessingException {
-        return new Answer(JSON.writeValueAsString(facts), Collections.emptyList());
+    static Object of(Object facts) throws JsonProcessingException {
+        return ofText(JSON.writeValueAsString(facts));
+    }
+
+    /** Returns an answer that is a text, which need not be JSON. */
+    static Object ofText(String text) {
+        return text.length() <= PIECE ? text : new Answer(text, Collections.emptyList());
     }
 
     /** Returns an answer of facts, and of the objects that they are about. */
     static Answer of(Object facts, List<?> handles) throws JsonProcessingException {
         return new Answer(JSON.writeValueAsString(facts), handles);
-    }
-
-    /** Returns an answer that is a text, which need not be JSON. */
-    static Answer ofText(String text) {
-        return new Answer(text, Collections.emptyList());
     }
 
     /** Returns how many pieces the text is in. */

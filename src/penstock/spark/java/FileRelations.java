@@ -60,7 +60,7 @@ public final class FileRelations {
     }
 
     /** Returns the files that a relation would read, how they may be cut, and which part of a row its scan wants. */
-    public Answer list(LogicalRelation leaf, LogicalPlan scan, Seq<Expression> partitionFilters)
+    public Object list(LogicalRelation leaf, LogicalPlan scan, Seq<Expression> partitionFilters)
             throws JsonProcessingException {
         HadoopFsRelation relation = (HadoopFsRelation) leaf.relation();
         FileFormat format = relation.fileFormat();

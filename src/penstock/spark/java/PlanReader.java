@@ -37,7 +37,7 @@ public final class PlanReader {
     }
 
     /** Returns an expression as SQL. */
-    public Answer sql(Expression expression) {
+    public Object sql(Expression expression) {
         return Answer.ofText(expression.sql());
     }
 

@@ -31,7 +31,7 @@ public final class PlanSearch {
     }
 
     /** Returns the advisory sizes of a plan's exchanges, and the names of its readers' options in small letters. */
-    public Answer advisorySizesAndOptions(LogicalPlan plan) throws JsonProcessingException {
+    public Object advisorySizesAndOptions(LogicalPlan plan) throws JsonProcessingException {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
         add(plan, sizes, options);

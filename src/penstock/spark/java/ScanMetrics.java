@@ -16,7 +16,7 @@ import scala.Option;
 /** Tells what the scans of a plan have read; see `exchange.scanned_rows`. */
 public final class ScanMetrics {
     /** Returns the columns of each scan of a plan that has run, by their ids, and the rows that it gave. */
-    public Answer rows(SparkPlan plan) throws JsonProcessingException {
+    public Object rows(SparkPlan plan) throws JsonProcessingException {
         List<Object> found = new ArrayList<>();
         for (Object leaf : Catalyst.each(plan.collectLeaves())) {
             SparkPlan scan = (SparkPlan) leaf;

@@ -18,7 +18,7 @@ public final class SessionSettings {
     private static final String OF_AN_EXECUTION = "spark.sql.execution.";
 
     /** Returns the settings of the context and of a session that begin with a prefix; those of the session win. */
-    public Answer read(SparkSession session, String prefix) throws JsonProcessingException {
+    public Object read(SparkSession session, String prefix) throws JsonProcessingException {
         Map<String, Object> found = new LinkedHashMap<>();
         for (Tuple2<?, ?> setting : session.sparkContext().getConf().getAll()) {
             put(found, prefix, setting._1(), setting._2());
