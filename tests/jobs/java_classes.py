@@ -51,8 +51,9 @@ report = penstock.state.rescale(str(folder / "checkpoint"), 8, spark=spark)
 after = penstock.state.inspect(str(folder / "checkpoint"), count=True, spark=spark)
 
 code = mover.getClass().getProtectionDomain().getCodeSource()
+place = None if code is None else code.getLocation()
 loader = str(mover.getClass().getClassLoader().getClass().getSimpleName())
-origin = None if code is None else str(code.getLocation())
+origin = None if place is None else str(place)
 
 spark.stop()
 again = SparkSession.builder.getOrCreate()
