@@ -13,10 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 JARS = Path("/usr/share/java")
 DRIVERS = {"postgresql": JARS / "postgresql.jar", "sqlite": JARS / "sqlite-jdbc.jar", "mariadb": JARS / "mariadb-java-client.jar"}
@@ -95,7 +100,10 @@ class Postgres:
     password = "wicket"
 
     def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+            " -c log_connections=on -c log_disconnections=on -c log_line_prefix='%p '"
+        )
         run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
@@ -113,11 +121,40 @@ class Postgres:
     def properties(self) -> dict[str, str]:
         return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
 
+    @contextmanager
+    def connections(self) -> Iterator[Connections]:
+        """Count the connections of others than `sql` that are opened in the block, by the server's own log."""
+        log = self.folder / "log"
+        start = log.stat().st_size
+        counted = Connections()
+        yield counted
+        time.sleep(0.2)  # the log of the last to close
+        counted.read(log.read_text()[start:])
+
     def sql(self, statement: str) -> str:
         """Run statements; return what they print, a line per row."""
         command = ["env", f"PGPASSWORD={self.password}", str(self.bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user,
                    "-v", "ON_ERROR_STOP=1", "-qAt", "postgres"]  # fmt: skip
         return run(*command, text=statement).strip()
+
+
+class Connections:
+    """How many connections of a PostgreSQL server were opened, and the most at a time."""
+
+    def __init__(self) -> None:
+        self.opened = self.most = 0
+
+    def read(self, log: str) -> None:
+        """Take what a server says of its connections, each line with the id of its process before it."""
+        now: set[str] = set()
+        for line in log.splitlines():
+            process, _, said = line.partition(" ")
+            if "connection authorized" in said and "application_name=psql" not in said:
+                now.add(process)
+                self.opened += 1
+                self.most = max(self.most, len(now))
+            elif "disconnection" in said:
+                now.discard(process)
 
 
 class MariaDb:

@@ -80,7 +80,14 @@ class IcebergSource(DataFrameScanProvider):
         if self.snapshot_id is None:
             return spark.createDataFrame([], schema)
         scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
-        tasks = list(scan.plan_files())
+        try:
+            tasks = list(scan.plan_files())
+        except ValueError as error:  # rows deleted by their values, which pyiceberg cannot leave out
+            raise SourceError(
+                f"table {self.table} cannot be read",
+                cause=str(error),
+                hint="rewrite its files with their deletes applied, as Iceberg's procedure rewrite_data_files does",
+            ) from error
         if not tasks:
             return spark.createDataFrame([], schema)
         plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)

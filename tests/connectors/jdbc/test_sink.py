@@ -87,10 +87,16 @@ def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 
 
-def test_connections_are_capped(make_env, spark, postgres):
+@pytest.mark.parametrize(("cap", "most"), [(1, 1), (None, 2)])
+def test_connections_are_capped(make_env, spark, postgres, cap, most):
+    """The server counts: as many as tasks run at a time where nothing was said."""
     env = make_env()
-    write(env, numbers(spark, partitions=6), postgres, "capped", max_connections=1, mode="overwrite")
+    with postgres.connections() as counted:
+        slowly = numbers(spark, partitions=6).withColumn("s", F.expr("sha2(repeat(s, 20000), 512)"))
+        write(env, slowly, postgres, "capped", max_connections=cap, mode="overwrite")
     assert rows_of(postgres, "capped").startswith(f"{ROWS}|{ROWS}|")
+    assert counted.most == most
+    assert counted.opened >= (6 if cap is None else 1) + 2  # before and after the tasks', one of the driver
 
 
 @pytest.mark.parametrize(

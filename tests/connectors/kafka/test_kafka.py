@@ -3,11 +3,12 @@
 import datetime as dt
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.services import needed_module
+from tests.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
@@ -168,26 +169,47 @@ def test_bad_targets(env, spark, broker):
         KafkaFormat({"kafka.bootstrap.servers": "x", "subscripe": "t"}).reader(None)
 
 
-@pytest.mark.slow
-def test_a_broker_that_dies_is_a_clear_error(env, spark):
-    from tests.services import KafkaBroker
+class Interrupted(KafkaSource):
+    """Reads some records, and waits for its broker to die before it reads on."""
 
+    def read_split(self, split, columns):
+        from penstock.connectors.kafka import client
+
+        reached = Path(self.properties["client.id"])
+        patience, client._PATIENCE = client._PATIENCE, 3.0
+        try:
+            for batch in super().read_split(split, columns):
+                yield batch
+                if not reached.exists():
+                    reached.touch()
+                    while (reached.with_suffix(".alive")).exists():
+                        time.sleep(0.05)
+        finally:
+            client._PATIENCE = patience
+
+
+def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(env, spark, tmp_path):
     mortal = KafkaBroker()
+    reached, alive = tmp_path / "reached", tmp_path / "reached.alive"
+    alive.touch()
+
+    def kill():
+        while not reached.exists():
+            time.sleep(0.05)
+        mortal.kill()
+        alive.unlink()
+
     try:
         topic = mortal.topic("mortal", 1)
-        mortal.fill(topic, {0: 2000})
-
-        class Late(KafkaSource):
-            """Starts to read when the broker is gone."""
-
-            def read_split(self, split, columns):
-                time.sleep(6)
-                yield from super().read_split(split, columns)
-
-        killer = threading.Timer(4, mortal.kill)
-        df = env.read(Late(mortal.servers, topic))
+        for first in range(0, 30_000, 1000):  # a batch of the log each
+            mortal.fill(topic, {0: 1000}, first=first)
+        few = {"queued.min.messages": "1000", "queued.max.messages.kbytes": "64", "fetch.message.max.bytes": "20000", "client.id": str(reached)}
+        df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        with pytest.raises(JobError, match="is silent at offset 0 of 2000"):
+        with pytest.raises(JobError, match=r"is silent at offset [1-9]\d* of 30000"):
             env.collect(df.groupBy("partition").count())
+        killer.join(10)
+        assert not alive.exists()
     finally:
         mortal.close()
