@@ -150,10 +150,12 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_e
 
 
 @pytest.mark.parametrize("key", ["d0 + 0", "cast(d0 as bigint)", "coalesce(d0, 7)", "-d0"])
-def test_computed_keys(make_env, tables, key):
+def test_computed_keys(spark, make_env, tables, key):
     small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
     df = tables["facts"].selectExpr(f"{key} as x", "v").join(small, F.col("x") == F.col("k0"), "left_semi")
-    check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("x").agg(F.sum("v")))
+    job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df.groupBy("x").agg(F.sum("v")))
+    assert chosen(job, "dynamic filter")
+    assert sum(stage.shuffle_written for stage in stages(spark, job, "Source: facts")) < 0.2 * ROWS
 
 
 @pytest.mark.parametrize("threshold", ["10 mb", "-1"])
@@ -242,10 +244,13 @@ def test_a_side_far_larger_than_it_looked(make_env, tables):
 def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables):
     expected = star(tables).collect()
     spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
+    env = make_env(**SMALL)
     try:
-        assert_same_rows(make_env(**SMALL).collect(star(tables)), expected)
+        assert_same_rows(env.collect(star(tables)), expected)
     finally:
         spark.conf.unset("spark.sql.maxBroadcastTableSize")
+    instead = [one.outcome.get("instead") for one in env.last_job.decisions if one.kind.value == "broadcast"]
+    assert any("is shuffled" in (text or "") for text in instead), instead
 
 
 def test_a_failed_broadcast_beside_a_side_that_is_written(spark, make_env, tables):
@@ -284,7 +289,12 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
     env = Environment(spark, config=config, progress=False, strategies=[Careless])
     hot = tables["hot"].selectExpr("k", "v as w").where("v < 30000")
     joined = tables["facts"].join(dimension(tables, 0, 5), F.col("d0") == F.col("k0")).join(hot, F.col("d0") == F.col("k"))
-    check(env, joined.groupBy("d0").agg(F.count("*"), F.sum("w")))
+    df = joined.groupBy("d0").agg(F.count("*"), F.sum("w"))
+    careless = check(env, df)
+    careful = check(Environment(spark, config=config, progress=False), df)
+    assert "BROADCAST" in {str(edge.partitioner) for edge in careless.scheduler.manager.graph.edges}
+    costs = [sum(stage.shuffle_written for stage in stages(spark, job)) for job in (careless, careful)]
+    assert costs[0] > 0
 
 
 @pytest.mark.parametrize("how", JOINS)

@@ -128,6 +128,9 @@ def test_with_parallelism(spark, tables, size, name):
     assert env.last_job.vertices
     if expected is not None:
         assert by_penstock(spark, env) == expected
+    else:  # what was said is said of a vertex before the last
+        (said,) = [execution for execution in env.last_job.vertices if execution.parallelism == 5]
+        assert tasks_of_last_stage(spark, [f"penstock-{env.last_job.id}-{said.vertex.id}"]) == 5
 
 
 SINKS = {
