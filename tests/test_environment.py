@@ -10,7 +10,7 @@ from penstock import Environment, with_parallelism
 from penstock.connectors import FileSink, FileSource, Source
 from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, JobCancelledError, PenstockError, SourceError
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
         "memory": lambda: with_parallelism(spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"), number, name="here"),
     }[operator]()
     result = df.groupBy("user").agg(F.max("id"))
-    assert_same_rows(env.collect(result), result.collect())
+    assert_as_plain_spark(env, result)
     (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
     assert found.parallelism == number
     if found.tasks > 0:
@@ -208,7 +208,7 @@ def test_cancel_leaves_nothing(env, spark, tmp_path):
 def test_small_queries_are_handed_to_spark(spark, orders):
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     df = spark.read.parquet(orders).groupBy("user").count()
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     (decision,) = env.last_job.decisions
     assert decision.kind is DecisionKind.WHOLE_QUERY
     assert env.last_job.vertices == []

@@ -12,7 +12,7 @@ from penstock.errors import JobError
 from penstock.graph import StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner, HashPartitioner
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.stages import stages
 
 ROWS = 200_000
@@ -53,8 +53,7 @@ def star(tables, how="inner"):
 
 
 def check(env, df):
-    found = env.collect(df)
-    assert_same_rows(found, df.collect())
+    assert_as_plain_spark(env, df)
     return env.last_job
 
 

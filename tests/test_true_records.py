@@ -10,7 +10,7 @@ from penstock.decisions import DecisionKind
 from penstock.observer import record_of
 from penstock.spark import exchange, filters
 from penstock.web import pages
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark
 
 ROWS = 60_000
 SKEW = "table.optimizer.skewed__join__optimization"
@@ -47,7 +47,7 @@ def raising(text):
 
 def settled(env, df, kind):
     """Run, compare with plain Spark; return the decisions of a kind that came otherwise, seen on their vertices' pages."""
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     record = record_of(env.last_job)
     found = [one for one in record.decisions if one["kind"] == kind and "instead" in one["outcome"]]
     for one in found:
@@ -123,7 +123,7 @@ def test_a_hot_key_that_cannot_be_spread_is_told(make_env, tables, name, thresho
     make, what = HOT[name]
     env = make_env(**SPLIT | {WHOLE: threshold})
     df = make(tables[0])
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     record = record_of(env.last_job)
     found = [one for one in record.decisions if one["kind"] == "skew"]
     assert bool(found) is (what is not None)

@@ -9,7 +9,7 @@ from penstock.connectors.jdbc.source import JdbcScan
 from penstock.errors import JobError, SinkError
 from penstock.spark.jdbc import JdbcTarget
 from tests.connectors.jdbc.test_sink import left_behind, numbers
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.outcomes import some
 
 PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
@@ -23,9 +23,7 @@ def plain(spark, server, table):
 
 
 def same_rows(env, df):
-    found = env.collect(df)
-    assert_same_rows(found, df.collect())
-    return found
+    return assert_as_plain_spark(env, df)
 
 
 # -- reading in pieces -----------------------------------------------------------------------------------------------------

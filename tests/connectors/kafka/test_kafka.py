@@ -16,7 +16,6 @@ from penstock.connectors import KafkaSink, KafkaSource, ScanContext
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.splits import evenly
 from penstock.errors import JobError, SinkError, SourceError
-from tests.equality import assert_same_rows
 from tests.stages import stages
 
 HOT = {0: 27_000, 1: 600, 2: 600, 3: 600, 4: 600, 5: 600}
