@@ -81,6 +81,9 @@ def test_offsets_and_times(env, broker):
     assert count(start={(topic, 0): 90, (topic, 1): 55}) == 20
     assert count(end={(topic, 0): 3, (topic, 1): 0}) == 3
     assert count(start="latest") == 0
+    assert count(start=between) == 15
+    assert count(end=between) == 150
+    assert count(start=dt.datetime(2020, 1, 1), end=between) == 150
     with pytest.raises(SourceError, match="offset 500 of places-0 does not exist"):
         KafkaSource(broker.servers, topic, start={(topic, 0): 500}).ranges()
 
