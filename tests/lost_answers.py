@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 
 
 class LosesCommits:
@@ -47,8 +48,9 @@ class LosesCommits:
                 target.sendall(data)
         except OSError:
             pass
-        for end in (source, target):
-            end.close()
+        for end in (source, target):  # to close one would not wake the thread that reads it
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
     def _loses(self) -> bool:
         with self._lock:

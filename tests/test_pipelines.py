@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tests.equality import assert_as_plain_spark
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
 
 

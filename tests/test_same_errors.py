@@ -5,6 +5,7 @@ from pyspark.sql import functions as F
 
 from tests.outcomes import VOLUME, WAYS, assert_outcome_as_plain_spark, some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # w: 3000 rows, z is 0 for some, t is no number for some; d: few rows, and their keys; zs: what leaves out z = 0
 JOINS = {
     "remainder behind a join": "select * from w join zs on w.z = zs.z join d on w.id % w.z = d.k",

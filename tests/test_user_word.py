@@ -14,6 +14,7 @@ from penstock.errors import PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 SIZES = {"1 row": 1, "1 MiB": 60_000, "100 MiB": 6_500_000}
 """Rows of two columns of 8 bytes, which cannot be compressed."""
 

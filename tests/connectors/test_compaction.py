@@ -12,6 +12,7 @@ from penstock.errors import SinkError
 from tests.connectors.test_file_sizes import files
 from tests.equality import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # name: files, target, groups
 GROUPS = {
     "none": ([], 100, []),

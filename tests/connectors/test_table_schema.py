@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 FIRST = "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
 REFUSED = {
     "a text for a number": ("select cast(id as string) as id, 'x' as name from range(3)", "id .* of type string"),

@@ -65,7 +65,7 @@ def centred(group: pd.DataFrame) -> pd.DataFrame:
 
 @F.udf("long")
 def plus_one(value):
-    return value + 1
+    return None if value is None else value + 1
 
 
 def doubled(batches):

@@ -8,6 +8,7 @@ from penstock.spark import catalyst
 from penstock.spark.jvm import Bridge
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # Spark shortens texts of more than 25 arguments: two functions that differ in the 30th look alike.
 LONG = f"max(xxhash64({'v, ' * 29}{{}}))"
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"

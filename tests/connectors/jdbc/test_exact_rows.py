@@ -12,6 +12,7 @@ from tests.connectors.jdbc.test_sink import left_behind, numbers
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.outcomes import some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
 ROWS = 3000
 SERIES = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS - 1}) "
