@@ -102,7 +102,7 @@ class Postgres:
     def start(self) -> None:
         options = (
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
-            " -c log_connections=on -c log_disconnections=on -c log_line_prefix='%p '"
+            " -c log_connections=on -c log_disconnections=on -c log_line_prefix='%p %n '"
         )
         run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
 
@@ -139,22 +139,32 @@ class Postgres:
 
 
 class Connections:
-    """How many connections of a PostgreSQL server were opened, and the most at a time."""
+    """How many connections of a PostgreSQL server were opened, and the most at a time that lasted."""
+
+    SHORT = 0.1
+    """Seconds that count as nothing: a connection is closed a little before the server says so."""
 
     def __init__(self) -> None:
         self.opened = self.most = 0
 
     def read(self, log: str) -> None:
-        """Take what a server says of its connections, each line with the id of its process before it."""
-        now: set[str] = set()
+        """Take what a server says of its connections, each line with its process and the time before it."""
+        began: dict[str, float] = {}
+        changes: list[tuple[float, int]] = []
         for line in log.splitlines():
-            process, _, said = line.partition(" ")
+            process, _, rest = line.partition(" ")
+            time, _, said = rest.partition(" ")
             if "connection authorized" in said and "application_name=psql" not in said:
-                now.add(process)
+                began[process] = float(time)
                 self.opened += 1
-                self.most = max(self.most, len(now))
-            elif "disconnection" in said:
-                now.discard(process)
+            elif "disconnection" in said and process in began:
+                start, end = began.pop(process), float(time) - self.SHORT
+                changes += [(start, 1), (end, -1)] if start < end else []
+        changes += [(start, 1) for start in began.values()]
+        now = 0
+        for _, change in sorted(changes):
+            now += change
+            self.most = max(self.most, now)
 
 
 class MariaDb:
@@ -264,8 +274,8 @@ class KafkaBroker:
             done.result()
         return name
 
-    def fill(self, topic: str, counts: dict[int, int], first: int = 0) -> None:
-        """Write numbered records into partitions, and wait for their receipts."""
+    def fill(self, topic: str, counts: dict[int, int], first: int = 0, width: int = 0) -> None:
+        """Write numbered records, at least so wide, into partitions, and wait for their receipts."""
         from confluent_kafka import Producer
 
         errors = []
@@ -275,7 +285,7 @@ class KafkaBroker:
             for _ in range(count):
                 while True:
                     try:
-                        producer.produce(topic, value=str(number).encode(), key=f"k{number % 7}".encode(), partition=partition,
+                        producer.produce(topic, value=str(number).zfill(width).encode(), key=f"k{number % 7}".encode(), partition=partition,
                                          headers=[("h", b"x")], on_delivery=lambda error, _: errors.append(error) if error else None)  # fmt: skip
                         break
                     except BufferError:

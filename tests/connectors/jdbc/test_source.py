@@ -212,13 +212,12 @@ def test_connections_are_capped(pg, make_env, spark, cap, most):
     given = {} if cap is None else {"scan.max-connections": cap}
     df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **given).load()
     env = make_env(**VOLUME)
-    df = df.groupBy("g").agg(F.count("pad"), F.sum("id"))
+    df = df.withColumn("s", F.expr("sha2(repeat(pad, 500), 512)")).groupBy("g").agg(F.max("s"), F.sum("id"))
     with pg.connections() as counted:
         found = env.collect(df)
     assert_same_rows(found, df.collect())
     tasks = env.last_job.vertices[0].tasks
     assert (tasks == 1) is (cap == "1")
-    assert counted.most <= most + 1
     assert counted.most == most + (tasks > 1)  # one task needs no snapshot to share
     assert counted.opened >= tasks + 1
 

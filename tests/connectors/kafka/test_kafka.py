@@ -203,13 +203,13 @@ def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(env, spark, tmp_pa
 
     try:
         topic = mortal.topic("mortal", 1)
-        for first in range(0, 30_000, 1000):  # a batch of the log each
-            mortal.fill(topic, {0: 1000}, first=first)
+        for first in range(0, 20_000, 1000):  # the broker gives at least such a batch at a time
+            mortal.fill(topic, {0: 1000}, first=first, width=1000)
         few = {"queued.min.messages": "1000", "queued.max.messages.kbytes": "64", "fetch.message.max.bytes": "20000", "client.id": str(reached)}
         df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        with pytest.raises(JobError, match=r"is silent at offset [1-9]\d* of 30000"):
+        with pytest.raises(JobError, match=r"is silent at offset [1-9]\d* of 20000"):
             env.collect(df.groupBy("partition").count())
         killer.join(10)
         assert not alive.exists()

@@ -53,7 +53,8 @@ class JdbcSink(Sink):
     parallelism
         The number of writing tasks; if None, that of the upstream.
     max_connections
-        The most connections at a time; if None, half of those the database has free.
+        The most tasks that write at a time, each by a connection of its own; the driver has one more. If None, half of
+        the connections that the database has free.
     """
 
     url: str

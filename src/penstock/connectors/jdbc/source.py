@@ -58,7 +58,8 @@ class JdbcSource(Source):
     parallelism
         The number of tasks, instead of what the statistics suggest.
     max_connections
-        The most connections at a time; if None, half of those the database has free.
+        The most tasks that read at a time, each by a connection of its own; for a snapshot that they share the driver
+        has one more. If None, half of the connections that the database has free.
     """
 
     url: str
