@@ -12,7 +12,6 @@ from penstock.spark import exchange, filters
 from penstock.web import pages
 from tests.equality import assert_as_plain_spark
 
-pytestmark = pytest.mark.usefixtures("interpreted")
 ROWS = 60_000
 SKEW = "table.optimizer.skewed__join__optimization"
 THRESHOLD = "table.optimizer.join.broadcast__threshold"
