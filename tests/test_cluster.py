@@ -145,7 +145,7 @@ def survived(tmp_path_factory):
 
 
 # The job, and the runs of a stage that its record must have beside the first.
-KILLED = [("shuffled", 0), ("behind", 1), ("exchanged", 0), ("written", 0)]
+KILLED = [("shuffled", 0), ("broadcast", 0), ("behind", 1), ("exchanged", 0), ("written", 0)]
 
 
 @pytest.mark.parametrize(("name", "again"), KILLED)

@@ -97,6 +97,21 @@ def shuffled():
     return env.last_job
 
 
+def broadcast():
+    """A side that turns out small: the rows of tasks that ran twice are counted once."""
+    options = {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY", "table.optimizer.join.broadcast-threshold": "10 mb"}
+    env = Environment(spark, config=CONFIG | options, progress=False)
+    few = spark.range(0, 100, 1, 4).selectExpr("id as k", "id % 5 as team")
+
+    def joined(side):
+        side = side.where("hash(team) <> 7")
+        return orders.join(side, F.col("user") == F.col("k")).groupBy("team").agg(F.count("*"), F.sum("amount"))
+
+    assert_same_rows(env.collect(joined(killed_in(few, "broadcast"))), joined(few).collect())
+    assert "right" in [str(decision.chosen) for decision in env.last_job.decisions if decision.kind.value == "broadcast"]
+    return env.last_job
+
+
 def behind():
     """A stage that reads a shuffle: the stage before it must run again for what was on the executor."""
     env = Environment(spark, config=CONFIG, progress=False)
@@ -140,7 +155,7 @@ def wait_for_executors():
 
 
 said = {}
-for case in (shuffled, behind, exchanged, written):
+for case in (shuffled, broadcast, behind, exchanged, written):
     wait_for_executors()
     started = time.time()
     try:

@@ -171,6 +171,11 @@ def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = Fals
     )
 
 
+def count_rows(result: StagedResult) -> int:
+    """Return how many rows a result has, by reading them."""
+    return int(result.above.execute().count())
+
+
 def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str, keys: Sequence[Any]) -> Any:
     """Return how Spark wants the ``left`` or ``right`` side of a join broadcast (``BroadcastMode``).
 
