@@ -25,7 +25,7 @@ demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and w
 test: $(STAMP)  ## Run the tests that are quick enough for every change (under 20 minutes).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@$(BIN)/python -m pytest -m "not slow"
+	@tools/test.sh $(BIN)/python "not slow"
 
 smoke: $(STAMP)  ## Run pipelines on each release of PySpark that is supported; downloads three of them, once.
 	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
@@ -33,7 +33,7 @@ smoke: $(STAMP)  ## Run pipelines on each release of PySpark that is supported; 
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them.
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@$(BIN)/python -m pytest
+	@tools/test.sh $(BIN)/python "slow or not slow"
 
 lint: $(STAMP)  ## Check style, types and the generated docs.
 	@$(BIN)/ruff check .

@@ -54,6 +54,7 @@ def test_recursive(spark, make_env, edges, name, way):
     assert_outcome_as_plain_spark(env, df, 40)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("query", ["select n from r", "select r.n, e.id from r join e on r.n = e.id"])
 def test_cancelled_within_two_seconds(spark, make_env, edges, query):
     endless = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 90)"
