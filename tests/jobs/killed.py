@@ -65,6 +65,12 @@ def killing(marker, whole_worker=False):
     return work
 
 
+def slowly(batches):
+    """Keeps its slot, so that each executor has tasks of the stage."""
+    time.sleep(1)
+    yield from batches
+
+
 def killed_in(df, marker, **how):
     return df.mapInArrow(killing(str(folder / marker), **how), df.schema)
 
@@ -115,7 +121,7 @@ def broadcast():
 def behind():
     """A stage that reads a shuffle: the stage before it must run again for what was on the executor."""
     env = Environment(spark, config=CONFIG, progress=False)
-    rows = orders.repartition(4, "user")
+    rows = orders.mapInArrow(slowly, orders.schema).repartition(4, "user")
     found = env.collect(killed_in(rows, "behind").groupBy("user").agg(F.sum("amount")))
     assert_same_rows(found, rows.groupBy("user").agg(F.sum("amount")).collect())
     return env.last_job
