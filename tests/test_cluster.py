@@ -144,8 +144,8 @@ def survived(tmp_path_factory):
     return json.loads(lines[0].removeprefix("SAID "))
 
 
-# The job, and the runs of a stage that its record must have beside the first.
-KILLED = [("shuffled", 0), ("broadcast", 0), ("behind", 1), ("exchanged", 0), ("written", 0)]
+# The job, and how many of its tasks ran in the stage again that had succeeded: what they had written was lost.
+KILLED = [("shuffled", 1), ("broadcast", 1), ("behind", 1), ("exchanged", 0), ("written", 0)]
 
 
 @pytest.mark.parametrize(("name", "again"), KILLED)

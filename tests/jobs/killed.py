@@ -84,13 +84,14 @@ def revenue(rows):
 
 
 def tasks_of(job):
-    """The tasks of a job as its record has them, and what was repeated: failed tasks, and places with several runs."""
+    """The tasks of a job as its record has them, and what was repeated: tasks that failed, and those that succeeded more than once."""
     record = History(LocalFolder(folder / "logs")).record(job.id)
     tasks = [dict(task, vertex=vertex) for vertex, found in record.tasks.items() for task in found]
+    succeeded = [(task["stage"], task["index"]) for task in tasks if task["state"] == "SUCCESS"]
     return {
         "state": record.state,
         "failed": sum(task["state"] != "SUCCESS" for task in tasks),
-        "again": sum(task["attempt"] > 0 for task in tasks),
+        "again": len(succeeded) - len(set(succeeded)),
         "places": [[task["vertex"], task["stage"], task["attempt"], task["index"], task["state"]] for task in tasks],
     }
 
