@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
+from contextlib import suppress
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from penstock.spark.rename import can_exchange, exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,6 +163,37 @@ class Folder:
             raise
         return True
 
+    def matching(self, pattern: str) -> list[Folder]:
+        """Return what lies in the folder by a name that fits a pattern; nothing where there is no folder."""
+        if not self.is_folder():
+            return []
+        wanted = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
+        found = self._fs.listStatus(self._hadoop_path, wanted)
+        return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
+
+    def modified(self) -> float:
+        """Return when it was changed, in seconds since the epoch."""
+        return float(self._fs.getFileStatus(self._hadoop_path).getModificationTime()) / 1000
+
+    def renew(self) -> None:
+        """Set the time of its change to now."""
+        self._fs.setTimes(self._hadoop_path, int(time.time() * 1000), -1)
+
+    @property
+    def local_path(self) -> str | None:
+        """The path on this machine's own file system, None of any other."""
+        return str(self._hadoop_path.toUri().getPath()) if str(self._fs.getScheme()) == "file" else None
+
+    def exchange(self, other: Folder) -> bool:
+        """Let two folders change places in one step; return False where that cannot be."""
+        mine, others = self.local_path, other.local_path
+        return mine is not None and others is not None and exchange(mine, others)
+
+    def can_exchange(self) -> bool:
+        """Whether folders beside this one can `exchange`; found out by trying."""
+        path = self.local_path
+        return path is not None and can_exchange(str(PurePath(path).parent))
+
     def free_bytes(self) -> int:
         """Return the bytes that the file system has left."""
         return int(self._fs.getStatus(self._hadoop_path).getRemaining())
@@ -171,6 +209,12 @@ class Folder:
     def move_to(self, target: Folder) -> bool:
         """Rename; return whether that succeeded."""
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
+
+    def remove_if_empty(self) -> None:
+        """Delete a folder with nothing in it; any other stays."""
+        if self.exists() and not self.entries():
+            with suppress(Py4JJavaError):  # somebody has put something there meanwhile
+                self._fs.delete(self._hadoop_path, False)
 
     def delete(self) -> None:
         """Delete it with all it holds; a path with nothing there is fine."""

@@ -1,0 +1,182 @@
+"""The driver dies, or a step fails, at every step of a commit: all targets stay readable, and end with all rows, once."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from itertools import combinations_with_replacement, count
+
+import pytest
+
+from penstock.spark.compiled import new_instance
+from penstock.spark.jvm import Bridge
+from tests.commit.checks import steps_of, stopped
+from tests.commit.local import LocalSqlite, without_a_jvm
+from tests.services import Postgres, Sqlite
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+
+EVERY = os.environ.get("KILL_POINTS") == "all"
+NO_JVM = [
+    *(f"files {case}" for case in FILES),
+    *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
+    "kafka append",
+]
+SAMPLE = {
+    ("files append", "files overwrite"), ("files overwrite", "files dynamic"), ("files create", "delta append"),
+    ("files append by partition", "iceberg overwrite"), ("files dynamic", "delta create"), ("files overwrite", "iceberg append"),
+    ("delta append", "delta append"), ("delta append", "iceberg append"), ("iceberg create", "iceberg create"),
+    ("files overwrite", "local append"), ("files dynamic", "local overwrite"), ("delta append", "local create"),
+    ("iceberg overwrite", "local append"), ("local append", "local overwrite"), ("files append", "kafka append"),
+}  # fmt: skip
+PAIRS_WITHOUT_A_JVM = [
+    pytest.param(pair, id=" + ".join(pair), marks=() if pair in SAMPLE else pytest.mark.slow)
+    for pair in combinations_with_replacement(NO_JVM, 2)
+    if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"} & set(pair)
+]
+TABLES = ("sqlite", "postgres")
+WITH_SPARK = [
+    *((f"files {case}",) for case in FILES),
+    ("delta append",), ("iceberg overwrite",),
+    *((f"{kind} {mode}",) for kind in TABLES for mode in ("create", "append", "overwrite")),
+    ("files overwrite", "files dynamic"),
+    ("files append", "delta append"),
+    ("files overwrite", "iceberg append"),
+    ("files dynamic", "postgres append"),
+    ("files overwrite", "sqlite overwrite"),
+    ("delta create", "postgres append"),
+    ("delta append", "sqlite append"),
+    ("iceberg append", "sqlite append"),
+    ("iceberg create", "postgres overwrite"),
+    ("postgres append", "postgres overwrite"),
+    ("sqlite append", "sqlite append"),
+    ("sqlite overwrite", "postgres append"),
+    ("kafka append",),
+    ("files append", "kafka append"),
+    ("delta append", "kafka append"),
+    ("kafka append", "postgres append"),
+]  # fmt: skip
+
+QUICK = {
+    ("files append by partition",), ("files overwrite",), ("files dynamic",), ("delta append",), ("iceberg overwrite",), ("sqlite overwrite",),
+    ("postgres append",), ("kafka append",), ("files dynamic", "postgres append"), ("files overwrite", "iceberg append"),
+    ("delta append", "sqlite append"), ("files append", "kafka append"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A server of its own: drivers that die leave staged rows."""
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory):
+    return Sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="module")
+def counts():
+    found = Counter()
+    yield found
+    print("\nkill points:", sum(found.values()), dict(found))
+
+
+@pytest.fixture(scope="module")
+def written(request, tmp_path_factory):
+    """Return templates: written by Spark where there is one."""
+    found = {}
+
+    def by(spark):
+        key = spark is None
+        if key not in found:
+            found[key] = Template(spark, tmp_path_factory.mktemp("template"))
+        return found[key]
+
+    return by
+
+
+@pytest.fixture
+def maker(request, written, tmp_path):
+    """Return a function that makes a fresh target by its name, such as "files append" or "delta append"."""
+    numbers = iter(range(100_000))
+
+    def make(spark, name: str, token: str | None, database=None):
+        kind, _, mode = name.partition(" ")
+        folder = tmp_path / str(next(numbers))
+        template = written(spark)
+        match kind:
+            case "files":
+                mode, layout, exists = FILES[mode]
+                return Files(template, folder, mode, layout, exists=exists, token=token)
+            case "delta" | "iceberg":
+                made = {"delta": Delta, "iceberg": Iceberg}[kind]
+                return made(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
+            case "local":
+                made = LocalSqlite(database)
+                return Jdbc(None, made, mode.replace("create", "append"), exists=mode != "create", token=token)
+            case "kafka":
+                return Kafka(spark, request.getfixturevalue("broker"), token=token)
+            case _:
+                server = request.getfixturevalue(kind)
+                return Jdbc(spark, server, mode.replace("create", "append"), exists=mode != "create", token=token)
+
+    return make
+
+
+def points(steps, stride):
+    """Before each step, and after the last, as numbers and sides; after a step is before the next."""
+    every = [(number, False) for number in range(len(steps))] + [(len(steps) - 1, True)]
+    return every if EVERY else every[::stride] + every[-1:]
+
+
+def tried(spark, make, counts, name, stride):
+    steps_of(spark, make)  # servers that all cases share have the tables of journals then
+    steps = steps_of(spark, make)
+    # Without a token, appended rows would be there twice if a job that has committed were run again.
+    repeats = all(target.token or target.repeats for target in make())
+    for how in ("kill", "error"):
+        for number, (step, after) in enumerate(points(steps, stride)):
+            for by in ("recover", "rerun") if EVERY and repeats else ("rerun" if repeats and number % 2 else "recover",):
+                stopped(spark, make, step, after=after, how=how, by=by)
+                counts[f"{how} {name}"] += 1
+
+
+@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
+@pytest.mark.parametrize("case", NO_JVM)
+def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
+    if "kafka" in case and token is None:
+        return  # without a token it is at least once, whatever dies
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    databases = (tmp_path / f"{number}.db" for number in count())
+    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case.split()[0], 9 if "kafka" in case else 3)
+
+
+@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
+@pytest.mark.parametrize("pair", PAIRS_WITHOUT_A_JVM)
+def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
+    if "kafka append" in pair and token is None:
+        return
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    databases = (tmp_path / f"{number}.db" for number in count())
+
+    def make():
+        database = next(databases)
+        return [maker(None, name, token, database) for name in pair]
+
+    tried(spark, make, counts, "pairs", 13 if "kafka append" in pair else 9)
+
+
+@pytest.mark.parametrize(
+    ("case", "token"),
+    [
+        pytest.param(case, token, id=" + ".join(case) + (", token" if token else ""), marks=() if case in QUICK and token else pytest.mark.slow)
+        for case in WITH_SPARK
+        for token in (None, "t")
+        if token or "kafka append" not in case  # without a token it is at least once, whatever dies
+    ],
+)
+def test_with_spark(spark, maker, counts, case, token):
+    new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
+    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, "with Spark", 7 if len(case) == 1 else 13)
