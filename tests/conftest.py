@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, session_settings
+from penstock.spark.dataframes import with_settings
+from tests.services import INTERPRETER, KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, session_settings
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
@@ -45,6 +46,13 @@ def spark(tmp_path_factory):
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def interpreted(spark):
+    """For modules of many queries of few rows: to compile generated code for each would take half of the time."""
+    with with_settings(spark, INTERPRETER):
+        yield
 
 
 @pytest.fixture(scope="session")

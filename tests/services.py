@@ -22,15 +22,20 @@ JARS = Path("/usr/share/java")
 DRIVERS = {"postgresql": JARS / "postgresql.jar", "sqlite": JARS / "sqlite-jdbc.jar", "mariadb": JARS / "mariadb-java-client.jar"}
 JNI = "/usr/lib/x86_64-linux-gnu/jni"
 
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
+"""No plan runs often enough to be worth the second compiler, which takes a third of the time; many classes come and go."""
+INTERPRETER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""No generated code: for many queries of few rows, of which to compile it takes half of the time."""
+
 
 def session_settings() -> dict[str, str]:
-    """What the shared session needs to reach the databases."""
-    settings = {"spark.jars": ",".join(str(jar) for jar in DRIVERS.values() if jar.exists())}
-    if DRIVERS["sqlite"].exists():
-        settings["spark.driver.extraJavaOptions"] = (
-            f"-Djava.library.path={JNI} -Dorg.sqlite.lib.path={JNI} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
-        )
-    return settings
+    """What a session of tests needs to reach the databases, and to be quick with many small plans."""
+    sqlite = f" -Djava.library.path={JNI} -Dorg.sqlite.lib.path={JNI} -Dorg.sqlite.lib.name=libsqlitejdbc.so"
+    return {
+        "spark.jars": ",".join(str(jar) for jar in DRIVERS.values() if jar.exists()),
+        "spark.driver.extraJavaOptions": _JAVA + (sqlite if DRIVERS["sqlite"].exists() else ""),
+        "spark.buffer.pageSize": "256k",  # every sort and aggregate of a task takes a page: 32 MiB if Spark chooses
+    }
 
 
 def needed(component: str, *paths: str | Path | None) -> None:

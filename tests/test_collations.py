@@ -4,6 +4,7 @@ import pytest
 
 from tests.outcomes import WAYS, assert_same_outcome, outcome, some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 CASES = {
     "in": "select * from big where k in (select k from small)",
     "not in": "select * from big where k not in (select k from small where k is not null)",

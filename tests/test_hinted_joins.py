@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from tests.outcomes import some
 from tests.equality import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 SKEW = "table.optimizer.skewed__join__optimization"
 FORCED = {
     "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "1 kb",

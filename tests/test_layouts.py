@@ -1,5 +1,7 @@
 """How rows lie is Spark's word: pipelines in which an operator forgets, renames or multiplies it, compared with plain Spark."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 from pyspark.sql import functions as F
@@ -9,6 +11,7 @@ from penstock.errors import JobError
 from tests.equality import assert_same_rows
 from tests.outcomes import some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SMALL = {VOLUME: "1 kb", "execution.batch.adaptive.auto__parallelism.max__parallelism": 5}
 MODES = {
@@ -133,10 +136,16 @@ def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, table
 
 
 def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
-    from penstock.scheduler.decider import VertexDecider
+    from penstock.scheduler import decider
 
-    span = VertexDecider._span
-    monkeypatch.setattr(VertexDecider, "_span", lambda self, read: (span(self, read)[0], max(span(self, read)[1] - 1, span(self, read)[0])))
+    decide = decider.decide_vertex
+
+    def less_one(*arguments):
+        made = decide(*arguments)
+        *others, (start, end) = made.ranges
+        return replace(made, ranges=[*others, (start, max(end - 1, start))])
+
+    monkeypatch.setattr(decider, "decide_vertex", less_one)
     with pytest.raises(JobError, match="exactly once"):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 from tests.outcomes import WAYS, assert_same_outcome, outcome, some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # the division fails of one row of the last file; what is computed of it before the limit is reached must not
 CASES = {
     "a division": "select 10 / (id - 900) as q from n limit 3",

@@ -11,6 +11,7 @@ from tests.outcomes import some
 from tests.equality import assert_same_rows
 from tests.test_several_results import check as check_all
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SKEW = "table.optimizer.skewed__join__optimization"
 SHUFFLED = {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": "-1"}

@@ -8,6 +8,7 @@ import pytest
 from penstock.errors import JobCancelledError
 from tests.outcomes import WAYS, assert_same_outcome, outcome, some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 COUNT = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 12)"
 TREE = "with recursive r(id, depth) as (select id, 0 from e where parent is null union all select e.id, depth + 1 from r join e on e.parent = r.id)"
 CASES = {

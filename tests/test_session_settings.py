@@ -1,12 +1,12 @@
 """What the user has set reaches the tasks of every vertex: settings of the session, and properties of the thread."""
 
-from contextlib import contextmanager
 
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
+from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 
@@ -68,25 +68,13 @@ CASES = {
 }  # fmt: skip
 
 
-@contextmanager
-def settings(spark, values):
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-
-
 @pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "handed over whole"])
 @pytest.mark.parametrize("case", CASES)
 def test_settings_reach_tasks(spark, case, whole):
     from penstock import Environment
 
     values, pipeline = CASES[case]
-    with settings(spark, values):
+    with with_settings(spark, values):
         df = pipeline(spark)
         assert_same_rows(Environment(spark, config=OFF if whole == 0 else {}, progress=False).collect(df), df.collect())
 

@@ -11,6 +11,7 @@ from penstock.results import ResultSink
 from tests.outcomes import some
 from tests.equality import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 FORCED = {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": "-1"}
 

@@ -12,23 +12,20 @@ from penstock.errors import ConfigError, JobCancelledError, JobError, PenstockEr
 from penstock.shadow.comparison import Comparison, Verdict
 from penstock.shadow.failures import error_class
 from penstock.shadow.sinks import ShadowedSinkJob
+from penstock.spark.dataframes import with_settings
 from tests.equality import assert_same_rows
 from tests.spark.test_fingerprint import CHANGED, TYPES, table
 
 REPORT = {"execution.shadow": "report"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick(spark):
-    """Many queries of few rows: generating code for each would take most of the time."""
-    settings = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.timeType.enabled": "true",
-                "spark.sql.shuffle.partitions": "3"}  # fmt: skip
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    yield
-    for key, value in before.items():
-        spark.conf.unset(key) if value is None else spark.conf.set(key, value)
+pytestmark = pytest.mark.usefixtures("interpreted", "small")
+
+
+@pytest.fixture(scope="module")
+def small(spark):
+    with with_settings(spark, {"spark.sql.timeType.enabled": "true", "spark.sql.shuffle.partitions": "3"}):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,9 @@ import re
 import pytest
 from pyspark.sql import functions as F
 
+from penstock import with_parallelism
+from penstock.connectors import FileSource
+from penstock.connectors.base import DynamicParallelismInference
 from penstock.errors import JobError
 from penstock.graph import StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, ForwardForUnspecifiedPartitioner, HashPartitioner
@@ -172,6 +175,38 @@ def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, thres
     assert sum(stage.tasks for stage in ran) == decision.chosen
 
 
+class Noting(FileSource, DynamicParallelismInference):
+    """Files whose reader notes what it is told, and whether it lists fewer files by that."""
+
+    told = []
+
+    def infer_parallelism(self, context):
+        info = context.dynamic_filtering_info
+        self.told.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
+        return 2
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make_env, tables, threshold):
+    days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    env = make_env(**SMALL | {THRESHOLD: "-1", "execution.batch.adaptive.whole__query__threshold": threshold})
+    Noting.told.clear()
+    path = tables["by_day"].inputFiles()[0].split("/day=")[0]
+    df = env.read(Noting(path)).join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
+    spark.conf.set("spark.sql.optimizer.dynamicPartitionPruning.enabled", "false")
+    try:
+        job = check(env, df)
+    finally:
+        spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
+    ((columns, predicate, files),) = Noting.told
+    kept = [row.d for row in days.collect()]
+    assert columns == ("day",)
+    assert {day for day in range(20) if spark.sql(f"select {predicate} as p from (select {day} as day)").first().p} == set(kept)
+    assert 0 < files < len(tables["by_day"].inputFiles())
+    (scan,) = [execution for execution in job.vertices if "by_day" in execution.vertex.name]
+    assert scan.parallelism == 2
+
+
 def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_path):
     sorted_facts = spark.range(0, 400_000, 1, 1).selectExpr("id as k", "id * 2 as v")
     sorted_facts.write.option("parquet.block.size", 200_000).option("parquet.page.row.count.limit", 5000).parquet(str(tmp_path / "t"))
@@ -274,6 +309,46 @@ def test_both_sides_hot(make_env, tables, how):
     options = SMALL | {THRESHOLD: "-1", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
     job = check(make_env(**options), df.groupBy("j").agg(F.count("*"), F.sum("w")))
     assert any("split" in word for word in chosen(job, "skew"))
+
+
+@pytest.mark.parametrize("smaller", ["left", "right"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smaller):
+    small = tables["dim0"].selectExpr("k0 + 500 as a", "n0 as n").where("a % 7 > 0")
+    large = tables["hot"].where("v % 3 = 0").selectExpr("k as b", "v", "pad")
+    left, right = (small, large) if smaller == "left" else (large, small)
+    df = left.join(right, F.col("a") == F.col("b"), how)
+    job = check(make_env(**{JOIN: "NONE", THRESHOLD: "-1", f"{FILTERING}.enabled": False, VOLUME: "64 kb"}), df)
+    assert chosen(job, "join algorithm") == [f"hash join, builds {smaller}"]
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+@pytest.mark.parametrize("asked", [1, 3, 5, 40])
+def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_env, tables, asked, threshold):
+    small = tables["dim0"].selectExpr("k0", "a0")
+    joined = with_parallelism(tables["hot"].join(small, F.col("k") == F.col("k0")), asked)
+    df = joined.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
+    options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb", VOLUME: "64 kb"}
+    job = check(make_env(**options | {"execution.batch.adaptive.whole__query__threshold": threshold}), df)
+    (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
+    assert join.parallelism == asked
+    assert join.tasks == asked or (asked, join.tasks) == (1, -1)  # one task is chained to what reads it
+    split = [decision for decision in job.decisions if "subpartitions split" in str(decision.chosen)]
+    assert [decision.outcome["split"] for decision in split] == [1] * len(split)
+    assert split or asked == 1
+
+
+@pytest.mark.parametrize(("maximum", "is_split"), [(2, False), (7, True)])
+def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_split):
+    df = tables["hot"].join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0")).groupBy(F.expr("v % 10")).count()
+    most = {"execution.batch.adaptive.auto__parallelism.max__parallelism": maximum, f"{SKEW}.skewed__factor": 1.0}
+    options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "1 kb", VOLUME: "16 kb"}
+    job = check(make_env(**options | most), df)
+    (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
+    assert join.tasks <= maximum
+    split = [decision for decision in job.decisions if "subpartitions split" in str(decision.chosen)]
+    assert split, "nothing was to be split, so nothing was bounded"
+    assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 
 
 @pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])

@@ -38,15 +38,17 @@ def every_size(*cases):
         pytest.param(size, case, marks=[pytest.mark.slow] if size == "100 MiB" else [])
         for size in SIZES
         for case in cases
-    ]  # fmt: skip
+    ]
 
 
 def tasks_of_last_stage(spark, groups):
     """Return how many tasks the last stage had of the Spark jobs of some groups."""
+    spark._jsc.sc().listenerBus().waitUntilEmpty()
     tracker, store = spark.sparkContext.statusTracker(), spark._jsc.sc().statusStore()
     jobs = [job for group in groups for job in tracker.getJobIdsForGroup(group)]
     stages = {stage for job in jobs for stage in tracker.getJobInfo(job).stageIds}
-    ran = [stage for stage in stages if tracker.getStageInfo(stage).numCompletedTasks]
+    infos = {stage: tracker.getStageInfo(stage) for stage in stages}  # nothing is known of one that was skipped
+    ran = [stage for stage, info in infos.items() if info is not None and info.numCompletedTasks]
     return int(store.lastStageAttempt(max(ran)).numCompleteTasks())
 
 
@@ -164,7 +166,7 @@ SOURCES = {
     "the default, where sources are not asked": (
         {"scan.infer-parallelism.enabled": False, "parallelism.default": 3}, {}, lambda env, path: env.spark.read.parquet(path),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*SOURCES))
@@ -178,6 +180,45 @@ def test_sources(spark, tables, size, name):
     assert scan.parallelism == expected
     group = f"penstock-{env.last_job.id}-{scan.vertex.id}"
     assert tasks_of_last_stage(spark, [group]) == expected
+
+
+class Asked(FileSource, DynamicParallelismInference):
+    """Files whose reader wants more than it may have, and notes with which bound it was asked."""
+
+    bounds = []
+
+    def infer_parallelism(self, context):
+        self.bounds.append(context.parallelism_inference_upper_bound)
+        return 700
+
+
+INFER = "scan.infer-parallelism"
+MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
+ASKED = {
+    "nothing said": ({}, lambda env, path: env.read(Asked(path)), [128], 128),
+    "the job's maximum": ({MAXIMUM: 6}, lambda env, path: env.read(Asked(path)), [6], 6),
+    "a maximum above the default": ({"parallelism.default": 3, f"{INFER}.max": 5}, lambda env, path: env.read(Asked(path)), [5], 5),
+    "the default": ({"parallelism.default": 3}, lambda env, path: env.read(Asked(path)), [3], 3),
+    "inference is off": ({"parallelism.default": 3, f"{INFER}.enabled": False}, lambda env, path: env.read(Asked(path)), [], 3),
+    "read": ({}, lambda env, path: env.read(Asked(path), parallelism=3), [], 3),
+    "the option": ({"scan.parallelism": 3}, lambda env, path: env.read(Asked(path)), [], 3),
+    "the source": ({}, lambda env, path: env.read(Asked(path, parallelism=3)), [], 3),
+}
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+@pytest.mark.parametrize("name", ASKED)
+def test_who_is_asked_and_with_which_bound(spark, tables, name, threshold):
+    config, read, bounds, expected = ASKED[name]
+    env = Environment(spark, progress=False, config=config | {"execution.batch.adaptive.whole-query-threshold": threshold})
+    Asked.bounds.clear()
+    df = read(env, tables("1 MiB"))
+    env.explain(df)
+    assert bounds == Asked.bounds
+    assert env.count(df) == SIZES["1 MiB"]
+    assert Asked.bounds == 2 * bounds
+    (scan,) = [execution for execution in env.last_job.vertices if "Source" in execution.vertex.name]
+    assert scan.parallelism == expected
 
 
 class Nothing(StreamGraphOptimizationStrategy):

@@ -28,9 +28,7 @@ API = {
     "penstock.state.inspection": ("Inspection", "StoreState"),
     "penstock.state.rescale": ("RescaleReport", "StoreReport"),
     "penstock.state.assignment": ("StateAssignment", "Change", "WorkUnit"),
-    "penstock.state.key_groups": (
-        "key_group", "operator_index", "key_group_range", "default_max_parallelism",
-    ),
+    "penstock.state.key_groups": ("key_group", "default_max_parallelism"),
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.masking import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 log = logging.getLogger("penstock")
 
@@ -59,6 +59,8 @@ class Decision:
         What came of it, such as the tasks that ran; filled in later.
     at
         Seconds since the epoch.
+    nodes
+        The operators it is about, by their ids in the stream graph; it belongs to the vertex that has them.
     """
 
     kind: DecisionKind
@@ -68,6 +70,7 @@ class Decision:
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
     outcome: Mapping[str, int | float | str] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
+    nodes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.subject}: {self.chosen} ({self.reason})"
@@ -100,11 +103,40 @@ class DecisionLog:
     def settle(self, decision: Decision, **outcome: float | str) -> None:
         """Add what came of a recorded decision."""
         with self._lock:
-            index = next(i for i, kept in enumerate(self._decisions) if kept is decision or (kept.at == decision.at
-                         and kept.subject == decision.subject and kept.kind == decision.kind))  # fmt: skip
+            same = replace(decision, outcome={})  # it may have been settled with something else since
+            index = next(i for i, kept in enumerate(self._decisions) if replace(kept, outcome={}) == same)
             kept = self._decisions[index]
             self._decisions[index] = replace(kept, outcome={**kept.outcome, **outcome})
 
-    def of(self, subject: str, kind: DecisionKind | None = None) -> list[Decision]:
-        """Return the decisions about one subject."""
-        return [d for d in self if d.subject == subject and kind in (None, d.kind)]
+    def of(self, nodes: Collection[int], kind: DecisionKind | None = None) -> list[Decision]:
+        """Return the decisions about any of some operators."""
+        return [d for d in self if not set(nodes).isdisjoint(d.nodes) and kind in (None, d.kind)]
+
+    def came_otherwise(
+        self,
+        kind: DecisionKind,
+        node_id: int,
+        name: str,
+        instead: str,
+        because: str,
+        which: Callable[[Decision], bool] | None = None,
+    ) -> None:
+        """Settle what was decided about an operator with what was really done, and why.
+
+        Parameters
+        ----------
+        kind, node_id, name
+            What it is about.
+        instead
+            What was done.
+        because
+            Why, half a sentence.
+        which
+            Which of the decisions are meant, None for all. Where there is none, what was done is recorded as one.
+        """
+        meant = [decision for decision in self.of((node_id,), kind) if which is None or which(decision)]
+        for decision in meant:
+            self.settle(decision, instead=instead, because=because)
+        if not meant:
+            self.record(Decision(kind, f"{node_id} {name}", instead, because, nodes=(node_id,)))
+        log.info("%s", mask(f"{kind} of {node_id} {name}: {instead}, because {because}"))

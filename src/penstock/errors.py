@@ -340,3 +340,9 @@ class JobError(PenstockError):
 
 class JobCancelledError(PenstockError):
     """A job was cancelled before it finished."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message that says something, for a reason of half a sentence."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    return next((line for line in lines if line and not line.startswith("An error occurred while calling")), "")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
@@ -84,9 +85,8 @@ class Explanation:
         known: dict[int, tuple[int, str]] = {}
         with ThreadPoolExecutor(4) as askers:
             for vertex in manager.job_graph:
-                context = decider.inference_context(vertex)
                 inferred = {
-                    node_id: plan.sources[node_id].coordinator.infer_parallelism(context, askers).result()
+                    node_id: decider.ask(vertex, node_id, askers).result()
                     for node_id in vertex.node_ids
                     if node_id in plan.sources
                 }
@@ -137,6 +137,7 @@ class Explanation:
     def __str__(self) -> str:
         if self.spark_plan is not None:
             told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
+            told.append(f"Change with {WHOLE_QUERY_THRESHOLD.key}")
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = ["Stream graph"]
         for node in self.nodes:

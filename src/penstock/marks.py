@@ -47,10 +47,13 @@ class Exchange:
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 2):
             raise RebalanceError.bad_traverse_size(size)
 
-    def resolved(self, config: Configuration) -> tuple[bool, int]:
-        """Return whether it is adaptive, and how many channels are compared: the call wins over the options."""
+    def resolved(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
+        """Return whether it is adaptive, and how many channels are compared: the call wins over the options.
+
+        Where there is only one channel to send rows to, there is nothing to adapt.
+        """
         adaptive = config.flag(ADAPTIVE_PARTITIONER_ENABLED) if self.adaptive is None else self.adaptive
-        return adaptive, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
+        return adaptive and channels != 1, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
 
 
 @dataclass(frozen=True, slots=True)

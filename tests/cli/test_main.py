@@ -54,7 +54,12 @@ def test_sql_to_json_and_to_files(orders, tmp_path):
 
 
 def test_explain(orders):
-    done = penstock("explain", "--table", f"o={orders}", "select user, count(*) from o group by user")
+    arguments = ("explain", "--table", f"o={orders}", "select user, count(*) from o group by user")
+    done = penstock(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert "Handed to Spark whole" in done.stdout
+    assert "HashAggregate" in done.stdout
+    done = penstock(*arguments, PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD="0")
     assert done.returncode == 0, done.stderr
     assert "HASH" in done.stdout
     assert "decided when its inputs are measured" in done.stdout

@@ -1,10 +1,10 @@
 """Files written by Penstock and by Spark's own writer: the same folders, rows, orders and errors, mode by mode."""
 
 import os
-from contextlib import contextmanager
 
 import pytest
 
+from penstock.spark.dataframes import with_settings
 from penstock.connectors import FileSink
 from tests.outcomes import some
 from tests.equality import assert_same_rows
@@ -14,18 +14,6 @@ STATIC = {"spark.sql.sources.partitionOverwriteMode": "static"}
 OPTION = "partitionOverwriteMode"
 DAYS = "select id, id % 3 as day from range(90)"
 ONE_DAY = "select id + 1000 as id, 1L as day from range(7)"
-
-
-@contextmanager
-def settings(spark, conf):
-    before = {key: spark.conf.get(key, None) for key in conf}
-    for key, value in conf.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
 def step(query, mode="error", by=(), conf=None, kind="parquet", **options):
@@ -124,7 +112,7 @@ def plainly(df, path, mode, by, kind, options):
 def compared(env, spark, tmp_path, steps, **given):
     ours, plain = tmp_path / "ours", tmp_path / "plain"
     for query, mode, by, conf, kind, options in steps:
-        with settings(spark, conf):
+        with with_settings(spark, conf):
             by = [name.strip("`") for name in by]
             expected = raised(lambda: plainly(spark.sql(query), plain, mode, by, kind, options))  # noqa: B023
 
@@ -160,7 +148,7 @@ def test_the_same_with_merged_files(env, spark, tmp_path, case):
 def test_a_failed_job_leaves_all_partitions(env, spark, tmp_path):
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
-    with settings(spark, DYNAMIC):
+    with with_settings(spark, DYNAMIC):
         env.write(spark.sql("select if(id = 3, raise_error('no'), id) as id, id % 2 as day from range(6)"), FileSink(path, mode="overwrite", partition_by=["day"]))
         assert "no" in str(raised(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())
@@ -174,7 +162,7 @@ def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
     def fails(partition):
         raise ValueError("no")
 
-    with settings(spark, DYNAMIC):
+    with with_settings(spark, DYNAMIC):
         env.write(spark.sql("select 100 as id, 1 as day"), FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fails]))
         assert "no" in str(raised(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())

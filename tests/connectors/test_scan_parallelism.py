@@ -1,34 +1,78 @@
 import pytest
 
-from penstock.connectors.scan_parallelism import ScanOptions, choose_scan_parallelism, limited, source_upper_bound
+from penstock.connectors.scan_parallelism import ScanOptions, SourceBounds, choose_scan_parallelism, is_asked, limited
+
+JOB = SourceBounds(128)
+EVERYWHERE = SourceBounds(4, everywhere=4)
+"""``parallelism.default`` is the job's bound as well where no other is set."""
 
 
 @pytest.mark.parametrize(
-    ("options", "static", "inferred", "bound", "default", "expected"),
+    ("options", "static", "inferred", "bounds", "expected", "why"),
     [
-        (ScanOptions(parallelism=500), 3, 7, 128, 4, 500),  # the user wins, unclamped
-        (ScanOptions(), 3, 7, 128, 4, 3),  # static wins over dynamic
-        (ScanOptions(), None, 7, 128, None, 7),
-        (ScanOptions(), None, 700, 128, None, 700),  # a source that ignores the bound is not clipped
-        (ScanOptions(infer_max=5), None, 7, 128, None, 5),
-        (ScanOptions(infer_max=50), None, 7, 128, None, 7),
-        (ScanOptions(), None, -1, 128, None, 128),
-        (ScanOptions(), None, 0, 128, 4, 128),
-        (ScanOptions(infer=False), None, 7, 128, 4, 4),
-        (ScanOptions(infer=False, infer_max=2), None, 7, 128, None, 128),
+        (ScanOptions(parallelism=500), 3, -1, EVERYWHERE, 500, "scan.parallelism is 500"),  # the user wins, unclamped
+        (ScanOptions(), 3, -1, EVERYWHERE, 3, "fixed by the connector"),
+        (ScanOptions(), None, 7, JOB, 7, "7 inferred"),
+        (ScanOptions(infer_max=5), None, 7, JOB, 5, "scan.infer-parallelism.max is 5"),
+        (ScanOptions(infer_max=50), None, 7, JOB, 7, "7 inferred"),
+        (ScanOptions(), None, -1, JOB, 128, "no answer, so the upper bound 128"),
+        (ScanOptions(), None, 0, EVERYWHERE, 4, "no answer"),
+        (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "inference is off"),
+        (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "inference is off"),
+        # whoever ignores the bound it is asked with is clipped to the vertex's maximum, which is the job's
+        (ScanOptions(), None, 700, JOB, 128, "the job's maximum is 128"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, "the job's maximum is 200"),
+        (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, "the vertex's maximum is 9"),
+        (ScanOptions(), None, 7, EVERYWHERE, 4, "the global parallelism is 4"),
+        # the source's own maximum counts instead of the global parallelism, and below the vertex's
+        (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "20 inferred"),
+        (ScanOptions(infer_max=50), None, 70, EVERYWHERE, 50, "scan.infer-parallelism.max is 50"),
+        (ScanOptions(infer_max=500), None, 700, JOB, 500, "scan.infer-parallelism.max is 500"),
+        (ScanOptions(infer_max=50), None, 70, SourceBounds(30, vertex=30), 30, "the vertex's maximum is 30"),
+        (ScanOptions(kind_max=6), None, 70, JOB, 6, "the maximum of its kind of source is 6"),
+        (ScanOptions(kind_max=1000), None, 7, EVERYWHERE, 4, "the global parallelism is 4"),
+        (ScanOptions(kind_max=6, infer_max=8), None, 70, EVERYWHERE, 6, "the maximum of its kind of source is 6"),
     ],
 )
-def test_choice(options, static, inferred, bound, default, expected):
-    number, reason = choose_scan_parallelism(options, static, inferred, bound, default)
+def test_choice(options, static, inferred, bounds, expected, why):
+    number, reason = choose_scan_parallelism(options, static, inferred, bounds)
     assert number == expected
-    assert reason
+    assert why in reason
 
 
 @pytest.mark.parametrize(
-    ("default_source", "global_max", "vertex_max", "expected"), [(None, 128, -1, 128), (200, 128, -1, 200), (200, 128, 64, 64), (None, 128, 9, 9)]
+    ("bounds", "options", "upper", "asked"),
+    [
+        (JOB, ScanOptions(), 128, 128),
+        (SourceBounds(128, default=200), ScanOptions(), 200, 200),
+        (SourceBounds(128, default=200, vertex=64), ScanOptions(), 64, 64),
+        (SourceBounds(128, vertex=9), ScanOptions(), 9, 9),
+        (EVERYWHERE, ScanOptions(), 4, 4),
+        (EVERYWHERE, ScanOptions(infer_max=8), 4, 8),
+        (JOB, ScanOptions(infer_max=500), 128, 500),
+        (SourceBounds(128, vertex=30), ScanOptions(infer_max=500), 30, 30),
+        (SourceBounds(128, default=10), ScanOptions(infer_max=500), 10, 10),
+        (JOB, ScanOptions(kind_max=6), 128, 6),
+        (JOB, ScanOptions(kind_max=1000), 128, 128),
+    ],
 )
-def test_upper_bound(default_source, global_max, vertex_max, expected):
-    assert source_upper_bound(default_source, global_max, vertex_max) == expected
+def test_bounds(bounds, options, upper, asked):
+    assert (bounds.upper, bounds.asked(options)) == (upper, asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "static", "expected"),
+    [
+        (ScanOptions(), None, True),
+        (ScanOptions(infer_max=3), None, True),
+        (ScanOptions(parallelism=3), None, False),
+        (ScanOptions(), 3, False),
+        (ScanOptions(infer=False), None, False),
+    ],
+)
+def test_who_is_asked(options, static, expected):
+    assert is_asked(options, static) is expected
 
 
 @pytest.mark.parametrize(

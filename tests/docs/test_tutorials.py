@@ -10,10 +10,11 @@ from urllib.parse import parse_qs, urlparse
 
 from pyspark.sql import functions as F
 
+from penstock.spark.dataframes import with_settings
 from penstock import Environment
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
-from tests.state.queries import BASE, SCHEMA, settings
+from tests.state.queries import BASE, SCHEMA
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
@@ -88,7 +89,7 @@ def test_growing_a_query(spark, stopped, tmp_path):
     exec(rescale, found)
     assert (found["report"].old, found["report"].new) == (4, 16)
     given = []
-    with settings(spark, BASE):
+    with with_settings(spark, BASE):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
         writer = one.query.build(source).writeStream.outputMode("update").trigger(availableNow=True)
         found["writer"] = writer.foreachBatch(lambda df, _: given.append(sorted(map(tuple, df.collect()), key=str)))

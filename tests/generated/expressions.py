@@ -36,7 +36,7 @@ def computed(b: Builder, relation: Relation, *, risky: bool = False) -> tuple[st
     if risky:
         choices |= {
             "long": [(f"10 div ({c} - 3)", "long"), (f"100 % {c}", "long"), (f"cast({c} as tinyint)", "int"), (f"{c} * 9000000000000000", "long")],
-            "int": [(f"7 div {c}", "long"), (f"{c} % {c}", "int"), (f"element_at(array(1, 2), {c})", "int")],
+            "int": [(f"7 div {c}", "long"), (f"{c} % {c}", "int"), (f"element_at(array(1, 2), if({c} > 3, 3, 1))", "int")],
             "str": [(f"cast({c} as int)", "int")],
             "dec": [(f"{c} / ({c} - 2.25)", "dec"), (f"cast({c} * 100000000 as decimal(10,3))", "dec")],
             "arr": [(f"{c}[1]", "int"), (f"element_at({c}, 3)", "int")],

@@ -11,6 +11,7 @@ from tests.generated.modes import drawn
 from tests.generated.operators import OPERATORS
 from tests.generated.results import finish
 from tests.generated.templates import TEMPLATES
+from tests.services import INTERPRETER
 
 SETTINGS = {
     "spark.sql.ansi.enabled": ["false"],
@@ -26,7 +27,6 @@ SETTINGS = {
     "spark.sql.optimizer.excludedRules": ["org.apache.spark.sql.catalyst.optimizer.PushDownPredicates"],
     "spark.sql.requireAllClusterKeysForDistribution": ["true"],
 }
-INTERPRETER = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 INTERPRETED = 0.9
 """How many pipelines run without generated code: to compile it takes most of the time of a small pipeline."""
 

@@ -8,9 +8,6 @@ from pathlib import Path
 
 from tests.services import session_settings
 
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
-"""No plan runs often enough to be worth the second compiler, which took 40 % of the time; many classes come and go."""
-
 
 def make_session(folder: Path):
     """Start a small session with its files below a folder."""
@@ -28,11 +25,8 @@ def make_session(folder: Path):
         "spark.local.dir": str(folder / "local"),
         "spark.sql.codegen.cache.maxEntries": "500",
         "spark.python.worker.reuse": "true",
-        "spark.buffer.pageSize": "256k",  # every sort and aggregate of a task takes a page: 32 MiB if Spark chooses
     }
-    settings["spark.driver.extraJavaOptions"] = (
-        settings.get("spark.driver.extraJavaOptions", "") + f" -Dderby.system.home={folder} {_JAVA}"
-    ).strip()
+    settings["spark.driver.extraJavaOptions"] += f" -Dderby.system.home={folder}"
     builder = SparkSession.builder.master("local[2]").appName("generated pipelines")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -246,7 +246,7 @@ def collated(b: Builder) -> None:
 def errors(b: Builder) -> None:
     way = b.rng.choice(["key", "limit", "rollup", "condition", "udf", "where"])
     left = b.table("small")
-    risks = ["#k % #z", "100 div #z", "#k div (#v - 3)", "cast(element_at(array('1', 'x'), cast(#k % 2 + 1 as int)) as bigint)", "element_at(array(1L, 2L), #z)"]
+    risks = ["#k % #z", "100 div #z", "#k div (#v - 3)", "cast(element_at(array('1', 'x'), cast(#k % 2 + 1 as int)) as bigint)", "element_at(array(1L, 2L, 3L, 4L, 5L), #z)"]
     risk = b.rng.choice(risks)
     risky, prefixed = risk.replace("#", ""), risk.replace("#", "a.")
     base = b.python("project", [left], [Column("k", "long", 3), ("v", "long"), ("z", "int")], left.rows, "{a}.selectExpr({columns})", columns=["k", "v", "cast(v % 5 as int) as z"])

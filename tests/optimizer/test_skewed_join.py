@@ -111,3 +111,21 @@ def test_a_repartition_before_an_aggregate(node, sizes, after):
     job = Case([AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: {"kind": OperatorKind.REPARTITION}, 3: node})
     job.finish(1, result(*sizes))
     assert job.edges == after
+
+
+@pytest.mark.parametrize(
+    ("target", "sizes", "expected"),
+    [
+        (KEEPS_ALL, HOT, ["it cannot be merged: it keeps every value"]),
+        ({"kind": OperatorKind.GROUPED_MAP}, HOT, ["it needs equal keys in one task"]),
+        ({"kind": OperatorKind.WINDOW}, HOT, ["it needs equal keys in one task"]),
+        (AGGREGATE, HOT, []),
+        (KEEPS_ALL, EVEN, []),
+    ],
+)
+def test_a_hot_key_that_cannot_be_spread_is_told(target, sizes, expected):
+    job = Case([AdaptiveSkewedAggregation], "1 #> 2\n2 -> 3", {2: target})
+    job.finish(1, result(*sizes))
+    assert [decision.reason.split(";")[0] for decision in job.decisions] == expected
+    assert all(decision.chosen == "not split" and decision.nodes == (2,) for decision in job.decisions)
+    assert not {edge for edge in job.edges if edge.endswith("cut")}

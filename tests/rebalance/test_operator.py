@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -148,14 +149,48 @@ PRECEDENCE = [
 @pytest.mark.parametrize(("option", "first", "second", "first_is", "second_is"), PRECEDENCE)
 def test_the_call_wins_over_the_option(option, first, second, first_is, second_is):
     config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
-    assert Exchange(first).resolved(config)[0] == first_is
-    assert Exchange(second, pointwise=True).resolved(config)[0] == second_is
+    assert Exchange(first).resolved(config, None)[0] == first_is
+    assert Exchange(second, pointwise=True).resolved(config, None)[0] == second_is
+
+
+@pytest.mark.parametrize(("channels", "expected"), [(None, True), (2, True), (1, False)])
+def test_one_channel_is_not_adaptive(channels, expected):
+    assert Exchange(True).resolved(Configuration.load({}), channels)[0] is expected
+
+
+@pytest.mark.parametrize("option", [False, True])
+def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
+    adaptive = None if option else True
+    env = penstock.Environment(spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False)
+    df = penstock.rebalance(spark.range(0, 100, 1, 2), 1, adaptive=adaptive).map_in_arrow(lambda batches: batches, "id bigint")
+    assert sorted(row.id for row in env.collect(df)) == list(range(100))
+    assert {str(edge.partitioner) for edge in env.last_job.scheduler.planned_graph.edges} & {"REBALANCE"}
+    assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
+
+
+def places(batches):
+    seen = {row // 500 for batch in batches for row in batch.column(0).to_pylist()}
+    yield pa.RecordBatch.from_pydict({"n": pa.array([len(seen)], pa.int64()), "first": pa.array([min(seen, default=-1)], pa.int64())})
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+@pytest.mark.parametrize(("consumers", "each"), [(2, 2), (3, 2), (4, 1), (8, 1), (6, 1), (1, 4)])
+def test_a_rescale_reads_neighbours_only(spark, consumers, each, threshold):
+    """Four tasks make 500 rows each; whoever reads rows of one, reads it or its neighbours."""
+    config = {"execution.verify": True, "execution.batch.adaptive.whole-query-threshold": threshold}
+    env = penstock.Environment(spark, config=config, progress=False)
+    df = penstock.rescale(spark.range(0, 2000, 1, 4), consumers).map_in_arrow(places, "n bigint, first bigint")
+    found = [row for row in env.collect(df) if row.n]
+    assert len(found) == consumers
+    assert max(row.n for row in found) == each
+    rows = env.collect(penstock.rescale(spark.range(0, 2000, 1, 4), consumers).dataframe())
+    assert sorted(row.id for row in rows) == list(range(2000))
 
 
 @pytest.mark.parametrize(("option", "said", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
 def test_the_traverse_size_of_the_call_wins(option, said, expected):
     given = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
-    assert Exchange(True, said).resolved(Configuration.load(given))[1] == expected
+    assert Exchange(True, said).resolved(Configuration.load(given), 2)[1] == expected
 
 
 @pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])

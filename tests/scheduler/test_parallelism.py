@@ -5,9 +5,6 @@ from hypothesis import strategies as st
 
 from penstock.scheduler.parallelism import (
     Bounds,
-    InputInfo,
-    base_parallelism,
-    cut_skewed,
     decide_vertex,
     global_maximum,
     subpartition_count,
@@ -15,8 +12,8 @@ from penstock.scheduler.parallelism import (
 )
 
 
-def info(*rows, **kinds):
-    return InputInfo(np.array(rows, dtype=np.int64), **kinds)
+def info(row):
+    return np.array(row, dtype=np.int64)
 
 
 @pytest.mark.parametrize(
@@ -28,37 +25,17 @@ def test_global_maximum(option, default, cores, expected):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "minimum", "maximum", "expected"),
+    ("bounds", "maximum", "expected"),
     [
-        ((2, 10), -1, -1, (2, 10)),
-        ((2, 10), 5, -1, (5, 10)),
-        ((2, 10), -1, 4, (2, 4)),
-        ((6, 10), -1, 4, (4, 4)),  # the vertex's own maximum wins over a larger global minimum
-        ((2, 10), 30, -1, (30, 30)),
-        ((2, 10), -1, 40, (2, 10)),
+        ((2, 10), -1, (2, 10)),
+        ((2, 10), 4, (2, 4)),
+        ((6, 10), 4, (4, 4)),  # the vertex's own maximum wins over a larger global minimum
+        ((2, 10), 40, (2, 10)),
     ],
 )
-def test_vertex_bounds(bounds, minimum, maximum, expected):
-    found = vertex_bounds(Bounds(*bounds, 1), minimum, maximum)
+def test_vertex_bounds(bounds, maximum, expected):
+    found = vertex_bounds(Bounds(*bounds, 1), maximum)
     assert (found.minimum, found.maximum) == expected
-
-
-@pytest.mark.parametrize(
-    ("inputs", "expected"),
-    [
-        ([info([100, 139])], 4),
-        ([info([100, 139]), info([1000], broadcast=True)], 4),
-        ([info([1000], broadcast=True)], 1),
-        ([info([0])], 1),
-        ([info([10**9])], 10),
-    ],
-)
-def test_base_parallelism(inputs, expected):
-    assert base_parallelism(inputs, Bounds(1, 10, 60)) == expected
-
-
-def spans(decision, index=0):
-    return [[rectangle[1] for rectangle in task] for task in decision.reads[index]]
 
 
 @pytest.mark.parametrize(
@@ -71,44 +48,19 @@ def spans(decision, index=0):
         ([info([10, 10, 10, 10])], (1, 1, 20), -1, 1),
         ([info([10, 10, 10, 10])], (1, 10, 20), 3, 3),
         ([info([10, 10, 10, 10]), info([30, 0, 0, 0])], (1, 10, 20), -1, 3),  # packed together
-        ([info([1000], broadcast=True)], (2, 10, 20), -1, 2),
+        ([info([10, 10])], (1, 10, 20), 5, 5),  # some tasks read nothing
+        ([info([0])], (1, 10, 20), -1, 1),
     ],
 )
 def test_decide_vertex(inputs, bounds, given_number, expected):
     decision = decide_vertex(inputs, Bounds(*bounds), given_number)
     assert decision.parallelism == expected
-    assert all(len(reads) == expected for reads in decision.reads)
     assert decision.reason
 
 
-def test_correlated_inputs_are_cut_alike():
-    decision = decide_vertex([info([10, 10, 10, 10]), info([0, 30, 0, 5])], Bounds(1, 10, 20))
-    assert spans(decision, 0) == spans(decision, 1)
-
-
-def test_correlated_inputs_need_equal_subpartitions():
+def test_inputs_that_are_cut_alike_need_equal_subpartitions():
     with pytest.raises(ValueError, match="different numbers of subpartitions"):
         decide_vertex([info([1, 2]), info([1])], Bounds(1, 10, 20))
-
-
-def test_pointwise_inputs_are_cut_by_partitions():
-    decision = decide_vertex([info([30, 30], [5, 5], [5, 5], pointwise=True, inter_correlated=False)], Bounds(1, 10, 60))
-    assert decision.parallelism == 2
-    assert decision.reads[0] == ((((0, 1), (0, 2)),), (((1, 3), (0, 2)),))
-
-
-def test_uncorrelated_cells_are_cut_anywhere():
-    free = {"pointwise": True, "inter_correlated": False, "intra_correlated": False}
-    decision = decide_vertex([info([30, 30], [30, 30], **free)], Bounds(1, 10, 40))
-    assert decision.parallelism == 3
-    cells = [(p, s) for task in decision.reads[0] for rows, columns in task for p in range(*rows) for s in range(*columns)]
-    assert cells == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_broadcast_inputs_are_read_whole_by_every_task():
-    decision = decide_vertex([info([60, 60]), info([7, 7, 7], broadcast=True)], Bounds(1, 10, 60))
-    assert decision.parallelism == 2
-    assert decision.reads[1] == ((((0, 1), (0, 3)),),) * 2
 
 
 @given(
@@ -120,9 +72,7 @@ def test_broadcast_inputs_are_read_whole_by_every_task():
 def test_every_subpartition_is_read_once(rows, volume, low, more):
     decision = decide_vertex([info(row) for row in rows], Bounds(low, low + more, volume))
     assert decision.parallelism <= low + more
-    for index in range(len(rows)):
-        read = [s for task in spans(decision, index) for start, end in task for s in range(start, end)]
-        assert read == list(range(6))
+    assert [index for start, end in decision.ranges for index in range(start, end)] == list(range(6))
 
 
 @given(st.integers(0, 1 << 45), st.integers(1, 1 << 30), st.integers(1, 4096))
@@ -139,31 +89,3 @@ def test_subpartitions_follow_the_bytes(known, expected):
 def test_bad_bounds(bad):
     with pytest.raises(ValueError, match=r"bounds|volume"):
         Bounds(*bad)
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "slices", "expected"),
-    [
-        # subpartitions 0 to 2 are packed into two tasks; of 3 two slices meet the other side's whole
-        (
-            [5, 5, 5, 90],
-            [1, 1, 1, 1],
-            [{3: [(0, 2), (2, 4)]}, {}],
-            [((0, 2), None, None), ((2, 3), None, None), ((3, 4), (0, 2), None), ((3, 4), (2, 4), None)],
-        ),
-        # both sides are cut: every slice meets every slice
-        (
-            [90, 5],
-            [90, 5],
-            [{0: [(0, 1), (1, 2)]}, {0: [(0, 3), (3, 4)]}],
-            [
-                ((0, 1), (0, 1), (0, 3)), ((0, 1), (0, 1), (3, 4)), ((0, 1), (1, 2), (0, 3)), ((0, 1), (1, 2), (3, 4)),
-                ((1, 2), None, None),
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_cut_skewed(left, right, slices, expected):
-    tasks = cut_skewed([np.array(left), np.array(right)], slices, Bounds(1, 100, 12))
-    assert [(a.subpartitions, a.mappers, b.mappers) for a, b in tasks] == expected
-    assert all(a.subpartitions == b.subpartitions for a, b in tasks)

@@ -1,7 +1,7 @@
 import pytest
 
 from penstock.errors import VerificationError
-from penstock.scheduler.parallelism import Slice
+from penstock.scheduler.skew_cut import Slice
 from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
 
 WHOLE, LEFT, RIGHT = Slice((0, 2)), Slice((2, 3), (0, 2)), Slice((2, 3), (2, 4))

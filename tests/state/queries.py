@@ -6,12 +6,12 @@ import datetime
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+from penstock.spark.dataframes import with_settings
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -50,19 +50,6 @@ def write_input(spark: SparkSession, folder: Path, number: int) -> None:
     shutil.rmtree(at)
 
 
-@contextmanager
-def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Set session settings for a while."""
-    before = {key: spark.conf.get(key, None) for key in values}
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)
-
-
 def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, partitions: int = 4) -> list[list[tuple]]:
     """Run the query over the files it has not seen, one a batch; return the rows of each batch that gave any."""
     batches: list[list[tuple]] = []
@@ -72,7 +59,7 @@ def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, parti
         if rows:
             batches.append(rows)
 
-    with settings(spark, BASE | {"spark.sql.shuffle.partitions": str(partitions)} | query.settings):
+    with with_settings(spark, BASE | {"spark.sql.shuffle.partitions": str(partitions)} | query.settings):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "*.parquet"))
         writer = query.build(source).writeStream.outputMode(query.mode).foreachBatch(keep)
         stream = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as h
 
 from penstock.state.assignment import Change, StateAssignment
-from penstock.state.key_groups import key_group_range
 
 NUMBERS = h.integers(1, 60)
 # old, new: change, classes, sources of new groups 0 and 1, part that is kept
@@ -26,7 +25,6 @@ def test_table(old, new, change, classes, sources, kept):
     found = StateAssignment(old, new)
     assert (found.change, found.classes, found.kept) == (change, classes, kept)
     assert (list(found.sources(0)), list(found.sources(1))) == sources
-    assert found.clips is (change is not Change.MERGE)
 
 
 @given(NUMBERS, NUMBERS, h.integers(0, 2**31))
@@ -51,14 +49,3 @@ def test_work_units_write_every_group_once_and_read_what_they_need(old, new, slo
             assert list(unit.reads) == list(found.sources(group))
     if slots <= found.classes:
         assert sorted(group for unit in units for group in unit.reads) == list(range(old)), "every group is read once"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "parallelism", "reads"),
-    # Twice as many groups: with as few subtasks each reads all, with more a part.
-    [(4, 8, 2, [[0, 1, 2, 3]] * 2), (4, 8, 4, [[0, 1], [2, 3]] * 2), (8, 4, 2, [[0, 1, 4, 5], [2, 3, 6, 7]])],
-)
-def test_reads_of_subtasks(old, new, parallelism, reads):
-    found = StateAssignment(old, new)
-    assert [found.read_by(index, parallelism) for index in range(parallelism)] == reads
-    assert len(key_group_range(0, parallelism, new)) == new // parallelism

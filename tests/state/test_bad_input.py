@@ -12,9 +12,10 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock.state as st
+from penstock.spark.dataframes import with_settings
 from penstock.errors import StateError
 from tests.services import needed
-from tests.state.queries import BASE, BY_NAME, STORE, Query, run, settings
+from tests.state.queries import BASE, BY_NAME, STORE, Query, run
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
@@ -126,7 +127,7 @@ def test_a_full_disk(spark, checkpoint, small_disk, left, said):
 
 def test_a_query_that_runs(spark, checkpoint, stopped):
     one = stopped("counts updated")
-    with settings(spark, BASE):
+    with with_settings(spark, BASE):
         source = spark.readStream.schema("k string, v long, t timestamp").parquet(str(one.input / "*.parquet"))
         writer = one.query.build(source).writeStream.outputMode("update").format("noop").queryName("nightly")
         query = writer.option("checkpointLocation", str(checkpoint)).start()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import penstock.state as st
+from penstock.spark.dataframes import with_settings
 from penstock.state.ways import Way
-from tests.state.queries import BASE, QUERIES, Stopped, run, settings
+from tests.state.queries import BASE, QUERIES, Stopped, run
 
 # Each change: the numbers of key groups one after the other from 4 on, and how.
 QUICK = [
@@ -64,7 +65,7 @@ def test_the_state_has_the_new_number_of_groups(spark, stopped, tmp_path):
 def test_earlier_batches_can_still_be_read(spark, stopped, tmp_path):
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
-    with settings(spark, BASE):
+    with with_settings(spark, BASE):
         for batch in (0, 1, 2):
             state = spark.read.format("statestore").option("batchId", batch).load(str(tmp_path / "checkpoint"))
             assert state.count() == 200

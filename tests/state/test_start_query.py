@@ -11,14 +11,15 @@ import sys
 import pytest
 
 import penstock.state as st
+from penstock.spark.dataframes import with_settings
 from penstock.errors import StateError
 from penstock.state.preflight import MARKER
-from tests.state.queries import BASE, SCHEMA, settings
+from tests.state.queries import BASE, SCHEMA
 
 
 def start(spark, one, checkpoint, **options):
     given = []
-    with settings(spark, BASE | {"spark.sql.shuffle.partitions": "7"}):
+    with with_settings(spark, BASE | {"spark.sql.shuffle.partitions": "7"}):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
         writer = one.query.build(source).writeStream.outputMode(one.query.mode).trigger(availableNow=True)
         writer = writer.foreachBatch(lambda df, _: given.append(sorted(map(tuple, df.collect()), key=str)))

@@ -92,8 +92,13 @@ def test_a_job_is_followed_from_start_to_end(spark, env, page, tmp_path):
     page.get_by_role("button", name="Show pending operators").click()
     shown = page.locator(".graph g.pending rect")
     assert shown.count() == before
-    dashes = shown.first.evaluate("box => [getComputedStyle(box).strokeDasharray, getComputedStyle(box).stroke]")
-    assert dashes == ["7px, 5px", "rgb(43, 138, 62)"], "dashed and green"
+    # the page draws the graph anew while the job goes on: a box that was found may be gone when it is looked at
+    page.wait_for_function(
+        """() => {
+            const style = getComputedStyle(document.querySelector(".graph g.pending rect"));
+            return style.strokeDasharray === "7px, 5px" && style.stroke === "rgb(43, 138, 62)";
+        }"""
+    )
     assert page.locator(".graph path.edge.pending").count() > 0
     assert "max parallelism undecided" in page.locator(".graph g.pending").first.text_content()
     assert page.locator(".graph g.pending title").first.text_content()

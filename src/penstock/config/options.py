@@ -44,8 +44,8 @@ OPTIMIZATION_STRATEGIES = Option(
 )  # fmt: skip
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold", SIZE, default=64 * MIB, minimum=0,
-    doc="A query whose sources hold fewer bytes than this in all, and of which nothing else was said, is handed to Spark "
-    "whole; 0 turns that off.",
+    doc="A query whose sources hold fewer bytes than this in all, and of which nothing else was said, is handed to "
+    "Spark whole; 0 turns that off.",
 )  # fmt: skip
 VERIFY = Option(
     "execution.verify", BOOL, default=False,
@@ -80,7 +80,7 @@ HIVE_INFER_MODE = Option(
 )  # fmt: skip
 HIVE_INFER_MAX = Option(
     f"{_HIVE}.max", INT, default=1000, minimum=1,
-    doc="The most tasks that a table of the Hive metastore gets when the job is planned (mode static).",
+    doc="The most tasks that a table of the Hive metastore infers, be it as a job reaches it or when it is planned.",
 )  # fmt: skip
 SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections", INT, default=None, minimum=1,

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import DynamicParallelismInference
-from penstock.errors import GraphError
+from penstock.errors import GraphError, first_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -60,8 +60,7 @@ class SourceCoordinator:
             number = int(source.infer_parallelism(context))
         except Exception as error:
             log.warning("source %s could not infer its parallelism", self.name, exc_info=True)
-            first_line = next(iter(str(error).splitlines()), "")
-            self.problem = f"its inference raised {type(error).__name__}: {first_line}"
+            self.problem = f"its inference raised {type(error).__name__}: {first_line(error)}"
             return NO_ANSWER
         if number <= 0:
             self.problem = f"its inference gave {number}"

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
-_VOLUME = 16 << 20
-"""Bytes per task of a source that was not asked, as its parallelism is given."""
-
-
 class ProvidedScan:
     """A scan of a `DataFrameScanProvider`.
 
@@ -41,16 +37,20 @@ class ProvidedScan:
         The leaf with the filters right above it.
     cores
         How many tasks run at a time.
+    volume
+        The bytes a task should read.
     """
 
-    def __init__(self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any, cores: int) -> None:
+    def __init__(
+        self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any, cores: int, volume: int
+    ) -> None:
         self._bridge = bridge
         self._provider = provider
         self._leaf = leaf
         self._cores = cores
         self._columns = predicates.columns_of(scan, leaf)
         self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(bridge, scan))
-        self._volume = _VOLUME
+        self._volume = volume
         self._built: tuple[int, ProvidedPlan] | None = None
         self.reason = ""
         """What the number was inferred from, half a sentence."""
@@ -68,13 +68,12 @@ class ProvidedScan:
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Ask the source, or count the splits of the files it would read."""
-        self._volume = context.data_volume_per_task
         bound = context.parallelism_inference_upper_bound
         if isinstance(self._provider, DynamicParallelismInference):
             context = replace(context, columns=self._columns, predicates=self._predicates)
             number = self._provider.infer_parallelism(context)
             self.reason = str(getattr(self._provider, "reason", ""))
-            return min(number, bound)
+            return number
         plan = self._build(bound)
         if plan.listing is None:
             self.reason = "its own tasks"
@@ -88,7 +87,7 @@ class ProvidedScan:
 
     def narrowed(self, scan: Any) -> ProvidedScan:
         """Return the scan as it is once its rows are filtered further."""
-        return ProvidedScan(self._bridge, self._provider, self._leaf, scan, self._cores)
+        return ProvidedScan(self._bridge, self._provider, self._leaf, scan, self._cores, self._volume)
 
     def cut(self, parallelism: int) -> int:
         """Build the scan for at most so many tasks; return how many it has."""

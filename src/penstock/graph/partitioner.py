@@ -13,8 +13,6 @@ class Partitioner:
     """Base of all partitioners; compare them by value."""
 
     name: ClassVar[str] = "CUSTOM"
-    pointwise: ClassVar[bool] = False
-    """Whether a task reads from some upstream tasks only, instead of from all."""
     chained: ClassVar[bool] = False
     """Whether both ends run in one vertex."""
 
@@ -27,7 +25,6 @@ class ForwardPartitioner(Partitioner):
     """Record by record to the same task: both ends run in one vertex."""
 
     name: ClassVar[str] = "FORWARD"
-    pointwise: ClassVar[bool] = True
     chained: ClassVar[bool] = True
 
 
@@ -69,7 +66,6 @@ class RescalePartitioner(Partitioner):
     """In turn to some tasks."""
 
     name: ClassVar[str] = "RESCALE"
-    pointwise: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +109,6 @@ class ForwardForUnspecifiedPartitioner(Partitioner):
     """A request: FORWARD if both ends can still share a vertex, else RESCALE."""
 
     name: ClassVar[str] = "FORWARD_FOR_UNSPECIFIED"
-    pointwise: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +117,6 @@ class ForwardForConsecutiveHashPartitioner(Partitioner):
 
     hash: HashPartitioner
     name: ClassVar[str] = "FORWARD_FOR_CONSECUTIVE_HASH"
-    pointwise: ClassVar[bool] = True
     chained: ClassVar[bool] = True
 
 

@@ -93,8 +93,6 @@ class StreamEdge:
         Which input of the target this is: 1 the left or only one, 2 the right one.
     intra_input_correlated
         Whether records of one subpartition must stay in one task.
-    inter_inputs_correlated
-        Whether equal subpartitions of this and other inputs must meet in one task.
     """
 
     id: str
@@ -103,7 +101,6 @@ class StreamEdge:
     partitioner: Partitioner
     type_number: int = 1
     intra_input_correlated: bool = True
-    inter_inputs_correlated: bool = False
 
     def __post_init__(self) -> None:
         if self.source_id == self.target_id:

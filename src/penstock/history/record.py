@@ -125,6 +125,15 @@ class JobRecord:
         """Return the vertex of every stream node that is part of one."""
         return {node: vertex["id"] for vertex in self.vertices.values() for node in vertex["nodes"]}
 
+    def decisions_of(self, vertex: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the decisions about a vertex or an operator in it; logs of older releases tell only of the vertex."""
+        own, name = set(vertex["nodes"]), f"{vertex['id']} "
+        return [
+            one
+            for one in self.decisions
+            if not own.isdisjoint(one.get("nodes", ())) or ("nodes" not in one and one["subject"].startswith(name))
+        ]
+
     def status_counts(self) -> dict[str, int]:
         """Return how many vertices are in each state, and how many operators are pending."""
         counts = dict.fromkeys(("CREATED", "SCHEDULED", "RUNNING", "FINISHED", "FAILED", "CANCELED"), 0)

@@ -195,14 +195,13 @@ class JobRecorder:
 
     def _decision_events(self) -> Iterable[Event]:
         now = list(self._job.decisions)
-        # What came of a decision is filled in when its vertex ends, so only recent ones can have changed meanwhile.
-        first = 0 if self._job.ended is not None else max(len(self._decisions) - 64, 0)
-        for index in range(first, len(now)):
+        for index in range(len(now)):
             if index >= len(self._decisions) or now[index] is not self._decisions[index]:
                 decision = now[index]
                 yield {
                     "type": "decision", "index": index, "at": decision.at, "kind": str(decision.kind),
-                    "subject": mask(decision.subject), "chosen": _clean(decision.chosen),
+                    "subject": mask(decision.subject), "nodes": [str(node) for node in decision.nodes],
+                    "chosen": _clean(decision.chosen),
                     "reason": mask(decision.reason), "figures": {k: _clean(v) for k, v in decision.figures.items()},
                     "outcome": {k: _clean(v) for k, v in decision.outcome.items()},
                 }  # fmt: skip

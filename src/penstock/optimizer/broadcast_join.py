@@ -76,7 +76,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
                 limit = show_bytes(context.resources.broadcast_threshold)
                 reason = f"{show_bytes(result.total)} were measured, less than the threshold of {limit}"
                 figures = {"bytes": result.total, "rows": result.rows}
-                context.decide(DecisionKind.BROADCAST, f"{join.id} {join.name}", side, reason, **figures)
+                context.decide(DecisionKind.BROADCAST, join, side, reason, **figures)
                 return True
         return False
 
@@ -91,7 +91,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             return True
         if (join.id, side) not in self._told:
             self._told.add((join.id, side))
-            context.decide(DecisionKind.BROADCAST, f"{join.id} {join.name}", f"not the {side} side", why)
+            context.decide(DecisionKind.BROADCAST, join, f"not the {side} side", why)
         return False
 
     def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> bool:

@@ -132,4 +132,4 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 f"the sources below it hold {show_bytes(known[first])} before filters, joins or aggregates, "
                 f"those of the other side {show_bytes(known[other(first)])}"
             )
-            context.decide(DecisionKind.BUILD_SIDE_FIRST, f"{join.id} {join.name}", first, reason)
+            context.decide(DecisionKind.BUILD_SIDE_FIRST, join, first, reason)

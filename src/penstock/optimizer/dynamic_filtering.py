@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 FILTERS = "dynamic_filters"
 """The property of a node that names the filters to apply behind it."""
+JOIN, SIDE = "join", "side"
+"""The figures of a decision that tell whose rows give the keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if placed:
             chosen = f"by the {path.giver[1]} side of {path.giver[0]} {graph.node(path.giver[0]).name}"
             reason = f"{show_count(result.rows, 'row')} give keys, which leaves about {left:.1%}"
-            context.decide(DecisionKind.DYNAMIC_FILTER, f"{node.id} {node.name}", chosen, reason, rows=result.rows)
+            facts = {"rows": result.rows, JOIN: path.giver[0], SIDE: path.giver[1]}
+            context.decide(DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **facts)
         return placed
 
     def _rows_known(self, path: FilterPath, context: StrategyContext) -> tuple[int, int]:

@@ -97,7 +97,7 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
             f"for {sets.copies} grouping sets"
         )
         chosen = "before rows are multiplied"
-        context.decide(DecisionKind.EARLY_AGGREGATION, f"{node.id} {node.name}", chosen, reason, groups=groups)
+        context.decide(DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
         return True
 
     def _groups(self, sets: GroupingSets, graph: StreamGraph) -> int:

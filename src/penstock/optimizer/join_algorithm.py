@@ -21,7 +21,7 @@ from penstock.decisions import DecisionKind
 from penstock.graph import OperatorKind, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
 from penstock.optimizer.graphs import is_shuffled, joins_behind, sides
-from penstock.optimizer.joins import SIDES, may_build
+from penstock.optimizer.joins import SIDES, may_hash
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -61,14 +61,14 @@ def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int:
 def hash_side(join_type: str, results: Mapping[str, ResultInfo], volume: int, limit: int) -> tuple[str, int]:
     """Return the side to make hash tables of and the memory of the largest, or an empty text.
 
-    The smaller side of those the join type allows, if its largest table fits.
+    The smaller side of those the join type allows, if its largest table fits; of equal ones the right.
     """
     total = sum(result.total for result in results.values())
-    tables = {side: largest_table(results[side], total, volume) for side in SIDES if may_build(join_type, side)}
+    tables = {side: largest_table(results[side], total, volume) for side in SIDES if may_hash(join_type, side)}
     fitting = [side for side, table in tables.items() if 0 <= table <= limit]
     if not fitting:
         return "", max(tables.values(), default=-1)
-    best = min(fitting, key=lambda side: results[side].total)
+    best = min(reversed(fitting), key=lambda side: results[side].total)
     return best, tables[best]
 
 
@@ -116,5 +116,5 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
             return False
         if side:
             reason = f"the largest table of a task takes {show_bytes(table)} of {show_bytes(limits.task_memory)}"
-            context.decide(DecisionKind.JOIN_ALGORITHM, f"{join.id} {join.name}", f"hash join, builds {side}", reason)
+            context.decide(DecisionKind.JOIN_ALGORITHM, join, f"hash join, builds {side}", reason)
         return True

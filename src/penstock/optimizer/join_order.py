@@ -123,7 +123,7 @@ class JoinOrder(StreamGraphOptimizationStrategy):
         if not context.modify_stream_node(requests):
             return False
         chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in sequence.joins)
-        context.decide(DecisionKind.JOIN_ORDER, f"{last.id} {last.name}", chosen, "the most reducing join first")
+        context.decide(DecisionKind.JOIN_ORDER, last, chosen, "the most reducing join first")
         return True
 
     def _chain(self, join: StreamNode, graph: StreamGraph) -> list[int]:

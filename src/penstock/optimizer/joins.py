@@ -15,6 +15,10 @@ _BUILD = {
     "left": ("Inner", "RightOuter", "Cross"),
     "right": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin", "Cross"),
 }
+_HASHED = {
+    "left": ("Inner", "LeftOuter", "RightOuter", "FullOuter", "Cross"),
+    "right": (*_BUILD["right"], "RightOuter", "FullOuter"),
+}
 _FILTERED = {
     "left": ("Inner", "RightOuter", "LeftSemi", "Cross"),
     "right": ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin", "Cross"),
@@ -34,6 +38,14 @@ def other(side: str) -> str:
 def may_build(join_type: str, side: str) -> bool:
     """Whether every task may hold all rows of a side, and each row of the other side be looked up in them."""
     return join_type.startswith(_BUILD[side])
+
+
+def may_hash(join_type: str, side: str) -> bool:
+    """Whether a task that has all rows of its keys, of both sides, may make its hash table of a side.
+
+    As in Spark's ``canBuildShuffledHashJoinLeft`` and ``-Right``: of an outer join, either.
+    """
+    return join_type.startswith(_HASHED[side])
 
 
 def may_be_filtered(join_type: str, side: str) -> bool:

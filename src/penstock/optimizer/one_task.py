@@ -70,8 +70,7 @@ class OneTask(StreamGraphOptimizationStrategy):
                     break
                 graph, changed = context.stream_graph, True
                 reason = f"one task reads the {show_bytes(result.total)} before {graph.node(head).name}"
-                subject = f"{target.id} {target.name}"
-                context.decide(DecisionKind.EXCHANGE, subject, f"no {edge.partitioner}", reason, bytes=result.total)
+                context.decide(DecisionKind.EXCHANGE, target, f"no {edge.partitioner}", reason, bytes=result.total)
             current = target.id
         return changed
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import OPTIMIZATION_STRATEGIES
 from penstock.decisions import DecisionKind
-from penstock.errors import ConfigError, OptimizerError
+from penstock.errors import ConfigError, OptimizerError, first_line
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
@@ -111,8 +111,7 @@ class StreamGraphOptimizer:
         log.warning("strategy %s raised and is not called again in this job", strategy.name, exc_info=error)
         self._owner.commit(before, ())  # type: ignore[arg-type]
         self._strategies.remove(strategy)
-        first_line = next(iter(str(error).splitlines()), "")
-        reason = f"it raised {type(error).__name__}: {first_line}"
+        reason = f"it raised {type(error).__name__}: {first_line(error)}"
         self._context.decide(DecisionKind.STRATEGY, strategy.name, "skipped", reason)
 
 

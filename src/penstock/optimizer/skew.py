@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+LARGEST = "largest"
+"""The figure of a decision to split that tells the bytes of the largest subpartition."""
 Range = tuple[int, int]
 """Start and end of a range of upstream tasks; the end is exclusive."""
 

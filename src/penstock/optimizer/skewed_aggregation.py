@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.optimizer.strategy import ResultInfo
 
 
+_NEED_WHOLE_GROUPS = frozenset({OperatorKind.AGGREGATE, OperatorKind.GROUPED_MAP, OperatorKind.WINDOW})
 _WORTH_IT = 2
 """A hot subpartition is spread if it is this many times what a core would get in all: partial results are exchanged."""
 
@@ -51,9 +52,22 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         for node_id, result in finished.results.items():
             for edge in context.stream_graph.out_edges(node_id):
                 target = context.stream_graph.node(edge.target_id)
-                if target.kind is OperatorKind.REPARTITION and is_hashed(edge) and not context.is_frozen(target.id):
+                if not is_hashed(edge) or context.is_frozen(target.id):
+                    continue
+                if target.kind is OperatorKind.REPARTITION:
                     changed |= self._look_at(edge, result, context)
+                elif target.kind in _NEED_WHOLE_GROUPS:
+                    self._tell_why_not(edge, result, context)
         return changed
+
+    def _tell_why_not(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
+        """Say why the rows of a hot key stay in one task, where those of a group cannot be merged from several."""
+        why_not = obstacle(context.stream_graph, [edge], "it")
+        if why_not and edge.id not in self._told and skewed_subpartitions(result, context.config):
+            self._told.add(edge.id)
+            largest = int(result.subpartitions.max())
+            reason = f"{why_not}; the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
+            context.decide(DecisionKind.SKEW, context.stream_graph.node(edge.target_id), "not split", reason)
 
     def _look_at(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
         graph = context.stream_graph
@@ -63,18 +77,17 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
             return False
         self._told.add(edge.id)
         node = graph.node(relying[0].target_id)
-        subject = f"{node.id} {node.name}"
         why_not = obstacle(graph, relying)
         largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
         if not why_not and largest < _WORTH_IT * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
             why_not = f"its share of {show_bytes(largest)} keeps nobody waiting on {context.resources.cores} cores"
         if why_not:
-            context.decide(DecisionKind.SKEW, subject, "not split", why_not)
+            context.decide(DecisionKind.SKEW, node, "not split", why_not)
             return False
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
         if not context.modify_stream_edge([request, *hashed_again(relying)]):
             return False
         reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
         chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, partial results merged"
-        context.decide(DecisionKind.SKEW, subject, chosen, reason, largest=largest)
+        context.decide(DecisionKind.SKEW, node, chosen, reason, largest=largest)
         return True

@@ -26,7 +26,7 @@ from penstock.decisions import DecisionKind
 from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
 from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges, sides
 from penstock.optimizer.joins import SIDES, may_be_split
-from penstock.optimizer.skew import skew_threshold
+from penstock.optimizer.skew import LARGEST, skew_threshold
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -53,14 +53,22 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
     return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
 
 
-def obstacle(graph: StreamGraph, relying: list[StreamEdge]) -> str:
-    """Return why operators that rely on keys lying together forbid a split, or an empty text."""
+def obstacle(graph: StreamGraph, relying: list[StreamEdge], word: str = "") -> str:
+    """Return why operators that rely on keys lying together forbid a split, or an empty text.
+
+    Parameters
+    ----------
+    graph, relying
+        The graph, and the edges that lead to them.
+    word
+        What to call the operator, if not by its name.
+    """
     for edge in relying:
         node = graph.node(edge.target_id)
         if node.kind is not OperatorKind.AGGREGATE:
-            return f"{node.name} behind it needs equal keys in one task"
+            return f"{word or f'{node.name} behind it'} needs equal keys in one task"
         if not node.properties.get(MERGEABLE):
-            return f"{node.name} behind it cannot be merged: {node.properties.get(WHY_NOT, 'not known')}"
+            return f"{word or f'{node.name} behind it'} cannot be merged: {node.properties.get(WHY_NOT, 'not known')}"
     return ""
 
 
@@ -92,19 +100,18 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items() if result}
         join_type, hints = str(join.properties["join_type"]), join.properties.get("hints", ())
         split = [side for side in SIDES if skewed[side] and may_be_split(join_type, side, hints)]
-        subject = f"{join.id} {join.name}"
         for side in SIDES:
             if skewed[side] and side not in split:
                 reason = f"a {join_type} join must find all rows of a key of that side in one task"
                 if may_be_split(join_type, side):
                     reason = f"the hint {' and '.join(filter(None, hints))} may have Spark read all rows in one task"
-                context.decide(DecisionKind.SKEW, subject, f"{side} side not split", reason)
+                context.decide(DecisionKind.SKEW, join, f"{side} side not split", reason)
         if not split:
             return False
         relying = relying_edges(graph, join.id)
         why_not = "" if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else obstacle(graph, relying)
         if why_not:
-            context.decide(DecisionKind.SKEW, subject, "not split", why_not)
+            context.decide(DecisionKind.SKEW, join, "not split", why_not)
             return False
         requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False) for side in split]
         if not context.modify_stream_edge([*requests, *hashed_again(relying)]):
@@ -114,5 +121,5 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
             largest, median = int(sizes.max()), int(sorted(sizes.tolist())[len(sizes) // 2])
             reason = f"the largest of its subpartitions has {show_bytes(largest)}, the median {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
-            context.decide(DecisionKind.SKEW, subject, chosen, reason, largest=largest, median=median)
+            context.decide(DecisionKind.SKEW, join, chosen, reason, **{LARGEST: largest}, median=median)
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
-from penstock.graph import StreamGraphContext
+from penstock.graph import StreamGraphContext, StreamNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,10 +113,19 @@ class StrategyContext(StreamGraphContext):
         self.resources = resources
         self._decisions = decisions
 
-    def decide(self, kind: DecisionKind, subject: str, chosen: int | str, reason: str, **figures: Any) -> None:
-        """Record a decision: what about, what was chosen, why, and from which figures."""
+    def decide(
+        self, kind: DecisionKind, about: StreamNode | str, chosen: int | str, reason: str, **figures: Any
+    ) -> None:
+        """Record a decision: what about, what was chosen, why, and from which figures.
+
+        One about a node is shown with its vertex, and gets what came of that; so does one about a name that only one
+        node has.
+        """
         named = {name.replace("_", " "): value for name, value in figures.items()}
-        self._decisions.record(Decision(kind, subject, chosen, reason, named))
+        nodes = [about] if isinstance(about, StreamNode) else [n for n in self.stream_graph if n.name == about]
+        subject = f"{about.id} {about.name}" if isinstance(about, StreamNode) else about
+        ids = (nodes[0].id,) if len(nodes) == 1 else ()
+        self._decisions.record(Decision(kind, subject, chosen, reason, named, nodes=ids))
 
 
 class StreamGraphOptimizationStrategy(ABC):

@@ -129,14 +129,7 @@ class GraphBuilder:
     def finish(self, name: str) -> JobPlan:
         """Return the job plan; results with several kinds of readers are made readable by all of them."""
         self._materialise_shared()
-        sizes: dict[int, int] = {}
-        for edge_id, group in self.groups.items():
-            if self.edge_plans[edge_id].keys:
-                sizes[group] = sizes.get(group, 0) + 1
-        edges = [
-            replace(edge, inter_inputs_correlated=sizes.get(self.groups.get(edge.id, -1), 0) > 1) for edge in self.edges
-        ]
-        graph = self._with_bytes(StreamGraph(self.nodes.values(), edges, name))
+        graph = self._with_bytes(StreamGraph(self.nodes.values(), self.edges, name))
         widths = {
             group: parallelism
             for edge_id, group in self.groups.items()

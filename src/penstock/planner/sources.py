@@ -27,7 +27,7 @@ from penstock.connectors.files import FileSource
 from penstock.connectors.hive import HiveScan
 from penstock.connectors.jdbc import JdbcScan, dialect_of
 from penstock.connectors.provided import ProvidedScan
-from penstock.connectors.scan_parallelism import ScanOptions, limited
+from penstock.connectors.scan_parallelism import ScanOptions, is_asked, limited
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
 from penstock.planner.spark_query import spark_query
@@ -84,6 +84,7 @@ class SourceMaker:
         self._cut_by_spark = cut_by_spark
         self._config = config
         self._cores = jobs.cluster_cores(bridge)
+        self._volume = config.integer(DATA_VOLUME_PER_TASK)
 
     def make(self, leaf: LogicalNode, scan: LogicalNode, mark: Mark | None, limit: int | None = None) -> SourcePlan:
         """Return the source of a leaf.
@@ -121,7 +122,7 @@ class SourceMaker:
         splits: SplitScan | None = None
         source: object = given
         if isinstance(given, DataFrameScanProvider):
-            splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle, self._cores)
+            splits = source = ProvidedScan(self._bridge, given, leaf.handle, scan.handle, self._cores, self._volume)
         elif files.is_cut_by_size(leaf):
             assert leaf.files is not None
             name, table_options = leaf.files.name, leaf.files.options
@@ -144,8 +145,9 @@ class SourceMaker:
         options = self._options(table_options, name, mark)
         if hive.is_hive_table(leaf):
             mode = self._config.get(HIVE_INFER_MODE)
-            options = replace(options, infer=options.infer and mode != "none")
-            if mode == "static" and options.infer and isinstance(source, DynamicParallelismInference):
+            most = self._config.integer(HIVE_INFER_MAX)
+            options = replace(options, infer=options.infer and mode != "none", kind_max=most)
+            if mode == "static" and is_asked(options, static) and isinstance(source, DynamicParallelismInference):
                 static = self._static(source, limit)
         return SourcePlan(
             leaf=leaf,
@@ -160,8 +162,8 @@ class SourceMaker:
 
     def _static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
         """Return what a source infers of what is known when planning, None for no answer."""
-        bound, volume = self._config.integer(HIVE_INFER_MAX), self._config.integer(DATA_VOLUME_PER_TASK)
-        inferred = source.infer_parallelism(ParallelismInferenceContext(bound, volume))
+        bound = self._config.integer(HIVE_INFER_MAX)
+        inferred = source.infer_parallelism(ParallelismInferenceContext(bound, self._volume))
         return limited(inferred, limit) if inferred > 0 else None
 
     def _jdbc_scan(self, relation: JdbcRelation, options: Mapping[str, str], scan: Any) -> JdbcScan | None:

@@ -228,7 +228,7 @@ class Translator:
         """Deal rows out within the stage: as many tasks run as there are slots, for they must run together."""
         mark = stage.mark
         assert mark.exchange is not None
-        _, traverse = mark.exchange.resolved(self._config)
+        _, traverse = mark.exchange.resolved(self._config, mark.parallelism)
         kind = AdaptiveRescalePartitioner if mark.exchange.pointwise else AdaptiveRebalancePartitioner
         builder = self._builder
         builder.exchanges[node_id] = stage

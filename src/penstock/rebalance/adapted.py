@@ -32,7 +32,8 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) ->
     def visit(node: LogicalNode) -> None:
         is_consumer = node.name in {"MapInArrow", "PythonMapInArrow", "MapInPandas"}
         found = dealt_out_at(node.children[0] if is_consumer else node)
-        if found is None or not found[2].resolved(config)[0] or is_consumer == (found[2].function is None):
+        is_adaptive = found is not None and found[2].resolved(config, found[1].parallelism)[0]
+        if found is None or not is_adaptive or is_consumer == (found[2].function is None):
             for child in node.children:
                 visit(child)
             return

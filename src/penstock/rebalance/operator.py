@@ -148,7 +148,7 @@ class Rebalanced:
     def _mapped(self, exchange: Exchange) -> DataFrame:
         config = _config_of(self.df)
         mark = Mark(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
-        if exchange.resolved(config)[0]:
+        if exchange.resolved(config, self.parallelism)[0]:
             return in_one_stage(self.df, mark, config)
         return _plainly(marked(self.df, remember(mark), self.parallelism), exchange)
 
@@ -172,7 +172,7 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     """
     exchange = mark.exchange
     assert exchange is not None
-    _, traverse = exchange.resolved(config)
+    _, traverse = exchange.resolved(config, mark.parallelism)
     schema = df.schema if exchange.schema is None else exchange.schema
     function = exchange.function or _unchanged
     if exchange.is_pandas:

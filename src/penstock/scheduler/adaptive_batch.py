@@ -105,7 +105,7 @@ class AdaptiveBatchScheduler:
         def graph_now() -> StreamGraph:
             return self._manager.graph
 
-        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks)
+        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks, decisions)
         self._decider = VertexDecider(
             plan,
             config,
@@ -236,8 +236,7 @@ class AdaptiveBatchScheduler:
         if not sources:
             self._events.put(JobVertexInitializedEvent(vertex.id))
         for node_id in sources:
-            context = self._decider.inference_context(vertex, filters.get(node_id))
-            answer = self._plan.sources[node_id].coordinator.infer_parallelism(context, self._askers)
+            answer = self._decider.ask(vertex, node_id, self._askers, filters.get(node_id))
             self._answers[node_id] = answer
             answer.add_done_callback(answered)
 
@@ -277,16 +276,17 @@ class AdaptiveBatchScheduler:
             if run.report is not None:
                 execution.reason = f"{run.report.chosen}: {run.report.reason}"
                 subject = f"{vertex.id} {vertex.name}"
-                self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason))
+                said = run.report.chosen, run.report.reason
+                self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, *said, nodes=vertex.node_ids))
             if run.result is not None:
                 execution.rows_out = run.result.rows
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
             execution.subpartitions = self._runner.subpartitions(vertex)
             if execution.parallelism == UNDECIDED and run.tasks > 0:
                 execution.parallelism = run.tasks
-            self._tell_channels(vertex)
-            for decision in self._decisions.of(f"{vertex.id} {vertex.name}"):
+            for decision in self._decisions.of(vertex.node_ids):
                 self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
+            self._tell_channels(vertex)
             execution.move(ExecutionState.FINISHED)
             self._events.put(JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
@@ -304,7 +304,8 @@ class AdaptiveBatchScheduler:
             )
             own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
             figures = own | rows | paces
-            self._decisions.record(Decision(DecisionKind.REBALANCE, subject, f"{report['rows']} rows", reason, figures))
+            said = f"{report['rows']} rows", reason, figures
+            self._decisions.record(Decision(DecisionKind.REBALANCE, subject, *said, nodes=vertex.node_ids))
 
     def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:
         vertex = execution.vertex

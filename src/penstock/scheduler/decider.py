@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -17,31 +18,33 @@ from penstock.config.options import (
 )
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
-from penstock.connectors.scan_parallelism import choose_scan_parallelism, source_upper_bound
+from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import UNDECIDED
-from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
-from penstock.optimizer.skew import skew_threshold, split_along_mappers, split_target
+from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner
+from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.file_sizes import cut_for_files, slot_count
 from penstock.scheduler.parallelism import (
     Bounds,
-    InputInfo,
-    Slice,
-    cut_skewed,
     decide_vertex,
     global_maximum,
     subpartition_count,
     vertex_bounds,
 )
+from penstock.scheduler.rescaling import rescaled
 from penstock.scheduler.runner import VertexSetup
+from penstock.scheduler.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from concurrent.futures import Executor
+
+    import numpy as np
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
@@ -136,9 +139,26 @@ class VertexDecider:
         self._widths: dict[int, int] = {}
         self._slots: dict[int, int] = {}
 
-    def inference_context(self, vertex: JobVertex, keys: KeyFilter | None = None) -> ParallelismInferenceContext:
-        """Return what a source of a vertex may know."""
-        return ParallelismInferenceContext(self._source_bound(vertex), self.bounds.volume_per_task, keys)
+    def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
+        """Ask a source of a vertex for its parallelism, unless that is not left to it.
+
+        Parameters
+        ----------
+        vertex, node_id
+            The vertex, and the source in it.
+        askers
+            Where it is asked.
+        keys
+            The keys by which its rows are filtered, if they are.
+        """
+        source = self._said(vertex, node_id)
+        if not is_asked(source.options, source.static):
+            answer: Future[int] = Future()
+            answer.set_result(NO_ANSWER)
+            return answer
+        bound = self._source_bounds(vertex).asked(source.options)
+        context = ParallelismInferenceContext(bound, self.bounds.volume_per_task, keys)
+        return source.coordinator.infer_parallelism(context, askers)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.
@@ -160,11 +180,9 @@ class VertexDecider:
         at_most: dict[int, int] = {}
         groups = self._groups(vertex)
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
-        given = vertex.parallelism if len(groups) + len(sources) == 1 else UNDECIDED
+        given = self._given(vertex)
         for node_id in sources:
-            source = self._plan.sources[node_id]
-            if given != UNDECIDED and source.options.parallelism is None:
-                source = replace(source, options=replace(source.options, parallelism=given))
+            source = self._said(vertex, node_id)
             number, why, split = self._cut_source(source, *self._source(source, vertex, inferred[node_id]))
             if split is not None:
                 split_bytes[node_id] = split
@@ -193,26 +211,40 @@ class VertexDecider:
             "minimum": self.bounds.minimum,
             "maximum": self.bounds.maximum,
         }
-        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures))
+        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
         slots = self._slots_written(vertex, graph, parallelism)
         setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices, slots=slots)
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     # -- sources -------------------------------------------------------------------------------------------------
 
-    def _source_bound(self, vertex: JobVertex) -> int:
+    def _given(self, vertex: JobVertex) -> int:
+        """Return the number of tasks that was asked for of all that a vertex reads, `UNDECIDED` if there is none."""
+        inputs = len(self._groups(vertex)) + sum(node_id in self._plan.sources for node_id in vertex.node_ids)
+        return vertex.parallelism if inputs == 1 else UNDECIDED
+
+    def _said(self, vertex: JobVertex, node_id: int) -> SourcePlan:
+        """Return a source with what was said of the vertex it is in."""
+        source, given = self._plan.sources[node_id], self._given(vertex)
+        if given == UNDECIDED or source.options.parallelism is not None:
+            return source
+        return replace(source, options=replace(source.options, parallelism=given))
+
+    def _source_bounds(self, vertex: JobVertex) -> SourceBounds:
+        own = None if vertex.max_parallelism == UNDECIDED else vertex.max_parallelism
+        said = [bound for bound in (own, self._config.maybe_integer(MAX_PARALLELISM)) if bound is not None]
         default = self._config.maybe_integer(DEFAULT_SOURCE_PARALLELISM)
-        return source_upper_bound(default, self.bounds.maximum, vertex.max_parallelism)
+        return SourceBounds(self.bounds.maximum, default, min(said, default=None), self._default)
 
     def _source(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str]:
         """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
-        nothing_said = source.options.parallelism is None and source.static is None and source.options.infer
-        if not source.is_files and nothing_said and inferred == NO_ANSWER and coordinator.source is None:
+        asked = is_asked(source.options, source.static)
+        if not source.is_files and asked and inferred == NO_ANSWER and coordinator.source is None:
             return UNDECIDED, "Spark cuts this source itself"
-        bound = self._source_bound(vertex)
-        number, why = choose_scan_parallelism(source.options, source.static, inferred, bound, self._default)
-        if nothing_said and inferred == NO_ANSWER and coordinator.problem:
+        bounds = self._source_bounds(vertex)
+        number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
+        if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why
 
@@ -249,18 +281,25 @@ class VertexDecider:
         if infos is None:
             known = sum(self._bytes_of(edge.source_id) for edge in edges)
             return _GroupCut(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
-        known = sum(info.total for info in infos)
+        known = sum(int(info.sum()) for info in infos)
         target = self._graph().node(edges[0].target_id).properties.get("file_size")
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
             return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
         if not all(edge.intra_input_correlated for edge in edges):
-            cut = self._cut(edges, infos, vertex)
+            cut = self._cut(edges, infos, vertex, wanted)
+            self._settle_split(edges[0].target_id, cut)
             why = "skewed subpartitions are split along the tasks that wrote them"
+            why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
             return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
         decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
-        ranges = [self._span(rectangles) for rectangles in decision.reads[0]]
-        return _GroupCut(decision.parallelism, decision.reason, known, ranges)
+        if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
+            result = self._result_of(edges[0].source_id)
+            assert isinstance(result, StagedResult)
+            tasks = rescaled(result.tasks, result.subpartitions, decision.parallelism)
+            why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
+            return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
+        return _GroupCut(decision.parallelism, decision.reason, known, decision.ranges)
 
     def _fixed(self) -> int:
         if self._config.flag(AUTO_PARALLELISM_ENABLED):
@@ -274,7 +313,7 @@ class VertexDecider:
                 found.setdefault(self._plan.groups[edge.id], []).append(edge)
         return found
 
-    def _input_infos(self, edges: list[StreamEdge]) -> list[InputInfo] | None:
+    def _input_infos(self, edges: list[StreamEdge]) -> list[np.ndarray] | None:
         """Return what is measured of inputs that are cut alike, None if they cannot be."""
         infos = []
         for edge in edges:
@@ -286,25 +325,25 @@ class VertexDecider:
                 return None
             if len(edges) > 1 and plan.operator is not None and not result.is_hashed_by(grouping_keys(plan.operator)):
                 return None
-            infos.append(InputInfo(result.sizes, inter_correlated=True))
-        return infos if len({info.sizes.shape[1] for info in infos}) == 1 else None
+            infos.append(result.sizes[0])
+        return infos if len({len(info) for info in infos}) == 1 else None
 
     def _cut(
-        self, edges: list[StreamEdge], infos: list[InputInfo], vertex: JobVertex
+        self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int
     ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
         factor = self._config.get(SKEWED_FACTOR)
         assert isinstance(factor, float)
-        everything = max(sum(info.total for info in infos), 1)
+        everything = max(sum(int(info.sum()) for info in infos), 1)
         slices: list[dict[int, list[Range]]] = []
         for edge, info in zip(edges, infos, strict=True):
-            sizes = info.sizes[0].tolist()
+            sizes = info.tolist()
             limit = skew_threshold(sizes, factor, self._config.integer(SKEWED_THRESHOLD))
             result = self._result_of(edge.source_id)
             skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
             assert isinstance(result, StagedResult)
             assert result.mapper_bytes is not None
-            target = split_target(sizes, limit, max(self.bounds.volume_per_task * info.total // everything, 1))
+            target = split_target(sizes, limit, max(self.bounds.volume_per_task * sum(sizes) // everything, 1))
             by_mapper = result.mapper_bytes(skewed) if skewed else None
             slices.append(
                 {}
@@ -315,8 +354,20 @@ class VertexDecider:
                 }
             )
         bounds = vertex_bounds(self.bounds, maximum=vertex.max_parallelism)
-        tasks = cut_skewed([info.sizes[0] for info in infos], slices, bounds)
+        tasks = cut_skewed(infos, slices, bounds, wanted)
         return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
+
+    def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
+        """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
+        read = [one for pieces in cut.values() for task in pieces for one in task]
+        split = len({one.subpartitions for one in read if one.mappers is not None})
+        tasks = show_count(len(next(iter(cut.values()))), "task")
+        outcome: dict[str, int | str] = {"split": split}
+        if not split:
+            outcome |= {"instead": "its subpartitions stay whole", "because": f"there are {tasks} for them"}
+        for decision in self._log.of((node_id,), DecisionKind.SKEW):
+            if LARGEST in decision.figures:
+                self._log.settle(decision, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
@@ -334,9 +385,6 @@ class VertexDecider:
         why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
         slots = self._slots.get(self._plan.groups[edge.id], 1)
         return cut_for_files(sizes, by_mapper, target, slots), f"{why}, in files of {show_bytes(target)}"
-
-    def _span(self, rectangles: tuple[tuple[Range, Range], ...]) -> Range:
-        return rectangles[0][1] if rectangles else (0, 0)
 
     def _subpartitions(self, vertex: JobVertex, graph: StreamGraph) -> int:
         outgoing = graph.out_edges(vertex.tail_id)
@@ -366,6 +414,7 @@ class VertexDecider:
                     number,
                     f"{show_bytes(known)} lie before {names}, and each {volume} make four",
                     {"known bytes": known, "maximum": upper},
+                    nodes=vertex.node_ids,
                 )
             )
         return self._widths[family]

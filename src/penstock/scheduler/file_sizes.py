@@ -11,7 +11,7 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from penstock.scheduler.parallelism import Slice
+from penstock.scheduler.skew_cut import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, VERIFY
 from penstock.connectors.base import KeyFilter
 from penstock.connectors.jdbc.keys import key_conditions
-from penstock.errors import VerificationError
-from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.decisions import DecisionKind
+from penstock.errors import VerificationError, first_line
+from penstock.optimizer.dynamic_filtering import FILTERS, JOIN, SIDE
 from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.packing import spread_by_count
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.config import Configuration
+    from penstock.decisions import Decision, DecisionLog
     from penstock.graph import StreamEdge, StreamGraph, StreamNode
     from penstock.optimizer.dynamic_filtering import DynamicFilterRef
     from penstock.planner.filters import Way
     from penstock.planner.plan import JobPlan, SourcePlan
     from penstock.scheduler.runner import Result
+    from penstock.spark.files import FileListing
     from penstock.spark.filters import KeySet
     from penstock.spark.jvm import Bridge
 
@@ -59,6 +62,8 @@ class KeyFilters:
         Returns what a finished node's vertex has written.
     table_of
         Returns a result as a broadcast relation for the join that an edge leads to, None if it does not fit.
+    decisions
+        Takes what came otherwise than it was decided.
     """
 
     def __init__(
@@ -69,7 +74,10 @@ class KeyFilters:
         graph: Callable[[], StreamGraph],
         result_of: Callable[[int], Result | None],
         table_of: Callable[[StreamEdge, StagedResult], BroadcastResult | None],
+        decisions: DecisionLog,
     ) -> None:
+        self._decisions = decisions
+        self._problems: dict[_Given, str] = {}
         self._bridge = bridge
         self._plan = plan
         self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
@@ -88,17 +96,19 @@ class KeyFilters:
         What a source cannot leave out by itself is looked up behind the user's own filters right above it.
         """
         conditions = []
-        for keys, expressions in self._of(node, node):
+        for ref, keys, expressions in self._of(node, node):
             if keys.is_empty:
                 return fragment.placeholder(self._bridge, plan.output())
-            conditions += self._for_source(node, keys, expressions)
+            conditions += self._for_source(node, ref, keys, expressions)
             if self._cheap_above(node) is None:
                 conditions.append(filters.might_contain(self._bridge, keys, expressions))
         for below in self._graph().in_edges(node.id):
             source = self._graph().node(below.source_id)
             if source.properties.get(FILTERS) and self._cheap_above(source) == node.id:
                 found = self._of(source, node)
-                conditions += [filters.might_contain(self._bridge, keys, at) for keys, at in found if not keys.is_empty]
+                conditions += [
+                    filters.might_contain(self._bridge, keys, at) for _, keys, at in found if not keys.is_empty
+                ]
         return filters.filtered(self._bridge, plan, conditions)
 
     def _cheap_above(self, node: StreamNode) -> int | None:
@@ -114,18 +124,20 @@ class KeyFilters:
     def _way(self, ref: DynamicFilterRef) -> Way:
         return self._plan.nodes[ref.join_id].ways[ref.path]
 
-    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[KeySet, tuple[Any, ...]]]:
-        """Return the key sets that filter a node's rows, each with the keys in terms of another node's output."""
+    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[DynamicFilterRef, KeySet, tuple[Any, ...]]]:
+        """Return a node's filters with their key sets, each with the keys in terms of another node's output."""
         found = []
         for ref in node.properties.get(FILTERS, ()):
             keys = self._sets.get(self._giver(ref))
             place = next((place for place in self._way(ref).places if place.node_id == at.id), None)
             if keys is not None and place is not None:
                 way = self._way(ref)
-                found.append((keys, catalyst.rebound(way.keys, way.ids, place.place, place.ids)))
+                found.append((ref, keys, catalyst.rebound(way.keys, way.ids, place.place, place.ids)))
         return found
 
-    def _for_source(self, node: StreamNode, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
+    def _for_source(
+        self, node: StreamNode, ref: DynamicFilterRef, keys: KeySet, expressions: tuple[Any, ...]
+    ) -> list[Any]:
         """Return the conditions to hand to a source.
 
         Parquet gets those that leave out row groups by their statistics and no others: to find out what they
@@ -135,27 +147,48 @@ class KeyFilters:
         if source is None or not all(map(catalyst.is_attribute, expressions)):
             return []
         if (node.id, keys) not in self._for_sources:
-            self._for_sources[node.id, keys] = self._worth_handing_over(source, keys, expressions)
+            conditions, problem = self._worth_handing_over(source, keys, expressions)
+            self._for_sources[node.id, keys] = conditions
+            if problem:
+                self._tell(node, ref, "rows are left out only after they were read", problem)
         return self._for_sources[node.id, keys]
 
-    def _worth_handing_over(self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]) -> list[Any]:
+    def _tell(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
+        """Settle the decision to filter a node with what was done instead."""
+        join_id, side, _ = self._giver(ref)
+
+        def is_meant(decision: Decision) -> bool:
+            return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (join_id, side)
+
+        self._decisions.came_otherwise(DecisionKind.DYNAMIC_FILTER, node.id, node.name, instead, because, is_meant)
+
+    def _worth_handing_over(
+        self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]
+    ) -> tuple[list[Any], str]:
+        """Return the conditions that a source is given, and why it is not given all that could leave rows out."""
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
             if is_jdbc_relation(source.leaf.handle):
                 return key_conditions(self._bridge, source.leaf.handle, keys, expressions)
             if source.splits is None:
-                return []  # how a source of Spark's first interface compares values is not known
+                return [], "how a source of Spark's first interface compares values is not known"
         conditions = filters.for_sources(self._bridge, keys, expressions)
         if source.listing is None or not conditions:
-            return conditions
+            return conditions, ""
         listing = source.listing()
         if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf, expressions):
-            return conditions
+            return conditions, ""
+        return self._by_statistics(listing, conditions)
+
+    def _by_statistics(self, listing: FileListing, conditions: list[Any]) -> tuple[list[Any], str]:
+        """Return the conditions if they leave out row groups of parquet by their statistics, else why not."""
         try:
             left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
-        except Exception:
+        except Exception as error:
             log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
-            return []
-        return conditions if left <= _WORTH_READING else []
+            return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
+        if left > _WORTH_READING:
+            return [], f"by the statistics of {listing.name}, {left:.0%} of its row groups may have such keys"
+        return conditions, ""
 
     def fetch(self, session: Any, node: StreamNode) -> None:
         """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
@@ -165,7 +198,9 @@ class KeyFilters:
                 lock = self._locks.setdefault(name, threading.Lock())
             with lock:
                 if name not in self._sets:
-                    self._sets[name] = self._collected(session, ref)
+                    self._sets[name] = self._collected(session, ref, name)
+            if name in self._problems:
+                self._tell(node, ref, "rows go unfiltered", self._problems[name])
 
     def clear(self) -> None:
         """Forget all key sets."""
@@ -174,7 +209,7 @@ class KeyFilters:
 
     def info(self, node: StreamNode) -> KeyFilter | None:
         """Return what a source may know of its filters."""
-        found = [(keys, at) for keys, at in self._of(node, node) if all(map(catalyst.is_attribute, at))]
+        found = [(keys, at) for _, keys, at in self._of(node, node) if all(map(catalyst.is_attribute, at))]
         columns = dict.fromkeys(str(key.name()) for _, expressions in found for key in expressions)
 
         def spell() -> str:
@@ -188,14 +223,18 @@ class KeyFilters:
         path = self._graph().node(ref.join_id).properties["filters"][ref.path]
         return *path.giver, tuple(map(catalyst.expression_key, self._way(ref).giver_keys))
 
-    def _collected(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
+    def _collected(self, session: Any, ref: DynamicFilterRef, name: _Given) -> KeySet | None:
         try:
-            return self._collect(session, ref)
+            found = self._collect(session, ref)
         except VerificationError:
             raise
-        except Exception:
-            log.warning("the keys of %s could not be fetched, rows go unfiltered", ref, exc_info=True)
+        except Exception as error:
+            log.warning("the keys of %s could not be fetched", ref, exc_info=True)
+            self._problems[name] = f"the keys could not be fetched: {first_line(error)}"
             return None
+        if found is None:
+            self._problems[name] = "keys cannot be told of this side"
+        return found
 
     def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
         join_id, side, _ = self._giver(ref)

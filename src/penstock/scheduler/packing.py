@@ -150,3 +150,11 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
             return ranges, why
     number = max(1, min(len(row), upper))
     return spread_by_count(len(row), number), f"{why}, subpartitions spread by count"
+
+
+def pack_exactly(row: SizeRow, number: int) -> list[Range]:
+    """Return so many contiguous ranges of about as many bytes each; of fewer units, some are empty: ``(0, 0)``."""
+    ranges, _ = pack_within(row, max(row.total, 1), number, number)
+    if len(ranges) != number:
+        ranges = spread_by_count(len(row), number)
+    return [span if span[0] < span[1] else (0, 0) for span in ranges]

@@ -12,6 +12,8 @@ import numpy as np
 from penstock.config.options import VERIFY
 from penstock.connectors.base import CountableSplits
 from penstock.connectors.splits import OPEN_COST
+from penstock.decisions import DecisionKind
+from penstock.errors import first_line
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.optimizer import ResultInfo
 from penstock.optimizer.dynamic_filtering import FILTERS
@@ -20,9 +22,10 @@ from penstock.optimizer.graphs import is_broadcast, sides
 from penstock.optimizer.join_algorithm import HASH_SIDE
 from penstock.optimizer.join_order import SEQUENCE
 from penstock.optimizer.joins import NUMBER
+from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
-from penstock.scheduler.packing import spread_by_count
+from penstock.scheduler.packing import SizeRow, pack_exactly, spread_by_count
 from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
 from penstock.spark import exchange, files, fragment, jobs, verification
 from penstock.spark.catalyst import expression_key
@@ -38,11 +41,12 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob, StageReport
+    from penstock.decisions import DecisionLog
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.optimizer.join_order import JoinSequence
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
-    from penstock.scheduler.parallelism import Slice
+    from penstock.scheduler.skew_cut import Slice
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
@@ -125,6 +129,8 @@ class VertexRunner:
         Part of the names of Spark job groups.
     sinks
         The opened sinks, by node.
+    decisions
+        Takes what came otherwise than it was decided.
     """
 
     def __init__(
@@ -136,8 +142,10 @@ class VertexRunner:
         graph: Callable[[], StreamGraph],
         job_id: str,
         sinks: Mapping[int, SinkJob],
+        decisions: DecisionLog,
     ) -> None:
         self._bridge = bridge
+        self._decisions = decisions
         self._sessions = sessions
         self._plan = plan
         self._graph = graph
@@ -145,8 +153,9 @@ class VertexRunner:
         self._sinks = sinks
         self._results: dict[int, Result] = {}
         self._tables: dict[tuple[int, str], BroadcastResult | None] = {}
+        self._too_large: dict[tuple[int, str], str] = {}
         self._verify = config.flag(VERIFY)
-        self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table)
+        self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table, decisions)
         self._lock = threading.Lock()
 
     def group_of(self, vertex: JobVertex) -> str:
@@ -232,7 +241,9 @@ class VertexRunner:
             except Exception as error:
                 if not exchange.is_refused(error):
                     raise
-                log.info("%s: Spark lays inputs out otherwise, so it exchanges them within the vertex", vertex.name)
+                for decision in self._decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
+                    why = "Spark wants them laid out otherwise for an operator of several inputs"
+                    self._decisions.settle(decision, instead="inputs exchanged within the vertex", because=why)
                 run = self._planned(vertex, replace(setup, shared=False), session, scans, graph)
         if not isinstance(run.result, StagedResult) or run.result.stages:
             for used in (session, *scans.values()):  # else the plan still refers to their settings
@@ -399,8 +410,17 @@ class VertexRunner:
                 raise
             is_right = False
         if not is_right:
-            log.warning("Spark plans node %s otherwise than a split needs, so its subpartitions stay whole", node_id)
-            whole = {self._plan.groups[e.id]: self._one_by_one(e) for e in _split(graph.in_edges(node_id), setup)}
+            self._decisions.came_otherwise(
+                DecisionKind.SKEW,
+                node_id,
+                graph.node(node_id).name,
+                "its subpartitions stay whole",
+                "Spark plans it as another operator than one that joins the rows of each task",
+                lambda decision: LARGEST in decision.figures,
+            )
+            split = _split(graph.in_edges(node_id), setup)
+            ranges = self._whole(split, len(setup.slices[split[0].id]))
+            whole = {self._plan.groups[edge.id]: ranges for edge in split}
             return self._operator(node_id, graph, replace(setup, slices={}, ranges={**setup.ranges, **whole}), plans)
         return fragment.rdd_leaf(self._bridge, self._bridge.session, plan.output(), physical.execute())
 
@@ -429,11 +449,11 @@ class VertexRunner:
                 {name: result.tasks for name, result in staged.items()},
             )
 
-    def _one_by_one(self, edge: StreamEdge) -> list[Range]:
-        """Return a range for every subpartition of an edge."""
-        result = self._results[edge.source_id]
-        assert isinstance(result, StagedResult)
-        return [(index, index + 1) for index in range(result.subpartitions)]
+    def _whole(self, edges: Sequence[StreamEdge], tasks: int) -> list[Range]:
+        """Return ranges of whole subpartitions for so many tasks, for inputs that are cut alike."""
+        results = [self._results[edge.source_id] for edge in edges]
+        sizes = [result.sizes[0] for result in results if isinstance(result, StagedResult)]
+        return pack_exactly(SizeRow(np.sum(sizes, axis=0)), tasks)
 
     def _in_sequence(
         self, sequence: JoinSequence, graph: StreamGraph, setup: VertexSetup, plans: Mapping[int, Any]
@@ -497,7 +517,17 @@ class VertexRunner:
                         raise
                     log.warning("broadcasting the %s side of node %s failed, it is shuffled", build, edge.target_id)
                     self._tables[name] = None
+                    self._too_large[name] = first_line(error)
             table = self._tables[name]
+        if table is None:
+            self._decisions.came_otherwise(
+                DecisionKind.BROADCAST,
+                edge.target_id,
+                self._graph().node(edge.target_id).name,
+                f"the {build} side is shuffled",
+                f"it could not be broadcast: {self._too_large[name]}",
+                lambda decision: decision.chosen == build,
+            )
         if self._verify and table is not None and result.is_plain_exchange:
             check_rows(f"the broadcast {edge.id}", result.rows, table.rows)
         return table

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.scheduler.packing import Range
-    from penstock.scheduler.parallelism import Slice
+    from penstock.scheduler.skew_cut import Slice
 
 
 def check_ranges(who: str, ranges: Sequence[Range], subpartitions: int) -> None:

@@ -295,18 +295,37 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
     """Return a one-stage result as an ``RDD[InternalRow]`` with one task for some slices each, one after the other.
 
     A slice is a range of subpartitions, or one subpartition and the range of mappers to read it from
-    (``PartialReducerPartitionSpec``). Tasks of several slices take Spark 4.1 (``SQLPartitioningAwareUnionRDD``).
+    (``PartialReducerPartitionSpec``), or several of a single mapper (``PartialMapperPartitionSpec``), or all of some
+    mappers (``CoalescedMapperPartitionSpec``). Tasks of several slices take Spark 4.1
+    (``SQLPartitioningAwareUnionRDD``).
     """
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     split = bridge.find(EXECUTION + "PartialReducerPartitionSpec")
+    of_one = bridge.find(EXECUTION + "PartialMapperPartitionSpec")
+    of_some = bridge.find(EXECUTION + "CoalescedMapperPartitionSpec")
     sizes = result.sizes[0]
 
     def spec(place: _Slice) -> Any:
         (start, end), mappers = place
-        return merged.apply(start, end, int(sizes[start:end].sum())) if mappers is None else split(start, *mappers, 0)
+        if mappers is None:
+            return merged.apply(start, end, int(sizes[start:end].sum()))
+        return split(start, *mappers, 0)
+
+    def by_mapper(place: _Slice, *, several: bool) -> Any:
+        span, mappers = place
+        first, last = mappers or (0, 0)
+        return of_some(first, last, len(sizes)) if several else of_one(first, *span)
+
+    def specs(layer: Sequence[_Slice]) -> Any:
+        """Return the specs of a slice of each task; those by mappers stand alone (``AQEShuffleReadExec``)."""
+        spans = [mappers for (start, end), mappers in layer if mappers is not None and end - start > 1]
+        if not spans:
+            return bridge.seq(map(spec, layer))
+        several = any(last - first > 1 for first, last in spans)
+        return bridge.seq([by_mapper(place, several=several) for place in layer])
 
     layers = [
-        _respec(bridge, result.above, bridge.seq(map(spec, layer))).execute()
+        _respec(bridge, result.above, specs(layer)).execute()
         for layer in zip_longest(*tasks, fillvalue=_NOTHING)
     ]
     if len(layers) == 1:

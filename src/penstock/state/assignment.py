@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from math import gcd
 
-from penstock.state.key_groups import check_max_parallelism, key_group_range
+from penstock.state.key_groups import check_max_parallelism
 
 
 class Change(StrEnum):
@@ -76,28 +76,9 @@ class StateAssignment:
         return range(group % self.classes, self.old, self.classes)
 
     @property
-    def clips(self) -> bool:
-        """Whether a new group must drop a part of what it reads, as the rest belongs to others."""
-        return self.change is not Change.MERGE
-
-    @property
     def kept(self) -> float:
         """The part of what a new group reads that it keeps, with evenly spread keys."""
         return self.classes / self.new
-
-    def read_by(self, index: int, parallelism: int) -> list[int]:
-        """Return the old key groups that a subtask reads after the change, in order.
-
-        Parameters
-        ----------
-        index
-            The subtask, which owns a range of the new groups.
-        parallelism
-            The number of subtasks after the change.
-        """
-        own = key_group_range(index, parallelism, self.new)
-        classes = {group % self.classes for group in own}
-        return [group for group in range(self.old) if group % self.classes in classes]
 
     def work_units(self, slots: int) -> list[WorkUnit]:
         """Return tasks that together write every new group once.

@@ -1,8 +1,7 @@
-"""Key groups: the parts that keyed state is cut into, and which operator subtask owns which.
+"""Key groups: the parts that keyed state is cut into.
 
-A key group of a Spark query is a state partition. Its number is Spark's hash of the grouping key modulo the max
-parallelism, which is the number of key groups. The ranges of subtasks are those of Apache Flink's
-``KeyGroupRangeAssignment``.
+A key group of a Spark query is a state partition, which a task of its own works on. Its number is Spark's hash of the
+grouping key modulo the max parallelism, which is the number of key groups.
 """
 
 from __future__ import annotations
@@ -32,17 +31,6 @@ def key_group(values: Sequence[Any], types: Sequence[str], max_parallelism: int)
         The number of key groups.
     """
     return hash_row(values, types) % max_parallelism
-
-
-def operator_index(group: int, parallelism: int, max_parallelism: int) -> int:
-    """Return the subtask that owns a key group."""
-    return group * parallelism // max_parallelism
-
-
-def key_group_range(index: int, parallelism: int, max_parallelism: int) -> range:
-    """Return the key groups that a subtask owns; never empty where parallelism is at most max parallelism."""
-    start = (index * max_parallelism + parallelism - 1) // parallelism
-    return range(start, ((index + 1) * max_parallelism - 1) // parallelism + 1)
 
 
 def default_max_parallelism(parallelism: int) -> int:

@@ -59,6 +59,7 @@ class RescalePlan:
             "from": self.assignment.old,
             "to": self.assignment.new,
             "change": str(self.assignment.change),
+            "kept": self.assignment.kept,
             "bytes": self.state_bytes,
             "stores": [
                 {"operator": plan.store.operator, "name": plan.operator_name, "store": plan.store.name,

@@ -78,7 +78,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float) -> str:
         job=record, vertex=one, bars=bars(one["subpartitions"]), lanes=lanes, span=span,
         seconds=None if started is None else (ended or now) - started,
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
-        decisions=[decision for decision in record.decisions if decision["subject"].startswith(f"{one['id']} ")],
+        decisions=record.decisions_of(one),
         inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
     )  # fmt: skip
 

@@ -143,13 +143,12 @@ def job_decisions(record: JobRecord) -> dict[str, Any]:
 
 def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid/vertices/:vertexid``."""
-    subject = f"{vertex['id']} "
     return {
         **_vertex(vertex, now), "now": _ms(now),
         "operators": [record.nodes[node] for node in vertex["nodes"] if node in record.nodes],
         "subpartitions": {"count": vertex["subpartition_count"], "bytes": vertex["subpartitions"]},
         "subtasks": _subtasks(record, vertex["id"]),
-        "decisions": [one for one in record.decisions if one["subject"].startswith(subject)],
+        "decisions": record.decisions_of(vertex),
     }  # fmt: skip
 
 

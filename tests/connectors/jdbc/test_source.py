@@ -193,7 +193,7 @@ def test_what_the_user_cut_stays(pg, make_env, spark):
         ({"scan.infer-parallelism.max": "2"}, {}, 2),
         ({"scan.infer-parallelism.enabled": "false"}, {"parallelism.default": 5}, 5),
         ({}, {"parallelism.default": 5}, 5),
-        ({"scan.infer-parallelism.max": "6"}, {"parallelism.default": 5}, 5),
+        ({"scan.infer-parallelism.max": "6"}, {"parallelism.default": 5}, 6),
         ({"scan.max-connections": "1"}, {}, 1),
     ],
 )

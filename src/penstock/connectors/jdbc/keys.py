@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.jdbc.dialect import KeyKind
 from penstock.connectors.jdbc.source import dialect_of
+from penstock.errors import first_line
 from penstock.spark import filters
 from penstock.spark.jdbc import JdbcRelation
 
@@ -57,8 +58,8 @@ def is_plain(texts: str) -> bool:
     return texts.isascii() and "\\" not in texts and "\0" not in texts
 
 
-def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[Any]) -> list[Any]:
-    """Return conditions on the columns of a database's relation, true of the keys found; fewer, or none, where unsure.
+def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[Any]) -> tuple[list[Any], str]:
+    """Return conditions on the columns of a database's relation, true of the keys found, and why there are not more.
 
     Parameters
     ----------
@@ -72,22 +73,26 @@ def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[An
     relation = JdbcRelation(bridge, leaf)
     dialect = dialect_of(relation.url)
     if dialect is None or not dialect.comparable:
-        return []
+        return [], "how the database compares values is not known"
     try:
         types = relation.column_types()
-    except Exception:
-        log.warning("the types of %s could not be had, its rows go unfiltered", relation.table, exc_info=True)
-        return []
-    found = []
+    except Exception as error:
+        log.warning("the types of %s could not be had", relation.table, exc_info=True)
+        return [], f"the types of {relation.table} could not be had: {first_line(error)}"
+    found: list[Any] = []
+    problems: list[str] = []
     for place, column in enumerate(columns):
         known = types.get(str(column.name()))
         kind = None if known is None else kind_of(known, str(column.dataType().simpleString()), dialect.comparable)
         if kind is None:
+            of_type = "an unknown type" if known is None else f"type {known.name}"
+            problems.append(f"the database may compare column {column.name()} of {of_type} otherwise than Spark")
             continue
         one = replace(keys, exact=keys.exact[place : place + 1], bounds=keys.bounds[place : place + 1])
         if kind is KeyKind.TEXT:
             if not one.exact or not is_plain(str(one.exact[0].mkString(" "))):
+                problems.append(f"the database may read or order texts of column {column.name()} otherwise")
                 continue
             one = replace(one, bounds=())
         found += filters.for_sources(bridge, one, [column])
-    return found
+    return found, "; ".join(problems)

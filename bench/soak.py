@@ -1,0 +1,184 @@
+"""Thousands of jobs in one Environment: what grows with them? Memory, threads, classes, sessions, files and marks are counted.
+
+Jobs take turns: groups, a join, a window, a write of files, a parallelism given by a mark, a rebalance, one that fails, one that is
+cancelled. After every block the driver's heap is collected and looked at. A table and a chart go to bench/results.
+"""
+
+import argparse
+import gc
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment, marks
+from penstock.connectors import FileSink
+from penstock.errors import PenstockError
+
+HERE = Path(__file__).parent
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What there is after so many jobs; memory in MiB."""
+
+    jobs: int
+    ms_per_job: float
+    python_mib: float
+    heap_mib: float
+    classes: int
+    threads: int
+    jvm_threads: int
+    marks: int
+    files: int
+
+
+class Soak:
+    """The session, its jobs, and what is counted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "2g")
+            .config("spark.log.level", "OFF")
+            .config("spark.local.dir", str(folder / "local"))
+            .config("spark.cleaner.periodicGC.interval", "1min")
+            .getOrCreate()
+        )
+        self.env = Environment(self.spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
+        path = str(folder / "facts")
+        self.spark.range(0, 20_000, 1, 2).selectExpr("id % 97 as k", "id as v").write.parquet(path)
+        self.facts = self.spark.read.parquet(path)
+        self.kinds: list[Callable[[], object]] = [
+            lambda: self.env.collect(self._groups()),
+            lambda: self.env.collect(self.facts.join(self._groups(), "k").agg(F.sum("v"))),
+            lambda: self.env.count(
+                self.facts.selectExpr("rank() over (partition by k order by v) as r").where("r = 1")
+            ),
+            self._write,
+            lambda: self.env.collect(penstock.with_parallelism(self._groups(), 3)),
+            lambda: self.env.collect(
+                penstock.rebalance(self.facts, 2).map_in_arrow(lambda rows: rows, self.facts.schema)
+            ),
+            self._fail,
+            self._cancel,
+        ]
+
+    def _groups(self) -> DataFrame:
+        return self.facts.groupBy("k").agg(F.sum("v").alias("s"))
+
+    def _write(self) -> None:
+        self.env.write(self._groups(), FileSink(str(self.folder / "out"), mode="overwrite"))
+        self.env.execute()
+
+    def _fail(self) -> None:
+        try:
+            self.env.collect(self._groups().select(F.raise_error(F.lit("on purpose"))))
+        except PenstockError:
+            return
+        raise AssertionError("it did not fail")
+
+    def _cancel(self) -> None:
+        self.env.write(self._groups(), FileSink(str(self.folder / "never"), mode="overwrite"))
+        job = self.env.execute_async()
+        job.cancel()
+        try:
+            job.wait(30)
+        except PenstockError:
+            return
+
+    def block(self, first: int, count: int) -> Reading:
+        """Run so many jobs, and look at what there is."""
+        start = time.perf_counter()
+        for number in range(first, first + count):
+            self.kinds[number % len(self.kinds)]()
+        seconds = time.perf_counter() - start
+        gc.collect()
+        beans = self.spark._jvm.java.lang.management.ManagementFactory
+        for _ in range(3):  # what Spark's cleaner frees once is collected the next time
+            self.spark._jvm.java.lang.System.gc()
+            time.sleep(0.5)
+        used = beans.getMemoryMXBean().getHeapMemoryUsage().getUsed()
+        return Reading(
+            jobs=first + count,
+            ms_per_job=round(1000 * seconds / count, 1),
+            python_mib=round(_resident() / MIB, 1),
+            heap_mib=round(used / MIB, 1),
+            classes=int(beans.getClassLoadingMXBean().getLoadedClassCount()),
+            threads=threading.active_count(),
+            jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
+            marks=len(marks._marks) + len(marks._stages),
+            files=sum(len(files) for _, _, files in os.walk(self.folder)),
+        )
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def table(readings: list[Reading]) -> str:
+    names = [field.name.replace("_", " ") for field in fields(Reading)]
+    rows = ["| " + " | ".join(map(str, astuple(reading))) + " |" for reading in readings]
+    return "\n".join(["| " + " | ".join(names) + " |", "|" + "--:|" * len(names), *rows])
+
+
+def chart(readings: list[Reading], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    shown = [field.name for field in fields(Reading)][1:]
+    figure, places = plt.subplots(2, 4, figsize=(14, 6))
+    for name, place in zip(shown, places.flat, strict=True):
+        place.plot([one.jobs for one in readings], [getattr(one, name) for one in readings], color="#2463eb")
+        place.set_title(name.replace("_", " "))
+        place.set_ylim(bottom=0)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=5_000)
+    parser.add_argument("--block", type=int, default=250, help="jobs between two looks")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    readings: list[Reading] = []
+    try:
+        soak = Soak(folder)
+        for first in range(0, arguments.jobs, arguments.block):
+            readings.append(soak.block(first, arguments.block))
+            print(readings[-1], flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    chart(readings, arguments.output / "soak.png")
+    where = (
+        f"PySpark {pyspark.__version__}, Python {platform.python_version()}, local[2], 2g driver, {platform.machine()}"
+    )
+    text = f"# Thousands of jobs in one process\n\n`bench/soak.py --jobs {arguments.jobs}`: {where}.\n\n{table(readings)}\n"
+    (arguments.output / "soak.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""What comes otherwise than it was decided settles the decision, in history and on the pages; the rows are right."""
+
+import time
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.decisions import DecisionKind
+from penstock.observer import record_of
+from penstock.spark import exchange, filters
+from penstock.web import pages
+from tests.equality import assert_same_rows
+
+ROWS = 60_000
+SKEW = "table.optimizer.skewed__join__optimization"
+THRESHOLD = "table.optimizer.join.broadcast__threshold"
+FILTERING = "table.optimizer.dynamic__filtering.enabled"
+SMALL = {
+    "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "64 kb",
+    "table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY",
+}
+SPLIT = SMALL | {THRESHOLD: "-1", FILTERING: False, f"{SKEW}.skewed__threshold": "20 kb"}
+WHOLE = "execution.batch.adaptive.whole__query__threshold"
+
+
+@pytest.fixture(scope="module")
+def tables(spark, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    facts = spark.range(0, ROWS, 1, 4).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid() as pad")
+    facts.write.parquet(str(folder / "facts"))
+    spark.range(0, 1000, 1, 2).selectExpr("id as j", "id % 10 as a").write.parquet(str(folder / "small"))
+    return spark.read.parquet(str(folder / "facts")), spark.read.parquet(str(folder / "small"))
+
+
+def joined(tables):
+    facts, small = tables
+    return facts.join(small.where("a < 2"), F.col("k") == F.col("j")).groupBy(F.expr("v % 7")).agg(F.count("*"), F.max("pad"))
+
+
+def raising(text):
+    def fail(*_, **__):
+        raise RuntimeError(text)
+
+    return fail
+
+
+def settled(env, df, kind):
+    """Run, compare with plain Spark; return the decisions of a kind that came otherwise, seen on their vertices' pages."""
+    assert_same_rows(env.collect(df), df.collect())
+    record = record_of(env.last_job)
+    found = [one for one in record.decisions if one["kind"] == kind and "instead" in one["outcome"]]
+    for one in found:
+        (vertex,) = (vertex for vertex in record.vertices.values() if one in record.decisions_of(vertex))
+        page = pages.vertex(record, vertex, time.time())
+        assert one["outcome"]["instead"] in page
+        assert one["outcome"]["instead"] in pages.job(record, time.time(), pending=True, may_cancel=False)
+    return found
+
+
+def test_a_broadcast_that_fell_back(monkeypatch, make_env, tables):
+    monkeypatch.setattr(exchange, "broadcast_staged", raising("OutOfMemory: no room for a table"))
+    (one,) = settled(make_env(**SMALL), joined(tables), "broadcast")
+    assert one["chosen"] == "right"
+    assert one["outcome"]["instead"] == "the right side is shuffled"
+    assert "no room for a table" in one["outcome"]["because"]
+    assert one["outcome"]["tasks"] > 0
+
+
+def test_keys_that_could_not_be_fetched(monkeypatch, make_env, tables):
+    monkeypatch.setattr(filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone"))
+    (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
+    assert one["outcome"]["instead"] == "rows go unfiltered"
+    assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
+
+
+def test_statistics_that_could_not_be_read(monkeypatch, make_env, tables):
+    monkeypatch.setattr("penstock.scheduler.filtering.row_groups_left", raising("a footer is broken"))
+    (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
+    assert one["outcome"]["instead"] == "rows are left out only after they were read"
+    assert "a footer is broken" in one["outcome"]["because"]
+
+
+def test_a_split_that_spark_did_not_plan_so(monkeypatch, make_env, tables):
+    monkeypatch.setattr(exchange, "joins_its_leaves", lambda _: False)
+    (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
+    assert one["outcome"]["instead"] == "its subpartitions stay whole"
+    assert "subpartitions split" in one["chosen"]
+
+
+def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
+    refused = []
+    write = exchange.write
+
+    def refuse(bridge, session, logical, **others):
+        if not refused and "Join" in logical.toString():
+            refused.append(True)
+            raise RuntimeError(exchange._REFUSED)
+        return write(bridge, session, logical, **others)
+
+    monkeypatch.setattr(exchange, "write", refuse)
+    options = SMALL | {THRESHOLD: "-1", FILTERING: False}
+    (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
+    assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
+
+
+def doubled(pdf):
+    return pdf.groupby("k", as_index=False).v.sum()
+
+
+HOT = {
+    "collect_list": (lambda df: df.groupBy("k").agg(F.sort_array(F.collect_list("v")).alias("l")), "Aggregate"),
+    "percentile": (lambda df: df.groupBy("k").agg(F.expr("percentile(v, 0.5)")), "Aggregate"),
+    "grouped map": (lambda df: df.groupBy("k").applyInPandas(doubled, "k bigint, v bigint"), "k"),
+    "window": (lambda df: df.selectExpr("k", "v", "row_number() over (partition by k order by v) as r"), "Window"),
+    "count": (lambda df: df.groupBy("k").count(), None),
+}
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+@pytest.mark.parametrize("name", HOT)
+def test_a_hot_key_that_cannot_be_spread_is_told(make_env, tables, name, threshold):
+    make, what = HOT[name]
+    env = make_env(**SPLIT | {WHOLE: threshold})
+    df = make(tables[0])
+    assert_same_rows(env.collect(df), df.collect())
+    record = record_of(env.last_job)
+    found = [one for one in record.decisions if one["kind"] == "skew"]
+    assert bool(found) is (what is not None)
+    for one in found:
+        assert one["chosen"] == "not split"
+        assert one["reason"].startswith("it ")
+        (vertex,) = (vertex for vertex in record.vertices.values() if one in record.decisions_of(vertex))
+        assert one["outcome"]["tasks"] == vertex["tasks"]
+
+
+class Noting(StreamGraphOptimizationStrategy):
+    """Decides nothing, and says so of every join, as its user calls it or as a node."""
+
+    def initialize(self, context):
+        for node in context.stream_graph:
+            if node.kind == "Join":
+                context.decide(DecisionKind.STRATEGY, node, "looked at", "it is a join")
+                context.decide(DecisionKind.STRATEGY, node.name, "seen", "it is called so")
+
+    def on_operators_finished(self, finished, context):
+        return False
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(spark, tables, threshold):
+    from penstock import Environment
+
+    options = {key.replace("__", "-"): value for key, value in (SPLIT | {WHOLE: threshold}).items()}
+    env = Environment(spark, config=options, progress=False, strategies=[Noting])
+    env.collect(joined(tables))
+    record = record_of(env.last_job)
+    (vertex,) = (vertex for vertex in record.vertices.values() if "Join" in vertex["name"])
+    own = {(one["kind"], str(one["chosen"])): one for one in record.decisions_of(vertex)}
+    for key in (("strategy", "looked at"), ("strategy", "seen")):
+        assert own[key]["outcome"] == {"tasks": vertex["tasks"], "rows": vertex["rows_out"], "bytes": vertex["bytes_out"]}
+    assert {kind for kind, _ in own} >= {"strategy", "vertex parallelism", "skew"}
+    for execution in env.last_job.vertices:
+        if execution.parallelism > 0:
+            assert "parallelism" in " ".join(one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id]))
