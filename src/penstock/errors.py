@@ -153,6 +153,24 @@ class CommitError(SinkError):
         )
 
     @classmethod
+    def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
+        """Build the error for a commit of another job that takes too long."""
+        return cls(
+            f"job {job!r} is still committing to {', '.join(targets)}",
+            cause=f"{owner} holds {journal}",
+            hint="run the job again when that one has ended",
+        )
+
+    @classmethod
+    def taken_over(cls, journal: str) -> Self:
+        """Build the error for a commit that another process has completed, or taken back, meanwhile."""
+        return cls(
+            f"the commit was recovered by another process: {journal} is gone",
+            cause="this process did not show for a minute that it lived",
+            hint="look whether the new rows are there before the job is run again",
+        )
+
+    @classmethod
     def unreachable(cls, target: str, cause: str) -> Self:
         """Build the error for a target that cannot be asked whether it has committed."""
         return cls(

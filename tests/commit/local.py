@@ -15,7 +15,7 @@ from penstock.spark.filesystem import is_hidden
 from penstock.spark.rename import can_exchange, exchange
 
 PATCHED = [
-    *(f"penstock.commit.{name}.Folder" for name in ("folders", "journal", "recovery", "places")),
+    *(f"penstock.commit.{name}.Folder" for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery", "turns")),
     *(f"penstock.connectors.{name}.Folder" for name in ("files", "delta", "delta_commit", "iceberg", "iceberg_commit", "staged_files", "kafka.sink", "kafka.commit")),
     "tests.commit.harness.Folder", "tests.commit.checks.Folder", "tests.commit.targets.Folder",
 ]  # fmt: skip
@@ -70,8 +70,13 @@ class LocalFolder:
     def modified(self) -> float:
         return self._path.stat().st_mtime
 
-    def renew(self) -> None:
-        os.utime(self._path)
+    renames_whole = True
+
+    def sync_entries(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
 
     def read(self) -> bytes:
         return self._path.read_bytes()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.commit.lease import is_young
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, prepared_of
 from penstock.errors import CommitError
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 PREFIX = ".penstock-commit-"
-LEASE = 60.0
-"""Seconds after which the process of another machine counts as dead, if it has not renewed its journal."""
-
 COMMITTING: set[str] = set()
 """The journals that jobs of this process are writing now; others of this process are nobody's."""
 
@@ -61,10 +58,6 @@ class Journal:
         }  # fmt: skip
         Folder(access.bridge, self.path).write(json.dumps(content, indent=1).encode(), overwrite=True)
 
-    def touch(self, access: Access) -> None:
-        """Tell others that its process lives."""
-        Folder(access.bridge, self.path).renew()
-
     def point(self, access: Access) -> None:
         """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
         Folder(access.bridge, self.path).parent.make()
@@ -93,9 +86,7 @@ class Journal:
         if self.owner == Owner.me():
             return self.path in COMMITTING
         alive = self.owner.is_alive()
-        if alive is None:
-            return time.time() - Folder(access.bridge, self.path).modified() < LEASE
-        return alive
+        return is_young(access, self.path) if alive is None else alive
 
     def released(self) -> Journal:
         """Return it without an owner."""
@@ -104,10 +95,16 @@ class Journal:
 
 def journal_path(access: Access, parts: Iterable[Prepared], job: str) -> str:
     """Return where the journal of a job lies: beside its first target that is a folder, else in Spark's warehouse."""
+    name = f"{PREFIX}{job}-{Owner.me().tag}.json"
     for part in parts:
         if part.folder is not None:
-            return str(folder_beside(access, part.folder).child(f"{PREFIX}{job}.json"))
-    return str(Folder(access.bridge, warehouse_of(access.bridge)).child(f"{PREFIX}{job}.json"))
+            return str(folder_beside(access, part.folder).child(name))
+    return str(Folder(access.bridge, warehouse_of(access.bridge)).child(name))
+
+
+def claim_of(path: str) -> str:
+    """Return the path of the file that keeps other processes from recovering a journal."""
+    return f"{path.removesuffix('.json')}.claim"
 
 
 def warehouse_of(bridge: Bridge) -> str:

@@ -19,7 +19,7 @@ class Owner:
     Parameters
     ----------
     host
-        Its machine, and the space of process ids in it (a container has one of its own).
+        Its machine since it was last started, and the space of process ids in it (a container has one of its own).
     pid
         Its id.
     started
@@ -62,18 +62,24 @@ def _short(text: str) -> str:
 
 
 def _host() -> str:
+    """Return what no two machines that run at a time share: names and numbers alone are given twice."""
     try:
         space = Path("/proc/self/ns/pid").readlink().name
     except OSError:
         space = ""
-    return f"{socket.gethostname()}/{space}"
+    return f"{socket.gethostname()}/{space}/{_boot() or ''}"
+
+
+def _boot() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # no Linux
+        return None
 
 
 def _started(pid: int) -> str | None:
     """Return when a process began; None if it does not run, and an empty text where the system does not tell."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # no Linux
+    if _boot() is None:
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -85,4 +91,4 @@ def _started(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in {"Z", "X"} else f"{boot}:{fields[19]}"  # a zombie does nothing any more
+    return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does nothing any more

@@ -11,6 +11,7 @@ from penstock.errors import CommitError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
 
 _KINDS: dict[str, type[Prepared]] = {}
@@ -70,6 +71,20 @@ class Prepared(ABC):
     def folder(self) -> str | None:
         """The folder that a journal, or a pointer to one, is put beside; None for a target that is no folder."""
         return None
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The paths of what goes away for it, and would come back with all it held then if it is undone."""
+        return ()
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The paths of folders that get files beside those that are there."""
+        return ()
+
+    def is_at(self, target: Folder) -> bool:
+        """Whether a folder is its target."""
+        return self.folder is not None and self.folder.rstrip("/") == str(target).rstrip("/")
 
     @property
     def together(self) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.commit.journal import COMMITTING, LEASE, Journal, journal_path
+from penstock.commit.held import HeldJournal
+from penstock.commit.journal import Journal, journal_path
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, needs_journal
+from penstock.commit.turns import wait_for_others
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -63,10 +64,10 @@ class Commit:
         self._name = name
         self._sinks = list(sinks)
         self._prepared: dict[int, Prepared | None] = {}
-        self._journal: Journal | None = None
+        self._journal: HeldJournal | None = None
         self._irreversible = False
+        self._is_lost = False
         self._waiting: list[Prepared] = []
-        self._ended = threading.Event()
 
     def run(self) -> None:
         """Commit all sinks: first those that can be undone.
@@ -79,27 +80,40 @@ class Commit:
         for place, sink in enumerate(self._sinks):
             self._prepared[place] = sink.prepare()
             self._access.secrets.update(sink.secrets)
-        self._begin_journal()
+        self._begin()
         try:
             parts = self._parts()
-            later = [part for part in parts if not part.is_reversible]
             for part in parts:
                 part.ready(self._access)
             for part in parts:
                 if part.is_reversible:
+                    self._check()
                     part.commit(self._access)
             for place, sink in enumerate(self._sinks):
                 if self._prepared[place] is None:
                     sink.commit()
-            self._commit_for_good(later)
+            self._commit_for_good([part for part in parts if not part.is_reversible])
         finally:
             self._access.close()
         self._refresh()
 
     def finish(self) -> None:
-        """Remove what was only needed to undo; from here on nothing can be."""
-        if self._journal is not None and not self._journal.decided:
-            self._decide(self._journal)
+        """Remove what was only needed to undo; from here on nothing can be.
+
+        Raises
+        ------
+        Exception
+            If that cannot be written into the journal, and all can be undone: the job fails.
+        """
+        if self._journal is not None:
+            try:
+                self._journal.decide()
+            except Exception:
+                if not self._irreversible:
+                    raise
+                log.warning("the journal %s could not be written again", self._journal.path, exc_info=True)
+                self._release()  # it still tells how to go on: what was needed to undo is removed then
+                return
         for part in self._parts():
             try:
                 part.finish(self._access)
@@ -107,21 +121,13 @@ class Commit:
                 log.warning("what was replaced in %s could not be removed", part.target, exc_info=True)
                 self._release()
                 return
-        self._end_journal()
-
-    def _decide(self, journal: Journal) -> None:
-        try:
-            decided = Journal(journal.path, journal.job, journal.name, journal.owner, journal.parts, decided=True)
-            decided.write(self._access)
-        except Exception:
-            if not self._irreversible:
-                raise  # nothing is lost yet: all is undone, as the error tells
-            log.warning("the journal %s could not be written again", journal.path, exc_info=True)
-            decided = journal
-        self._journal = decided
+        self._end()
 
     def fail(self, error: BaseException) -> None:
         """Undo everything, unless a sink has committed for good: then leave the rest to the journal."""
+        if self._is_lost and self._journal is not None:
+            self._journal.leave()
+            return
         if self._waiting:
             self._release()
             return
@@ -142,7 +148,7 @@ class Commit:
                 error.add_note(f"while cleaning up: {problem}")
         self._refresh()
         if undone:
-            self._end_journal()
+            self._end()
         else:
             self._release()
 
@@ -151,32 +157,32 @@ class Commit:
         found = [part for _, part in sorted(self._prepared.items()) if part is not None]
         return sorted(found, key=lambda part: not part.is_reversible)
 
-    def _begin_journal(self) -> None:
+    def _begin(self) -> None:
         if len(self._parts()) > 1:
             for place, part in self._prepared.items():
                 self._prepared[place] = None if part is None else part.beside_others(f"{self._job}-{place}")
         parts = self._parts()
         if not needs_journal(parts):
+            wait_for_others(self._access, parts, None)
             return
         path = journal_path(self._access, parts, self._job)
-        journal = Journal(path, self._job, self._name, Owner.me(), tuple(parts))
-        COMMITTING.add(path)
-        self._journal = journal
-        journal.point(self._access)
-        journal.write(self._access)
-        threading.Thread(target=self._renew, args=(journal,), name=f"penstock-lease-{self._job}", daemon=True).start()
+        self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
+        self._journal.begin()
 
-    def _renew(self, journal: Journal) -> None:
-        """Keep the journal young while the job commits, for those who look from another machine."""
-        while not self._ended.wait(LEASE / 3):
-            try:
-                journal.touch(self._access)
-            except Exception:
-                log.debug("the lease of %s could not be renewed", journal.path, exc_info=True)
+    def _check(self) -> None:
+        """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""
+        if self._journal is None:
+            return
+        try:
+            self._journal.check()
+        except CommitError:
+            self._is_lost = True
+            raise
 
     def _commit_for_good(self, parts: Sequence[Prepared]) -> None:
         for number, part in enumerate(parts):
             for attempt in range(_TRIES):
+                self._check()
                 try:
                     part.commit(self._access)
                     break
@@ -210,24 +216,12 @@ class Commit:
 
     def _release(self) -> None:
         """Leave the journal to whoever comes next."""
-        self._ended.set()
-        if self._journal is None:
-            return
-        COMMITTING.discard(self._journal.path)
-        try:
-            self._journal.released().write(self._access)
-        except Exception:
-            log.warning("the journal %s could not be released", self._journal.path, exc_info=True)
+        if self._journal is not None:
+            self._journal.release()
 
-    def _end_journal(self) -> None:
-        self._ended.set()
-        if self._journal is None:
-            return
-        try:
-            self._journal.remove(self._access)
-        except Exception:
-            log.warning("the journal %s could not be removed", self._journal.path, exc_info=True)
-        COMMITTING.discard(self._journal.path)
+    def _end(self) -> None:
+        if self._journal is not None:
+            self._journal.end()
 
     def _refresh(self) -> None:
         for sink in self._sinks:

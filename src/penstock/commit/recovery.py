@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import Journal, journals_at, read_journal
+from penstock.commit.journal import Journal, claim_of, journals_at, read_journal
+from penstock.commit.lease import Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
 from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
@@ -88,6 +89,8 @@ def recover(access: Access, path: str) -> Recovery:
             for part in reversed(journal.parts):
                 part.undo(access)
         journal.remove(access)
+        remove_lease(access, path)
+        remove_lease(access, claim_of(path))
     log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], ", ".join(targets))
     return Recovery(path, journal.name, direction, targets)
 
@@ -99,12 +102,8 @@ def recover_target(access: Access, target: Folder) -> None:
     """Recover the commits that a dead process has left half-way at a target; called before it is written again."""
     for path in journals_at(access, target.parent):
         journal = read_journal(access, path)
-        if journal is not None and any(_is_at(part, target) for part in journal.parts):
+        if journal is not None and any(part.is_at(target) for part in journal.parts):
             recover(access, path)
-
-
-def _is_at(part: Prepared, target: Folder) -> bool:
-    return part.folder is not None and part.folder.rstrip("/") == str(target).rstrip("/")
 
 
 def _direction(access: Access, journal: Journal) -> Direction:
@@ -137,37 +136,40 @@ def _complete(access: Access, journal: Journal) -> None:
 @contextmanager
 def _claimed(access: Access, path: str) -> Iterator[bool]:
     """Keep other processes from recovering the same journal; gives False where one of them does so already."""
-    claim = Folder(access.bridge, path.removesuffix(".json") + ".claim")
+    claim = Folder(access.bridge, claim_of(path))
     content = json.dumps(asdict(Owner.me()) | {"claim": uuid.uuid4().hex}).encode()
-    if not _take(claim, content):
+    if not _take(access, claim, content):
         yield False
         return
+    lease = Lease(access, str(claim))
     try:
         yield True
     finally:
+        lease.end()
         claim.delete()
 
 
-def _take(claim: Folder, content: bytes) -> bool:
-    return claim.write(content) or (_is_dead(claim) and _take_over(claim, content))
+def _take(access: Access, claim: Folder, content: bytes) -> bool:
+    return claim.write(content) or (_is_dead(access, claim) and _take_over(access, claim, content))
 
 
-def _is_dead(claim: Folder) -> bool:
+def _is_dead(access: Access, claim: Folder) -> bool:
     try:
         told = json.loads(claim.read())
-        return Owner(told["host"], told["pid"], told["started"]).is_alive() is False
+        alive = Owner(told["host"], told["pid"], told["started"]).is_alive()
+        return not is_young(access, str(claim)) if alive is None else not alive
     except Exception:
         log.debug("the claim %s cannot be read: it has just gone away, or is just being made", claim, exc_info=True)
         return False
 
 
-def _take_over(claim: Folder, content: bytes) -> bool:
+def _take_over(access: Access, claim: Folder, content: bytes) -> bool:
     """Replace the claim of a dead process: whoever renames it first."""
     aside = claim.parent.child(f"{claim.name}-{uuid.uuid4().hex[:8]}")
     if not claim.move_to(aside):
         return False
     try:
-        if not _is_dead(aside):  # somebody else was quicker, and this is the claim of a process that lives
+        if not _is_dead(access, aside):  # somebody else was quicker, and this is the claim of a process that lives
             aside.move_to(claim)
             return False
         return claim.write(content)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
-from penstock.commit.folders import move_files
+from penstock.commit.moves import move_files
 from penstock.connectors.extras import needs, with_secrets
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder

@@ -6,12 +6,13 @@ import logging
 import uuid
 from typing import TYPE_CHECKING
 
-from penstock.commit.folders import PreparedFiles, PreparedFolders
+from penstock.commit.added_files import PreparedFiles
+from penstock.commit.file_tokens import FOLDER as TOKENS
+from penstock.commit.file_tokens import has_token, keep_tokens, write_token
+from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
 from penstock.connectors.base import SinkJob, StageReport
 from penstock.connectors.compaction import compact
-from penstock.connectors.file_tokens import FOLDER as TOKENS
-from penstock.connectors.file_tokens import has_token, keep_tokens, write_token
 from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values
 from penstock.errors import SinkError
 from penstock.units import show_bytes, show_count
@@ -115,26 +116,57 @@ class FileSinkJob(SinkJob):
         staging, target, path = self._staging, self._target, str(self._target)
         if self._skip:
             return PreparedFiles(path, str(staging), ())
-        files = [file for file, _ in staging.files_below(unread=True)]
+        files = sorted(file for file, _ in staging.files_below(unread=True))
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
-        if not target.exists():
-            return PreparedFolders(path, str(staging), ("",), is_single_step=True)
-        beside = self._beside(token)
+        if target.exists():
+            prepared = self._prepare_beside(files, token)
+        elif target.renames_whole:
+            replaces = self._sink.mode == "overwrite"
+            prepared = PreparedFolders(path, str(staging), ("",), is_single_step=True, replaces=replaces)
+        else:
+            prepared = self._added(files, token)
+        staging.sync()
+        return prepared
+
+    def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
+        """Look what has to be moved into a target that is there."""
+        staging, target, path = self._staging, self._target, str(self._target)
         if self._sink.mode == "append":
             self._refuse_taken(files)
-            made = self._missing([file.rpartition("/")[0] for file in (*beside, *files)])
-            marked = tuple(name for name in self._partitions if target.child(f"{name}/{MARKER}").exists())
-            tokens = tuple(name for name in beside if name != MARKER)
-            others = tuple(name for name in beside if name == MARKER)
-            return PreparedFiles(path, str(staging), (*tokens, *sorted(files), *others), made, marked)
+            return self._added(files, token, marked=self._marked())
+        if self._sink.mode != "overwrite":
+            raise SinkError.exists(self._sink.path)
+        if not target.renames_whole:
+            return self._added(files, token, away=self._replaced_files())
         if self._by_partition:
+            beside = self._beside(token)
             made = self._missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)])
             return PreparedFolders(path, str(staging), tuple(self._partitions), made, beside)
-        if self._sink.mode == "overwrite":
-            keep_tokens(target, staging)
-            return PreparedFolders(path, str(staging), ("",), is_single_step=target.can_exchange())
-        raise SinkError.exists(self._sink.path)
+        keep_tokens(target, staging)
+        return PreparedFolders(path, str(staging), ("",), is_single_step=target.can_exchange())
+
+    def _added(
+        self, files: Sequence[str], token: str | None, *, marked: tuple[str, ...] = (), away: tuple[str, ...] = ()
+    ) -> PreparedFiles:
+        """Return files that are moved one by one: a token's first, the marker of the whole folder last."""
+        beside = self._beside(token)
+        made = self._missing([file.rpartition("/")[0] for file in (*beside, *files)])
+        tokens, marker = (tuple(name for name in beside if (name == MARKER) is wanted) for wanted in (False, True))
+        names = (*tokens, *files, *marker)
+        return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away)
+
+    def _marked(self) -> tuple[str, ...]:
+        """Return the partitions that get rows and have a marker."""
+        return tuple(name for name in self._partitions if self._target.child(f"{name}/{MARKER}").exists())
+
+    def _replaced_files(self) -> tuple[str, ...]:
+        """Return the files that an overwrite replaces, with the markers of their partitions."""
+        if not self._by_partition:
+            return tuple(sorted(file for file, _ in self._target.files_below(unread=True)))
+        there = [name for name in self._partitions if self._target.child(name).exists()]
+        files = (file for name in there for file, _ in self._target.child(name).files_below(f"{name}/", unread=True))
+        return (*(f"{name}/{MARKER}" for name in self._marked()), *sorted(files))
 
     def _token(self, token: str, files: Sequence[str]) -> str:
         if has_token(self._target, token):
@@ -154,7 +186,9 @@ class FileSinkJob(SinkJob):
         for folder in set(folders) - {""}:
             parts = folder.split("/")
             wanted |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-        return tuple(sorted(name for name in wanted if name == TOKENS or not self._target.child(name).exists()))
+        if not self._target.exists():
+            wanted.add("")
+        return tuple(sorted(name for name in wanted if name in {"", TOKENS} or not self._target.child(name).exists()))
 
     def _refuse_taken(self, files: Sequence[str]) -> None:
         """Refuse names that are there: a file that is taken back later must be one of this job."""

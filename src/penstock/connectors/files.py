@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.commit import recover_target
+from penstock.commit import recover_target, wait_for_commits_at
+from penstock.commit.file_tokens import has_token
 from penstock.config.options import SINK_TARGET_FILE_SIZE
 from penstock.connectors.base import (
     ParallelismInferenceContext,
@@ -20,7 +21,6 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
 from penstock.connectors.file_job import FileSinkJob
-from penstock.connectors.file_tokens import has_token
 from penstock.connectors.partition_commit import policies_of
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
@@ -218,7 +218,10 @@ class FileSink(Sink):
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
-        recover_target(access, Folder(access.bridge, self.path))
+        target = Folder(access.bridge, self.path)
+        recover_target(access, target)
+        if self.token is not None or self.mode == "ignore":  # what is there now decides whether anything is written
+            wait_for_commits_at(access, target)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""

@@ -91,7 +91,8 @@ class StagedFiles:
         return str(self._folder)
 
     def files(self) -> list[StagedFile]:
-        """Return what was written."""
+        """Return what was written, which survives a loss of power from here on."""
+        self._folder.sync()
         found = list(self._folder.files_below(unread=True))
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
             rows = list(threads.map(lambda one: row_count(self._bridge, f"{self._folder}/{one[0]}"), found))

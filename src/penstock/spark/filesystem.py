@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from contextlib import suppress
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from penstock.spark.durable import sync, sync_below, write_whole
 from penstock.spark.rename import can_exchange, exchange
 
 if TYPE_CHECKING:
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
+
+_WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
+"""File systems that rename a folder in one step; of others that is not known."""
 
 
 def is_hidden(name: str) -> bool:
@@ -109,8 +112,13 @@ class Folder:
     def write(self, content: bytes, *, overwrite: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.
 
-        Uses ``CheckpointFileManager.createAtomic``; returns False where there is such a file that may not be replaced.
+        It survives a loss of power. Uses ``CheckpointFileManager.createAtomic`` but for files of this machine, where
+        that syncs nothing; returns False where there is such a file that may not be replaced.
         """
+        path = self.local_path
+        if path is not None:
+            with suppress(NotImplementedError):
+                return write_whole(path, content, overwrite=overwrite)
         package = "org.apache.spark.sql.execution.streaming."
         package += "checkpointing." if self._bridge.version >= (4, 1) else ""
         manager = self._bridge.companion(package + "CheckpointFileManager")
@@ -120,6 +128,8 @@ class Folder:
         stream = files.createAtomic(self._hadoop_path, overwrite)
         try:
             stream.write(bytearray(content))
+            if stream.hasCapability("hsync"):
+                stream.hsync()
             stream.close()
         except BaseException as error:
             stream.cancel()
@@ -175,10 +185,6 @@ class Folder:
         """Return when it was changed, in seconds since the epoch."""
         return float(self._fs.getFileStatus(self._hadoop_path).getModificationTime()) / 1000
 
-    def renew(self) -> None:
-        """Set the time of its change to now."""
-        self._fs.setTimes(self._hadoop_path, int(time.time() * 1000), -1)
-
     @property
     def local_path(self) -> str | None:
         """The path on this machine's own file system, None of any other."""
@@ -188,6 +194,23 @@ class Folder:
         """Let two folders change places in one step; return False where that cannot be."""
         mine, others = self.local_path, other.local_path
         return mine is not None and others is not None and exchange(mine, others)
+
+    @property
+    def renames_whole(self) -> bool:
+        """Whether a folder is renamed in one step; object stores copy file by file."""
+        return str(self._fs.getScheme()) in _WHOLE
+
+    def sync_entries(self) -> None:
+        """Let the names in the folder survive a loss of power; file systems of several machines see to that."""
+        path = self.local_path
+        if path is not None and self.is_folder():
+            sync(path)
+
+    def sync(self) -> None:
+        """Let all that lies in the folder survive a loss of power."""
+        path = self.local_path
+        if path is not None and self.is_folder():
+            sync_below(path)
 
     def can_exchange(self) -> bool:
         """Whether folders beside this one can `exchange`; found out by trying."""
@@ -217,8 +240,15 @@ class Folder:
                 self._fs.delete(self._hadoop_path, False)
 
     def delete(self) -> None:
-        """Delete it with all it holds; a path with nothing there is fine."""
-        self._fs.delete(self._hadoop_path, True)
+        """Delete it with all it holds; a path with nothing there is fine.
+
+        Raises
+        ------
+        OSError
+            If it is still there: some file systems only return that.
+        """
+        if not self._fs.delete(self._hadoop_path, True) and self.exists():
+            raise OSError(f"{self} cannot be deleted")
 
 
 class HadoopLogs:

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.commit import Prepared, recover
+from penstock.commit import Direction, Prepared, recover
+from penstock.commit.owner import tag_is_alive
 from penstock.connectors.extras import with_secrets
 from penstock.connectors.jdbc.dialect import literal
 from penstock.connectors.jdbc.source import dialect_of
@@ -233,4 +234,7 @@ def recover_table(access: Access, database: str, table: str) -> None:
         log.debug("%s cannot be asked for journals", table, exc_info=True)
         return
     for (journal,) in found:
-        recover(access, str(journal))
+        gone = recover(access, str(journal)).direction is Direction.GONE
+        if gone and tag_is_alive(str(journal)) is False:  # its process died before it wrote the journal
+            with target.connect() as connection:
+                connection.run(f"DELETE FROM {_JOURNALS} WHERE journal = {literal(str(journal))}")

@@ -156,6 +156,7 @@ class _TransactionalSinkJob(SinkJob):
 
     def prepare(self) -> Prepared:
         """Tell where the records are."""
+        self._staging.sync()
         kept = without_secrets(self._sink.properties)
         return PreparedKafka(self._sink.servers, self._topic, self._token, str(self._staging), kept)
 

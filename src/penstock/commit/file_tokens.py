@@ -19,6 +19,11 @@ def token_file(token: str) -> str:
     return f"{FOLDER}/{hashlib.sha256(token.encode()).hexdigest()[:32]}.json"
 
 
+def is_token_file(path: str) -> bool:
+    """Whether a path within a target is the file of a token: a name that several runs want."""
+    return path.startswith(f"{FOLDER}/")
+
+
 def has_token(target: Folder, token: str) -> bool:
     """Whether what a token stands for is in a folder."""
     return target.child(token_file(token)).exists()
@@ -28,8 +33,14 @@ def write_token(staging: Folder, token: str, files: Sequence[str]) -> str:
     """Put a token's file beside the files it stands for; return its path."""
     name = token_file(token)
     staging.child(FOLDER).make()
-    staging.child(name).write(json.dumps({"token": token, "files": len(files)}).encode())
+    content = {"token": token, "files": len(files), "written": staging.name}
+    staging.child(name).write(json.dumps(content).encode())
     return name
+
+
+def is_written_by(file: Folder, staging: str) -> bool:
+    """Whether a token's file came from a staging folder, and not from that of another run of the token."""
+    return bool(json.loads(file.read()).get("written") == staging.rpartition("/")[2])
 
 
 def keep_tokens(target: Folder, staging: Folder) -> None:
