@@ -93,7 +93,9 @@ class Files:
 
     def write(self, job) -> None:
         if not job._skip:
-            shutil.copytree(self.template("new", self.layout), job._staging.local_path)
+            shutil.copytree(self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc"))
+            for file in Path(job._staging.local_path).rglob("part-*"):  # names are never the same twice
+                file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
 
     def rows(self) -> list[tuple[int, int]]:
         if not self.path.exists():

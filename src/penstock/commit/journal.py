@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.commit.lease import is_young
@@ -121,16 +120,15 @@ def read_journal(access: Access, path: str) -> Journal | None:
         If it cannot be understood.
     """
     file = Folder(access.bridge, path)
-    if not file.exists():
+    content = _content(file)
+    if content is None:
         return None
     try:
-        found = json.loads(_content(file))
+        found = json.loads(content)
         owner = None if found["owner"] is None else Owner(**found["owner"])
         parts = tuple(prepared_of(part) for part in found["parts"])
         return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"])
     except (ValueError, KeyError, TypeError) as error:
-        if not file.exists():
-            return None
         raise CommitError.unreadable(path, f"{type(error).__name__}: {error}") from error
 
 
@@ -141,7 +139,10 @@ def journals_at(access: Access, folder: Folder) -> list[str]:
         if file.name.endswith(".json"):
             found.append(str(file))
         elif file.name.endswith(".ref"):
-            told = json.loads(_content(file))
+            content = _content(file)
+            if content is None:
+                continue
+            told = json.loads(content)
             if Folder(access.bridge, told["journal"]).exists():
                 found.append(str(told["journal"]))
             elif Owner(**told["owner"]).is_alive() is False:
@@ -154,10 +155,14 @@ def folder_beside(access: Access, target: str) -> Folder:
     return Folder(access.bridge, target).parent
 
 
-def _content(file: Folder) -> bytes:
-    """Return what a file holds; a killed JVM may have left an old checksum of one on this machine."""
-    path = file.local_path
-    return file.read() if path is None else Path(path).read_bytes()
+def _content(file: Folder) -> bytes | None:
+    """Return what a file holds, None where there is none, or no more: its process may remove it at any time."""
+    try:
+        return file.read() if file.exists() else None
+    except Exception:
+        if file.exists():
+            raise
+        return None
 
 
 def _others(journal: Journal) -> set[str]:

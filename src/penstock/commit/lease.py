@@ -55,7 +55,7 @@ class Lease:
 def is_young(access: Access, path: str) -> bool:
     """Whether a file was written or renewed a short while ago, by the clock of its file system."""
     files = [Folder(access.bridge, path), Folder(access.bridge, _lease_of(path))]
-    times = [file.modified() for file in files if file.exists()]
+    times = [time for time in map(_modified, files) if time is not None]
     return bool(times) and _now(files[1]) - max(times) < LEASE
 
 
@@ -66,6 +66,15 @@ def remove_lease(access: Access, path: str) -> None:
 
 def _lease_of(path: str) -> str:
     return f"{path}.lease"
+
+
+def _modified(file: Folder) -> float | None:
+    try:
+        return file.modified() if file.exists() else None
+    except Exception:
+        if file.exists():
+            raise
+        return None
 
 
 def _now(beside: Folder) -> float:
