@@ -207,6 +207,20 @@ def local_records(access, staging: str):
         yield from pq.read_table(file).to_pylist()
 
 
+def as_an_object_store(monkeypatch) -> None:
+    """Let folders behave as those of an object store, where only single files are renamed in one step."""
+    rename = LocalFolder.move_to
+
+    def move_to(self, target):
+        assert not self.is_folder(), f"{self} would be renamed file by file"
+        return rename(self, target)
+
+    monkeypatch.setattr(LocalFolder, "renames_whole", False)
+    monkeypatch.setattr(LocalFolder, "move_to", move_to)
+    monkeypatch.setattr(LocalFolder, "can_exchange", lambda self: False)
+    monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
+
+
 def without_a_jvm(monkeypatch, folder) -> NoSpark:
     for name in PATCHED:
         monkeypatch.setattr(name, LocalFolder)

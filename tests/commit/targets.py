@@ -65,6 +65,9 @@ def plainly(rows, path: Path, column: str | None) -> None:
 class Files:
     """A folder of files."""
 
+    is_whole = True
+    """Whether a folder is renamed in one step; where not, readers may see any of the files meanwhile."""
+
     def __init__(self, template: Template, folder: Path, mode: str, layout: str, *, exists: bool, token: str | None) -> None:
         self.template, self.path, self.mode, self.layout = template, folder / "out", mode, layout
         self.token = token
@@ -112,6 +115,8 @@ class Files:
         return sorted(found)
 
     def is_readable(self, rows) -> bool:
+        if not self.is_whole:
+            return set(rows) <= {*self.old, *self.new} and len(rows) == len(set(rows))
         if self.mode == "append":
             return set(self.old) <= set(rows) <= set(self.new) and len(rows) == len(set(rows))
         if self.mode == "dynamic":

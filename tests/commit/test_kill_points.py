@@ -11,7 +11,7 @@ import pytest
 from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
-from tests.commit.local import LocalSqlite, without_a_jvm
+from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.services import Postgres, Sqlite
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
 
@@ -151,6 +151,15 @@ def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, toke
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
     tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case.split()[0], 9 if "kafka" in case else 3)
+
+
+@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
+@pytest.mark.parametrize("case", FILES)
+def test_one_sink_on_an_object_store(monkeypatch, maker, counts, tmp_path, case, token):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    as_an_object_store(monkeypatch)
+    monkeypatch.setattr(Files, "is_whole", False)
+    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, "files on an object store", 5)
 
 
 @pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
