@@ -13,13 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock.commit import Access, Commit, Direction, look, recover
+from penstock.commit.journal import journals_at
+from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_of
 from penstock.connectors.extras import with_secrets, without_secrets
 from penstock.errors import CommitError
 from tests.commit.checks import journals, run
 from tests.commit.harness import Stop, in_child
-from tests.commit.local import without_a_jvm
+from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Template
 
 
@@ -229,3 +231,83 @@ def test_a_journal_that_cannot_be_read(local, tmp_path):
     (tmp_path / ".penstock-commit-x.json").write_text("{")
     with pytest.raises(CommitError, match="cannot be read"):
         look(Access(None), str(tmp_path / ".penstock-commit-x.json"))
+
+
+def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, template, tmp_path):
+    """The disk fills up after Delta has committed: nothing is removed that tells so, and the next job completes it."""
+    targets = [files(template, tmp_path / "f", "overwrite", "t"), Delta(template, tmp_path / "d", "append", exists=True, token=None)]
+
+    def full():
+        write = LocalFolder.write
+
+        def refuse(folder, content, *, overwrite=False):
+            if b'"decided": true' in content:
+                raise OSError("No space left on device")
+            return write(folder, content, overwrite=overwrite)
+
+        LocalFolder.write = refuse
+        run(local, targets)
+        LocalFolder.write = write
+        (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
+        told = json.loads(journal.read_text())
+        staging = told["parts"][0]["staging"].removeprefix("file:")
+        return told["decided"], os.path.exists(staging), recover(Access(None), str(journal)).direction, [target.rows() == target.new for target in targets]
+
+    end = in_child(local, full)
+    assert end.error is None, end.error
+    assert end.result == (False, True, Direction.FORWARD, [True, True])
+
+
+def test_a_claim_of_another_machine_ends_with_its_lease(local, template, tmp_path):
+    journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
+    claim = journal.replace(".json", ".claim")
+    open(claim, "w").write(json.dumps({"host": "elsewhere/1", "pid": 1, "started": "1"}))
+    assert recover(Access(None), journal).direction is Direction.ALIVE
+    os.utime(claim, (time.time() - 61,) * 2)
+    assert recover(Access(None), journal).direction is Direction.BACK
+    assert not journals_left(journal)
+
+
+def journals_left(journal):
+    """What is left once somebody has looked for journals."""
+    journals_at(Access(None), LocalFolder(None, os.path.dirname(journal)))
+    return [name for name in os.listdir(os.path.dirname(journal.removeprefix("file:"))) if name.startswith(".penstock-commit")]
+
+
+def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.commit.lease.LEASE", 0.6)
+    file = tmp_path / "journal"
+    file.touch()
+    lease = Lease(Access(None), str(file))
+    time.sleep(1.5)
+    assert time.time() - file.stat().st_mtime > 1.4
+    assert is_young(Access(None), str(file))
+    lease.end()
+    assert not is_young(Access(None), str(file))
+    assert os.listdir(tmp_path) == ["journal"]
+
+
+def test_a_recovery_that_dies_is_done_again(local, template, tmp_path):
+    """Recovery is killed at each of its steps, and again; then the rest follows."""
+    for case in ("append by partition", "dynamic", "overwrite"):
+        for delta in (False, True):
+            for step in range(60):
+                targets = [files(template, tmp_path / f"{case}{delta}{step}", case), files(template, tmp_path / f"{case}{delta}{step}b", case)]
+                if delta:
+                    targets.append(Delta(template, tmp_path / f"{case}{delta}{step}d", "append", exists=True, token=None))
+                journal = killed(local, targets, "create_write_transaction" if delta else "exchange" if case != "append by partition" else "move_to")
+
+                def stopped(path=journal, step=step):
+                    with Stop(step).armed():
+                        recover(Access(None), path)
+
+                ended = in_child(local, stopped)
+                assert ended.error is None, ended.error
+                again = in_child(local, lambda path=journal: recover(Access(None), path).direction)
+                assert again.result is not Direction.ALIVE
+                rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
+                assert rows == [target.new if delta else target.old for target in targets], (case, delta, step)
+                assert not in_child(local, lambda journal=journal: journals_left(journal)).result
+                if not ended.killed:
+                    break
+            assert not ended.killed

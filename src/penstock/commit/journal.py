@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.commit.lease import is_young
-from penstock.commit.owner import Owner
+from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import Prepared, prepared_of
 from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
@@ -61,7 +61,7 @@ class Journal:
         """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
         Folder(access.bridge, self.path).parent.make()
         for folder in _others(self):
-            content = {"version": 1, "journal": self.path, "owner": asdict(Owner.me())}
+            content = {"version": 1, "journal": self.path}
             pointer = folder_beside(access, folder).child(_name(self.path).replace(".json", ".ref"))
             pointer.parent.make()
             pointer.write(json.dumps(content).encode(), overwrite=True)
@@ -133,21 +133,25 @@ def read_journal(access: Access, path: str) -> Journal | None:
 
 
 def journals_at(access: Access, folder: Folder) -> list[str]:
-    """Return the journals that lie in a folder, or are pointed to from it; dangling pointers are removed."""
-    found = []
+    """Return the journals that lie in a folder, or are pointed to from it; what is left of others is removed."""
+    found = set()
     for file in folder.matching(f"{PREFIX}*"):
-        if file.name.endswith(".json"):
-            found.append(str(file))
-        elif file.name.endswith(".ref"):
-            content = _content(file)
-            if content is None:
-                continue
-            told = json.loads(content)
-            if Folder(access.bridge, told["journal"]).exists():
-                found.append(str(told["journal"]))
-            elif Owner(**told["owner"]).is_alive() is False:
-                file.delete()
-    return sorted(set(found))
+        journal = _journal_of(file)
+        if journal is None:
+            continue
+        if Folder(access.bridge, journal).exists():
+            found.add(journal)
+        elif tag_is_alive(journal) is False:  # it died before it had a journal, or those who recovered it have
+            file.delete()
+    return sorted(found)
+
+
+def _journal_of(file: Folder) -> str | None:
+    """Return the journal that a file is, points to or belongs to; None if it is gone."""
+    if file.name.endswith(".ref"):
+        content = _content(file)
+        return None if content is None else str(json.loads(content)["journal"])
+    return f"{str(file).partition('.claim')[0].removesuffix('.lease').removesuffix('.json')}.json"
 
 
 def folder_beside(access: Access, target: str) -> Folder:
