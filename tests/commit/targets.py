@@ -307,11 +307,11 @@ class Kafka(Table):
 
     def rows(self) -> list[tuple[int, int]]:
         with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as asked:
-            ends = client.ends_of(asked, [(self.topic, 0)])
             asked.assign([TopicPartition(self.topic, 0, 0)])
-            found, quiet = [], time.monotonic() + 1
-            while len(found) < ends[self.topic, 0][1] and time.monotonic() < quiet:
-                for message in asked.consume(100, 0.2):
+            found, quiet = [], time.monotonic() + 0.7
+            while time.monotonic() < quiet:
+                for message in asked.consume(100, 0.1):
                     if message.error() is None:
                         found.append((int(message.key()), int(message.value())))
+                        quiet = time.monotonic() + 0.7
         return sorted(found)

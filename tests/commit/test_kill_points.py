@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections import Counter
 from itertools import combinations_with_replacement, count
 
@@ -21,16 +22,14 @@ NO_JVM = [
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
     "kafka append",
 ]
-SAMPLE = {
-    ("files append", "files overwrite"), ("files overwrite", "files dynamic"), ("files create", "delta append"),
-    ("files append by partition", "iceberg overwrite"), ("files dynamic", "delta create"), ("files overwrite", "iceberg append"),
-    ("delta append", "delta append"), ("delta append", "iceberg append"), ("iceberg create", "iceberg create"),
-    ("files overwrite", "local append"), ("files dynamic", "local overwrite"), ("delta append", "local create"),
-    ("iceberg overwrite", "local append"), ("local append", "local overwrite"), ("files append", "kafka append"),
-}  # fmt: skip
-PAIRS_WITHOUT_A_JVM = [
-    pytest.param(pair, id=" + ".join(pair), marks=() if pair in SAMPLE else pytest.mark.slow)
-    for pair in combinations_with_replacement(NO_JVM, 2)
+PAIRED = ("files append by partition", "files overwrite", "files dynamic", "local append", "delta append", "iceberg append", "kafka append")
+"""Every pair of these is tried always, at a few steps; pairs of all others, and without a token, where slow tests run."""
+SAMPLE = {(pair, "t") for pair in combinations_with_replacement(PAIRED, 2)}
+PAIRS = [
+    pytest.param(pair, token, id=" + ".join(pair) + (", token" if token else ""), marks=() if (pair, token) in SAMPLE else pytest.mark.slow)
+    for pair in combinations_with_replacement(sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2)
+    for token in (None, "t")
+    if token or "kafka append" not in pair  # without a token it is at least once, whatever dies
     if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"} & set(pair)
 ]
 TABLES = ("sqlite", "postgres")
@@ -80,7 +79,7 @@ def sqlite(tmp_path_factory):
 def counts():
     found = Counter()
     yield found
-    print("\nkill points:", sum(found.values()), dict(found))
+    print("\nkill points:", sum(found.values()), *(f"{number} {name}" for name, number in sorted(found.items())), sep="\n  ")
 
 
 @pytest.fixture(scope="module")
@@ -125,48 +124,48 @@ def maker(request, written, tmp_path):
     return make
 
 
-def points(steps, stride):
-    """Before each step, and after the last, as numbers and sides; after a step is before the next."""
+def points(steps, few: int, offset: int):
+    """Before each step, and after the last, as numbers and sides (after a step is before the next); or a few of them."""
     every = [(number, False) for number in range(len(steps))] + [(len(steps) - 1, True)]
-    return every if EVERY else every[::stride] + every[-1:]
+    if EVERY or few >= len(every):
+        return every
+    return [every[(offset + round(number * len(every) / few)) % len(every)] for number in range(few)]
 
 
-def tried(spark, make, counts, name, stride):
-    steps_of(spark, make)  # servers that all cases share have the tables of journals then
+def tried(spark, make, counts, name, few):
+    """Stop commits at steps: at all, or at so many, others for each case."""
     steps = steps_of(spark, make)
     # Without a token, appended rows would be there twice if a job that has committed were run again.
     repeats = all(target.token or target.repeats for target in make())
-    for how in ("kill", "error"):
-        for number, (step, after) in enumerate(points(steps, stride)):
+    offset = zlib.crc32(os.environ["PYTEST_CURRENT_TEST"].encode())
+    for how, some in (("kill", few), ("error", -(-few // 2))):
+        for number, (step, after) in enumerate(points(steps, some, offset)):
             for by in ("recover", "rerun") if EVERY and repeats else ("rerun" if repeats and number % 2 else "recover",):
                 stopped(spark, make, step, after=after, how=how, by=by)
                 counts[f"{how} {name}"] += 1
 
 
-@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
-@pytest.mark.parametrize("case", NO_JVM)
+def slow_without(token, case):
+    return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=() if token else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case])
 def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
-    if "kafka" in case and token is None:
-        return  # without a token it is at least once, whatever dies
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
-    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case.split()[0], 9 if "kafka" in case else 3)
+    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 4)
 
 
-@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
-@pytest.mark.parametrize("case", FILES)
+@pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
 def test_one_sink_on_an_object_store(monkeypatch, maker, counts, tmp_path, case, token):
     spark = without_a_jvm(monkeypatch, tmp_path)
     as_an_object_store(monkeypatch)
     monkeypatch.setattr(Files, "is_whole", False)
-    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, "files on an object store", 5)
+    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
 
 
-@pytest.mark.parametrize("token", [None, "t"], ids=["no token", "token"])
-@pytest.mark.parametrize("pair", PAIRS_WITHOUT_A_JVM)
+@pytest.mark.parametrize(("pair", "token"), PAIRS)
 def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
-    if "kafka append" in pair and token is None:
-        return
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
 
@@ -174,7 +173,7 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
         database = next(databases)
         return [maker(None, name, token, database) for name in pair]
 
-    tried(spark, make, counts, "pairs", 13 if "kafka append" in pair else 9)
+    tried(spark, make, counts, " + ".join(pair), 2 if "kafka append" in pair else 3)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +187,5 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
 )
 def test_with_spark(spark, maker, counts, case, token):
     new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
-    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, "with Spark", 7 if len(case) == 1 else 13)
+    steps_of(spark, lambda: [maker(spark, name, token) for name in case])  # servers that all cases share have the tables of journals then
+    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 4)
