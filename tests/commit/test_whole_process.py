@@ -36,14 +36,15 @@ def counts(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("dies", "there"),
+    ("dies", "there", "recovered"),
     [
-        ("exchange:1", [1000, 50, 0]),  # of the partitions nothing yet
-        ("move_to:9", [1000, None, 0]),  # some of the appended files
-        ("touch:1", [50, 50, 0]),
+        ("touch:1", [50, 50, 0], "50 50 0"),
+        ("exchange:1", [1000, 50, 0], "50 50 0"),  # of the partitions nothing yet
+        ("move_to:9", [1000, None, 0], "50 50 0"),  # some of the appended files
+        ("delta:1", [1000, 1050, 1000], "1000 1050 1000"),  # which cannot be undone
     ],
 )
-def test_the_driver_dies_with_its_jvm(spark, tmp_path, dies, there):
+def test_the_driver_dies_with_its_jvm(spark, tmp_path, dies, there, recovered):
     for name in ("whole", "parts"):
         rows = spark.range(50).selectExpr("id + 5000 as id", "id % 2 as p")
         (rows.write.partitionBy("p") if name == "parts" else rows.write).parquet(str(tmp_path / name))
@@ -53,5 +54,6 @@ def test_the_driver_dies_with_its_jvm(spark, tmp_path, dies, there):
     assert all(wanted in (None, count) for count, wanted in zip(found, there, strict=True)), found
     again = run(tmp_path, "no")
     assert again.returncode == 0, again.stderr
+    assert again.stdout.split("\n")[0] == recovered
     assert counts(tmp_path) == [1000, 1050, 1000]
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".penstock-commit-")]
