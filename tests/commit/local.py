@@ -226,7 +226,7 @@ def without_a_jvm(monkeypatch, folder) -> NoSpark:
         monkeypatch.setattr(name, LocalFolder)
     for name in BRIDGES:
         monkeypatch.setattr(name, lambda spark: None)
-    for name in ("commit", "sink"):
+    for name in ("commit", "ledger", "sink"):
         monkeypatch.setattr(f"penstock.connectors.jdbc.{name}.JdbcTarget", LocalTarget)
     for name in ("penstock.commit.journal", "penstock.connectors.kafka.sink", "tests.commit.targets"):
         monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))

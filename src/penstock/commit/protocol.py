@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.commit.held import HeldJournal
 from penstock.commit.journal import Journal, journal_path
@@ -14,8 +14,9 @@ from penstock.commit.turns import wait_for_others
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from penstock.commit.committing import Committing
     from penstock.commit.prepared import Access
 
 log = logging.getLogger("penstock.commit")
@@ -23,26 +24,6 @@ log = logging.getLogger("penstock.commit")
 _TRIES = 3
 _PAUSE = 0.5
 """Seconds before what cannot be undone is tried again; twice as long each time."""
-
-
-class Committing(Protocol):
-    """What the protocol asks of the sinks of a job."""
-
-    @property
-    def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """What journals do not keep."""
-
-    def prepare(self) -> Prepared | None:
-        """Make everything durable."""
-
-    def commit(self) -> None:
-        """Make everything visible, where `prepare` gave nothing."""
-
-    def abort(self) -> None:
-        """Remove what was written."""
-
-    def refresh(self) -> None:
-        """Let cached readers see what is there now."""
 
 
 class Commit:

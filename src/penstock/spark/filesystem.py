@@ -188,7 +188,7 @@ class Folder:
     @property
     def local_path(self) -> str | None:
         """The path on this machine's own file system, None of any other."""
-        return str(self._hadoop_path.toUri().getPath()) if str(self._fs.getScheme()) == "file" else None
+        return str(self._hadoop_path.toUri().getPath()) if self._scheme == "file" else None
 
     def exchange(self, other: Folder) -> bool:
         """Let two folders change places in one step; return False where that cannot be."""
@@ -196,9 +196,13 @@ class Folder:
         return mine is not None and others is not None and exchange(mine, others)
 
     @property
+    def _scheme(self) -> str:
+        return str(self._fs.getUri().getScheme())
+
+    @property
     def renames_whole(self) -> bool:
         """Whether a folder is renamed in one step; object stores copy file by file."""
-        return str(self._fs.getScheme()) in _WHOLE
+        return self._scheme in _WHOLE
 
     def sync_entries(self) -> None:
         """Let the names in the folder survive a loss of power; file systems of several machines see to that."""

@@ -7,12 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.commit import Direction, Prepared, recover
-from penstock.commit.owner import tag_is_alive
+from penstock.commit import Prepared
 from penstock.connectors.extras import with_secrets
 from penstock.connectors.jdbc.dialect import literal
+from penstock.connectors.jdbc.ledger import LEDGER, has_token, point, unpoint
 from penstock.connectors.jdbc.source import dialect_of
-from penstock.errors import CommitError
 from penstock.spark.jdbc import JdbcTarget
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.sinks")
 
 TASK, ATTEMPT = "penstock_task", "penstock_attempt"
-_LEDGER, _JOURNALS = "penstock_commits", "penstock_journals"
 
 
 @dataclass(frozen=True)
@@ -156,20 +154,17 @@ class PreparedJdbc(Prepared):
         self._drop(access, also_of_token=True)
         if self.receipt is not None:
             with suppress(Exception), self._connect(access) as database:
-                database.run(f"DELETE FROM {_LEDGER} WHERE token = {literal(self.receipt)}")
+                database.run(f"DELETE FROM {LEDGER} WHERE token = {literal(self.receipt)}")
 
     def point(self, access: Access, journal: str) -> None:
         """Put a row into a table of journals."""
         with self._connect(access) as database:
-            if not self._dialect.has_table(database, _JOURNALS):
-                columns = "target varchar(200) NOT NULL, journal varchar(2000) NOT NULL"
-                database.run(f"CREATE TABLE IF NOT EXISTS {_JOURNALS} ({columns})")
-            database.run(f"INSERT INTO {_JOURNALS} VALUES ({literal(self.table)}, {literal(journal)})")
+            point(self._dialect, database, self.table, journal)
 
     def unpoint(self, access: Access, journal: str) -> None:
         """Remove the row."""
         with self._connect(access) as database:
-            database.run(f"DELETE FROM {_JOURNALS} WHERE journal = {literal(journal)}")
+            unpoint(database, journal)
 
     def make(self, database: JdbcConnection, dialect: JdbcDialect) -> None:
         """Make the table if it is not there."""
@@ -180,7 +175,7 @@ class PreparedJdbc(Prepared):
 
     @property
     def _insertion(self) -> str:
-        return f"INSERT INTO {_LEDGER} VALUES ({literal(self.table)}, {literal(self._entry or '')})"
+        return f"INSERT INTO {LEDGER} VALUES ({literal(self.table)}, {literal(self._entry or '')})"
 
     def _copy(self, database: JdbcConnection) -> None:
         if self._entry is not None:
@@ -206,35 +201,3 @@ class PreparedJdbc(Prepared):
         given = access.secrets.get(self.database)
         options = {"url": self.database, "dbtable": self.table, **with_secrets(self.properties, given)}
         return JdbcTarget(access.bridge, options).connect()
-
-
-def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token: str) -> bool:
-    """Whether a table's token is in the ledger, which is made if it is not there."""
-    if not dialect.has_table(database, _LEDGER):
-        database.run(
-            f"CREATE TABLE IF NOT EXISTS {_LEDGER}"
-            " (target varchar(200) NOT NULL, token varchar(200) NOT NULL, PRIMARY KEY (target, token))"
-        )
-    return bool(database.rows(f"SELECT 1 FROM {_LEDGER} WHERE target = ? AND token = ?", table, token))
-
-
-def recover_table(access: Access, database: str, table: str) -> None:
-    """Recover the commits that a dead process has left half-way at a table; called before it is written again."""
-    dialect = dialect_of(database)
-    assert dialect is not None
-    target = JdbcTarget(access.bridge, {"dbtable": table, **access.secrets[database]})
-    try:
-        with target.connect() as connection:
-            if not dialect.has_table(connection, _JOURNALS):
-                return
-            found = connection.rows(f"SELECT DISTINCT journal FROM {_JOURNALS} WHERE target = ?", table)
-    except CommitError:
-        raise
-    except Exception:  # `JdbcSink.open` tells what is wrong
-        log.debug("%s cannot be asked for journals", table, exc_info=True)
-        return
-    for (journal,) in found:
-        gone = recover(access, str(journal)).direction is Direction.GONE
-        if gone and tag_is_alive(str(journal)) is False:  # its process died before it wrote the journal
-            with target.connect() as connection:
-                connection.run(f"DELETE FROM {_JOURNALS} WHERE journal = {literal(str(journal))}")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import without_secrets
-from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, has_token, recover_table
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc
 from penstock.connectors.jdbc.dialect import share_of
+from penstock.connectors.jdbc.ledger import has_token, recover_table
 from penstock.connectors.jdbc.source import dialect_of, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
