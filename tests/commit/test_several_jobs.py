@@ -177,6 +177,21 @@ def test_a_commit_waits_no_longer_than_its_patience(local, target, monkeypatch):
     assert [path.name for path in one.place.iterdir()] == ["out"]
 
 
+def test_a_job_that_waits_can_be_cancelled(local, target):
+    one = target("overwrite")
+    before, after = job_at(local, one, OtherJob()), job_at(local, one)
+    before.run()
+
+    def cancelled():
+        raise KeyError("cancelled")
+
+    after._go_on = cancelled
+    assert isinstance(ends(after), KeyError)
+    before.finish()
+    assert one.rows() == one.new
+    assert [path.name for path in one.place.iterdir()] == ["out"]
+
+
 def test_partitions_of_their_own_do_not_wait(local, template, target):
     one = target("dynamic")
     before, after = job_at(local, one, OtherJob()), job_at(local, one)

@@ -13,6 +13,8 @@ from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from penstock.commit.prepared import Access
 
 log = logging.getLogger("penstock.commit")
@@ -39,13 +41,13 @@ class HeldJournal:
         """Its file."""
         return self._journal.path
 
-    def begin(self) -> None:
-        """Write it, and wait until no other commit touches the same files."""
+    def begin(self, go_on: Callable[[], None]) -> None:
+        """Write it, and wait until no other commit touches the same files, or `go_on` raises."""
         COMMITTING.add(self.path)
         self._journal.point(self._access)
         self._journal.write(self._access)
         self._lease = Lease(self._access, self.path)
-        wait_for_others(self._access, self._journal.parts, self._journal)
+        wait_for_others(self._access, self._journal.parts, self._journal, go_on)
 
     def check(self) -> None:
         """Look whether it is still this process that commits.

@@ -14,7 +14,7 @@ from penstock.commit.turns import wait_for_others
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.commit.committing import Committing
     from penstock.commit.prepared import Access
@@ -37,13 +37,18 @@ class Commit:
         The job.
     sinks
         Its sinks, all of whose rows are written.
+    go_on
+        Called while it waits for the commits of other jobs; raises what ends that.
     """
 
-    def __init__(self, access: Access, job: str, name: str, sinks: Sequence[Committing]) -> None:
+    def __init__(
+        self, access: Access, job: str, name: str, sinks: Sequence[Committing], go_on: Callable[[], None] = lambda: None
+    ) -> None:
         self._access = access
         self._job = job
         self._name = name
         self._sinks = list(sinks)
+        self._go_on = go_on
         self._prepared: dict[int, Prepared | None] = {}
         self._journal: HeldJournal | None = None
         self._irreversible = False
@@ -144,11 +149,11 @@ class Commit:
                 self._prepared[place] = None if part is None else part.beside_others(f"{self._job}-{place}")
         parts = self._parts()
         if not needs_journal(parts):
-            wait_for_others(self._access, parts, None)
+            wait_for_others(self._access, parts, None, self._go_on)
             return
         path = journal_path(self._access, parts, self._job)
         self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
-        self._journal.begin()
+        self._journal.begin(self._go_on)
 
     def _check(self) -> None:
         """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""

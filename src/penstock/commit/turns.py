@@ -12,7 +12,7 @@ from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.commit.prepared import Access, Prepared
 
@@ -23,11 +23,13 @@ PATIENCE = 300.0
 _PAUSE = 0.2
 
 
-def wait_for_others(access: Access, parts: Sequence[Prepared], journal: Journal | None) -> None:
+def wait_for_others(
+    access: Access, parts: Sequence[Prepared], journal: Journal | None, go_on: Callable[[], None]
+) -> None:
     """Return once no other commit is under way that this one could harm, or be harmed by if it is undone.
 
     Every commit writes its journal, then looks for others. If two have written before either looks, both wait: the one
-    whose journal has the later name takes it away meanwhile.
+    whose journal has the later name takes it away meanwhile. `go_on` is called again and again; it raises what ends that.
 
     Raises
     ------
@@ -40,7 +42,7 @@ def wait_for_others(access: Access, parts: Sequence[Prepared], journal: Journal 
         if withdrawn is not None:
             withdrawn.remove(access)
         for other in others:
-            _wait(access, other, latest)
+            _wait(access, other, latest, go_on)
         if withdrawn is not None:
             withdrawn.point(access)
             withdrawn.write(access)
@@ -52,10 +54,10 @@ def wait_for_commits_at(access: Access, target: Folder) -> None:
     for path in journals_at(access, target.parent):
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
-            _wait(access, journal, latest)
+            _wait(access, journal, latest, lambda: None)
 
 
-def _wait(access: Access, other: Journal, latest: float) -> None:
+def _wait(access: Access, other: Journal, latest: float, go_on: Callable[[], None]) -> None:
     said = False
     while recover(access, other.path).direction is Direction.ALIVE:
         if time.monotonic() > latest:
@@ -63,6 +65,7 @@ def _wait(access: Access, other: Journal, latest: float) -> None:
         if not said:
             log.info("waiting for the commit of job %r by %s", other.name, other.owner)
             said = True
+        go_on()
         time.sleep(_PAUSE)
 
 

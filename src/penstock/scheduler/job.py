@@ -188,11 +188,10 @@ class Job:
     def _begin(self, bridge: Bridge, run: Callable[[Callable[[], None]], None], sinks: list[SinkJob]) -> None:
         self._bridge = bridge
         self.state = ExecutionState.RUNNING
-        commit = Commit(Access(bridge), self.id, self.name, sinks)
+        commit = Commit(Access(bridge), self.id, self.name, sinks, self._go_on)
 
         def make_visible() -> None:
-            if self._cancelled:
-                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
+            self._go_on()
             commit.run()
 
         def body() -> None:
@@ -211,6 +210,10 @@ class Job:
         self._tell()
 
         threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True).start()
+
+    def _go_on(self) -> None:
+        if self._cancelled:
+            raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
 
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
