@@ -59,12 +59,15 @@ def test_steps_may_be_done_again(made, case, undone):
         assert not record.is_committed(access)
         if undone and record.is_reversible:
             record.commit(access)
+        logs = []
         for _ in range(3):
             if undone:
                 record.undo(access)
             else:
                 record.commit(access)
                 assert record.is_committed(access)
+            logs.append([path for path in target.place.rglob("*.json") if ".penstock-tokens" not in path.parts])
+        assert logs[0] == logs[1] == logs[2]  # one entry of Delta's log, one snapshot of Iceberg's
         wanted = target.old if undone else target.new
         assert target.rows() == wanted
         for _ in range(2):

@@ -29,7 +29,7 @@ def wait_for_others(
     """Return once no other commit is under way that this one could harm, or be harmed by if it is undone.
 
     Every commit writes its journal, then looks for others. If two have written before either looks, both wait: the one
-    whose journal has the later name takes it away meanwhile. `go_on` is called while it waits; it raises what ends that.
+    whose journal has the later name takes it away meanwhile. `go_on` is called while it waits, and may raise.
 
     Raises
     ------
