@@ -49,11 +49,29 @@ def test_only_empty_folders_go(folder, tmp_path):
     assert (tmp_path / "full" / "x").exists()
 
 
-def test_a_file_is_made_young_again(folder, tmp_path):
-    (tmp_path / "old").touch()
-    import os
+def test_a_file_that_is_written_whole(folder, tmp_path):
+    assert folder("deep/a").write(b"1")
+    assert not folder("deep/a").write(b"2")
+    assert folder("deep/a").write(b"3", overwrite=True)
+    assert folder("deep/a").read() == b"3"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
+    assert abs(folder("deep/a").modified() - time.time()) < 60
 
-    os.utime(tmp_path / "old", (1000, 1000))
-    assert folder("old").modified() == 1000
-    folder("old").renew()
-    assert abs(folder("old").modified() - time.time()) < 60
+
+def test_what_cannot_be_deleted_is_an_error(folder, tmp_path):
+    one = folder("a")
+    one.delete()  # there is nothing
+    (tmp_path / "a").touch()
+    class Refusing:
+        def __init__(self, inner):
+            self._inner = inner
+
+        def delete(self, *_):
+            return False
+
+        def __getattr__(self, name):
+            return getattr(self._inner, name)
+
+    one._fs = Refusing(one._fs)
+    with pytest.raises(OSError, match="cannot be deleted"):
+        one.delete()

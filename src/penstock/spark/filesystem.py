@@ -153,6 +153,11 @@ class Folder:
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
         found = _STATUS.findall(str(wrapped.mkString(" ")))
+        if any(path == "null" for path, *_ in found):  # mounted file systems (ViewFs) do not tell by text
+            found = [
+                (one.getPath().toString(), str(one.isDirectory()).lower(), one.getLen(), one.getModificationTime())
+                for one in array
+            ]
         return [
             (path.rpartition("/")[2], folder == "true", int(size or 0), int(modified or 0) / 1000)
             for path, folder, size, modified in found
