@@ -18,7 +18,7 @@ from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_of
 from penstock.connectors.extras import with_secrets, without_secrets
-from penstock.errors import CommitError
+from penstock.errors import CommitError, SinkError
 from tests.commit.checks import journals, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, without_a_jvm
@@ -311,3 +311,29 @@ def test_a_recovery_that_dies_is_done_again(local, template, tmp_path):
                 if not ended.killed:
                     break
             assert not ended.killed
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_stage_after_the_commit_that_fails(local, template, tmp_path, for_good):
+    """What can be undone is, if all can; what has committed for good stays, and all that came with it."""
+    targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite")]
+    if for_good:
+        targets.append(Delta(template, tmp_path / "d", "append", exists=True, token=None))
+
+    def fails():
+        opened = [target.sink().open(local) for target in targets]
+        for target, job in zip(targets, opened, strict=True):
+            target.write(job)
+        commit = Commit(Access(None), "j", "j", opened)
+        commit.run()
+        error = SinkError("the policy failed")
+        commit.fail(error)
+        return [target.rows() for target in targets], getattr(error, "__notes__", [])
+
+    end = in_child(local, fails)
+    assert end.error is None, end.error
+    rows, notes = end.result
+    assert rows == [target.new if for_good else target.old for target in targets]
+    assert bool(notes) == for_good
+    assert not journals(targets[0])
+    assert not journals(targets[1])
