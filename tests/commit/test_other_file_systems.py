@@ -43,7 +43,13 @@ class Mounted(Files):
                 file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
 
     def is_readable(self, rows) -> bool:
-        return super().is_readable(rows) or (self.is_whole and not rows)
+        if self.mode == "append" or not self.is_whole:
+            return super().is_readable(rows)
+        gone = {p for _, p in self.old} - {p for _, p in rows}
+        return any(
+            super(Mounted, self).is_readable(sorted([*rows, *((i, p) for i, p in self.old if p in some)]))
+            for some in (set(), gone)
+        )
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["folders are renamed", "files are renamed"])
