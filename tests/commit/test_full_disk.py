@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import traceback
+from itertools import combinations_with_replacement
 
 import pytest
 
+from penstock.commit import Access, recover
+from penstock.commit.journal import journals_at
 from penstock.connectors import FileSink
 from penstock.errors import PenstockError
 from tests.commit.checks import journals, run
 from tests.commit.harness import in_child
-from tests.commit.local import without_a_jvm
-from tests.commit.targets import FILES, Files, Template
+from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
 BLOCK = 4096
+PAIRS = [
+    pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if pair[1] == "iceberg" and pair[0] != "files" else ())
+    for pair in combinations_with_replacement(["files", "delta", "local", "iceberg"], 2)
+]
 
 
 @pytest.fixture
 def small(tmp_path):
-    """A file system of its own, of 2 MiB."""
+    """A file system of its own, of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True).returncode:
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             pytest.fail("a small file system cannot be mounted here")
         pytest.skip("a small file system cannot be mounted here: that wants root")
@@ -72,6 +80,60 @@ def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, c
         assert [target.rows() for target in targets] == [target.new for target in targets]
         shutil.rmtree(folder)
     assert {"old", "new"} == set(ended)  # both sides of the edge were seen
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_pair_of_sinks_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, pair):
+    """Where something has committed for good the rest follows once there is room; else the old rows are back."""
+    spark = without_a_jvm(monkeypatch, small)
+    template = Template(None, tmp_path_factory.mktemp("template"))
+    kinds = {"delta": Delta, "iceberg": Iceberg}
+    went = set()
+    for left in (0, 1, 3, 5, 8, 24):
+        folder = small / str(left)
+        folder.mkdir()
+        targets = []
+        for name, kind in zip("ab", pair, strict=True):
+            if kind == "files":
+                targets.append(Files(template, folder / name, "overwrite", "plain", exists=True, token="t"))
+            elif kind == "local":
+                targets.append(Jdbc(None, LocalSqlite(folder / f"{name}.db"), "append", exists=True, token="t"))
+            else:
+                targets.append(kinds[kind](template, folder / name, "append", exists=True, token="t"))
+
+        def full(folder=folder, targets=targets, left=left):
+            write = targets[1].write
+
+            def filled(job):
+                write(job)
+                fill(small, left)
+
+            targets[1].write = filled
+            error = None
+            try:
+                run(spark, targets)
+            except Exception as problem:
+                error = problem
+            (small / "filler").unlink()
+            del targets[1].write
+            assert all(target.is_readable(target.rows()) for target in targets), error
+            for target in targets:
+                for path in journals_at(Access(None), LocalFolder(None, str(target.place))):
+                    secrets = {address: found for target in targets for address, found in target.sink().secrets.items()}
+                    recover(Access(None, secrets), path)
+            rows = [target.rows() for target in targets]
+            states = [rows == [getattr(target, which) for target in targets] for which in ("old", "new")]
+            assert any(states), (rows, error)
+            assert error is None or re.search("No space left|disk is full|disk I/O error", str(error)), error
+            run(spark, targets)
+            assert [target.rows() for target in targets] == [target.new for target in targets]
+            return states[1]
+
+        end = in_child(spark, full)
+        assert end.error is None, end.error
+        went.add(end.result)
+        shutil.rmtree(folder)
+    assert went == {False, True}  # both sides of the edge were seen
 
 
 def test_a_job_on_a_disk_that_is_full(env, spark, small):
