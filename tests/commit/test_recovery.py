@@ -21,8 +21,8 @@ from penstock.connectors.extras import with_secrets, without_secrets
 from penstock.errors import CommitError, SinkError
 from tests.commit.checks import journals, run
 from tests.commit.harness import Stop, in_child
-from tests.commit.local import LocalFolder, without_a_jvm
-from tests.commit.targets import FILES, Delta, Files, Iceberg, Template
+from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
 
 @pytest.fixture
@@ -287,30 +287,34 @@ def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["journal"]
 
 
-def test_a_recovery_that_dies_is_done_again(local, template, tmp_path):
-    """Recovery is killed at each of its steps, and again; then the rest follows."""
-    for case in ("append by partition", "dynamic", "overwrite"):
-        for delta in (False, True):
-            for step in range(0, 60, 1 if os.environ.get("KILL_POINTS") == "all" else 13):
-                targets = [files(template, tmp_path / f"{case}{delta}{step}", case), files(template, tmp_path / f"{case}{delta}{step}b", case)]
-                if delta:
-                    targets.append(Delta(template, tmp_path / f"{case}{delta}{step}d", "append", exists=True, token=None))
-                journal = killed(local, targets, "create_write_transaction" if delta else "exchange" if case != "append by partition" else "move_to")
+@pytest.mark.parametrize("other", [None, "delta", "local"])
+@pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
+def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, other):
+    """Recovery is killed at each of its steps, or some; then the rest follows."""
+    dies = {None: "move_to" if case == "append by partition" else "exchange", "delta": "create_write_transaction", "local": "commit"}[other]
+    for step in range(0, 60, 1 if os.environ.get("KILL_POINTS") == "all" or other == "local" else 7):
+        targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]
+        if other == "delta":
+            targets.append(Delta(template, tmp_path / f"{step}d", "append", exists=True, token=None))
+        if other == "local":
+            targets.append(Jdbc(None, LocalSqlite(tmp_path / f"{step}.db"), "append", exists=True, token=None))
+        journal = killed(local, targets, dies)
 
-                def stopped(path=journal, step=step):
-                    with Stop(step).armed():
-                        recover(Access(None), path)
+        def stopped(path=journal, step=step):
+            with Stop(step).armed():
+                recover(Access(None), path)
 
-                ended = in_child(local, stopped)
-                assert ended.error is None, ended.error
-                again = in_child(local, lambda path=journal: recover(Access(None), path).direction)
-                assert again.result is not Direction.ALIVE
-                rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
-                assert rows == [target.new if delta else target.old for target in targets], (case, delta, step)
-                assert not in_child(local, lambda journal=journal: journals_left(journal)).result
-                if not ended.killed:
-                    break
-            assert not ended.killed
+        ended = in_child(local, stopped)
+        assert ended.error is None, ended.error
+        again = in_child(local, lambda path=journal: recover(Access(None), path).direction)
+        assert again.error is None, again.error
+        assert again.result is not Direction.ALIVE
+        rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
+        assert rows == [target.old if other is None else target.new for target in targets], step
+        assert not in_child(local, lambda journal=journal: journals_left(journal)).result
+        if not ended.killed:
+            break
+    assert not ended.killed
 
 
 @pytest.mark.parametrize("for_good", [False, True])
