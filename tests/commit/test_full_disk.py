@@ -22,7 +22,7 @@ from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
 BLOCK = 4096
 PAIRS = [
-    pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if pair[1] == "iceberg" and pair[0] != "files" else ())
+    pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if "files" not in pair and pair != ("local", "local") else ())
     for pair in combinations_with_replacement(["files", "delta", "local", "iceberg"], 2)
 ]
 

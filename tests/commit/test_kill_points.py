@@ -24,7 +24,10 @@ NO_JVM = [
 ]
 PAIRED = ("files append by partition", "files overwrite", "files dynamic", "local append", "delta append", "iceberg append", "kafka append")
 """Every pair of these is tried always, at a few steps; pairs of all others, and without a token, where slow tests run."""
-SAMPLE = {(pair, "t") for pair in combinations_with_replacement(PAIRED, 2)}
+SAMPLE = {
+    *((pair, "t") for pair in combinations_with_replacement(PAIRED, 2)),
+    (("files overwrite", "local append"), None), (("local append", "delta append"), None),
+}  # fmt: skip
 PAIRS = [
     pytest.param(pair, token, id=" + ".join(pair) + (", token" if token else ""), marks=() if (pair, token) in SAMPLE else pytest.mark.slow)
     for pair in combinations_with_replacement(sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2)
@@ -56,9 +59,8 @@ WITH_SPARK = [
 ]  # fmt: skip
 
 QUICK = {
-    ("files append by partition",), ("files overwrite",), ("files dynamic",), ("delta append",), ("iceberg overwrite",), ("sqlite overwrite",),
-    ("postgres append",), ("kafka append",), ("files dynamic", "postgres append"), ("files overwrite", "iceberg append"),
-    ("delta append", "sqlite append"), ("files append", "kafka append"),
+    ("files append by partition",), ("files dynamic", "postgres append"), ("files overwrite", "iceberg append"), ("delta append", "sqlite append"),
+    ("files append", "kafka append"),
 }  # fmt: skip
 
 
@@ -146,14 +148,16 @@ def tried(spark, make, counts, name, few):
 
 
 def slow_without(token, case):
-    return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=() if token else pytest.mark.slow)
+    """Where slow tests run: without a token, and columns that begin with ``_``."""
+    slow = token is None or "_p" in case
+    return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
 
 
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case])
 def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
-    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 4)
+    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 3)
 
 
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
@@ -188,4 +192,4 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
 def test_with_spark(spark, maker, counts, case, token):
     new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
     steps_of(spark, lambda: [maker(spark, name, token) for name in case])  # servers that all cases share have the tables of journals then
-    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 4)
+    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 3)
