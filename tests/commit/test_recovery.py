@@ -292,7 +292,8 @@ def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
 def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, other):
     """Recovery is killed at each of its steps, or some; then the rest follows."""
     dies = {None: "move_to" if case == "append by partition" else "exchange", "delta": "create_write_transaction", "local": "commit"}[other]
-    for step in range(0, 60, 1 if os.environ.get("KILL_POINTS") == "all" else 2 if other == "local" else 9):
+    every = os.environ.get("KILL_POINTS") == "all" or (case, other) == ("append by partition", "local")
+    for step in range(0, 60, 1 if every else 9):
         targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]
         if other == "delta":
             targets.append(Delta(template, tmp_path / f"{step}d", "append", exists=True, token=None))
