@@ -16,6 +16,7 @@ LEVELS = [
     {"graph"},
     {"optimizer"},
     {"spark", "spark_errors"},
+    {"commit"},
     {"connectors"},
     {"marks", "state"},
     {"functions", "rebalance", "results"},
@@ -31,7 +32,7 @@ LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
         "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
-        "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
+        "commit/owner", "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
         "state/assignment", "state/layout", "state/recommendation", "state/ways", "history/record", "history/event_log",
         "web/views", "web/drawing", "web/pages", "web/store", "web/api", "web/models")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")

@@ -20,8 +20,9 @@ API = {
     "penstock.connectors": (
         "Source", "DynamicParallelismInference", "ParallelismInferenceContext", "ParallelismProvider", "FileSource",
         "Sink", "SinkJob", "SinkOptions", "SinkStage", "StageReport", "DataFrameSinkProvider", "FileSink",
-        "CommittedPartition",
+        "DeltaSink", "IcebergSink", "JdbcSink", "KafkaSink", "CommittedPartition",
     ),
+    "penstock.commit": ("Prepared", "Access", "Recovery"),
     "penstock.rebalance.operator": ("Rebalanced",),
     "penstock.state": ("inspect", "plan", "rescale", "abort", "prune", "start_query"),
     "penstock.state.inspection": ("Inspection", "StoreState"),
@@ -36,7 +37,7 @@ API = {
         "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
     ),
     "penstock.errors": (
-        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "RebalanceError",
+        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "CommitError", "GraphError", "RebalanceError",
         "StateError", "HistoryError", "WebError", "RowsDifferError", "JobError", "JobCancelledError",
     ),
 }  # fmt: skip

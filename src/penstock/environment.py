@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
@@ -247,6 +248,7 @@ class Environment:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
+        self._recover(outputs)
         opened = [output.sink.open(self.spark) for output in outputs]
         for output, sink in zip(outputs, opened, strict=True):
             sink.check(output.df.schema)
@@ -270,6 +272,12 @@ class Environment:
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
+
+    def _recover(self, outputs: Sequence[Output]) -> None:
+        """Complete or take back what dead drivers have left half-way at the targets."""
+        secrets = {address: found for output in outputs for address, found in output.sink.secrets.items()}
+        for output in outputs:
+            output.sink.recover(Access(self._bridge, secrets))
 
     def _whole(self, outputs: Sequence[Output]) -> WholeQuery | None:
         return plan_whole(self._bridge, self.config, outputs, has_own_strategies=bool(self._strategies))

@@ -38,7 +38,7 @@ def orders(tmp_path_factory):
     return str(path)
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "sql", "explain", "options"])
+@pytest.mark.parametrize("command", ["demo", "run", "sql", "explain", "options", "recover"])
 def test_help_teaches(command):
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
     from penstock.connectors.predicates import Predicate
 
 
@@ -240,7 +241,8 @@ class SinkStage:
     run
         Does it. Called once for a job, on a thread of its own.
     after_commit
-        Whether it waits until everything is visible; if it fails then, the job fails and its sinks are told to abort.
+        Whether it waits until everything is visible; if it fails then, the job fails, and is undone if all its sinks
+        can be.
     """
 
     name: str
@@ -278,13 +280,42 @@ class SinkJob(ABC):
         """
         return False
 
-    @abstractmethod
-    def commit(self) -> None:
-        """Make everything visible. Called after all vertices of the job have finished."""
+    def prepare(self) -> Prepared | None:
+        """Make what was written durable, and return how any process can commit it, or undo it.
+
+        Called after all vertices of the job have finished, and before any sink commits. The default is for sinks whose
+        commit only this process can do: `commit` is called instead, and a crash meanwhile leaves what it leaves.
+        """
+        return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """What the commit needs and journals do not keep, for each `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def commit(self) -> None:  # noqa: B027
+        """Make everything visible, if `prepare` returned None."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove whatever was written. Called instead of `commit`, or after it where something failed after all."""
+        """Remove whatever was written, if `prepare` was not called or returned None; then also after `commit`."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """Let readers that keep rows see what is there now; called after the commit, and after it was undone."""
+
+
+class NothingToWrite(SinkJob):
+    """The writing of a job whose token is in the target already: its rows are not even made."""
+
+    def write(self, df: DataFrame) -> None:
+        """Leave the rows alone."""
+
+    def restart(self) -> bool:
+        """Return that there is nothing in the way."""
+        return True
+
+    def abort(self) -> None:
+        """Do nothing; there is nothing of this job."""
 
 
 class Sink(ABC):
@@ -317,6 +348,14 @@ class Sink(ABC):
         cut to fit.
         """
         return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """What journals do not keep and a commit needs, for each `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def recover(self, access: Access) -> None:  # noqa: B027
+        """Complete or take back what a dead process has left half-way at the target; called before `open`."""
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:

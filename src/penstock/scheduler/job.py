@@ -8,6 +8,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING
 
+from penstock.commit import Access, Commit
 from penstock.decisions import DecisionLog
 from penstock.errors import JobCancelledError
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
@@ -187,19 +188,20 @@ class Job:
     def _begin(self, bridge: Bridge, run: Callable[[Callable[[], None]], None], sinks: list[SinkJob]) -> None:
         self._bridge = bridge
         self.state = ExecutionState.RUNNING
+        commit = Commit(Access(bridge), self.id, self.name, sinks, self._go_on)
 
-        def commit() -> None:
-            if self._cancelled:
-                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
-            for sink in sinks:
-                sink.commit()
+        def make_visible() -> None:
+            self._go_on()
+            commit.run()
 
         def body() -> None:
             try:
-                run(commit)
+                run(make_visible)
+                commit.finish()
                 self.state = ExecutionState.FINISHED
             except BaseException as error:  # noqa: BLE001 - kept for whoever waits
-                self._fail(error, sinks)
+                commit.fail(error)
+                self._fail(error)
             finally:
                 self.ended = time.time()
                 self._tell()
@@ -209,16 +211,15 @@ class Job:
 
         threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True).start()
 
+    def _go_on(self) -> None:
+        if self._cancelled:
+            raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
+
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener.on_job_changed()
 
-    def _fail(self, error: BaseException, sinks: list[SinkJob]) -> None:
-        for sink in sinks:
-            try:
-                sink.abort()
-            except Exception as problem:  # noqa: BLE001 - the first error is the one to show
-                error.add_note(f"while cleaning up: {problem}")
+    def _fail(self, error: BaseException) -> None:
         if self._cancelled and not isinstance(error, JobCancelledError):
             cancelled = JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
             cancelled.__cause__ = error

@@ -11,11 +11,12 @@ from penstock.spark.fingerprint import Counted
 from penstock.spark.plain_runs import in_users_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
     from penstock.connectors.base import SinkOptions, StageReport
     from penstock.spark.jvm import Bridge
 
@@ -129,6 +130,15 @@ class ShadowedSink(Sink):
         """As the sink says."""
         return self.inner.file_size(options)
 
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """As the sink says."""
+        return self.inner.secrets
+
+    def recover(self, access: Access) -> None:
+        """As the sink says."""
+        self.inner.recover(access)
+
     def open(self, spark: SparkSession) -> SinkJob:
         """Open the sink."""
         return ShadowedSinkJob(self.inner.open(spark), self._watched, self._before_commit)
@@ -158,11 +168,24 @@ class ShadowedSinkJob(SinkJob):
         """As the sink says."""
         return self.inner.restart()
 
-    def commit(self) -> None:
+    def prepare(self) -> Prepared | None:
         """Compare first: what a job reads is as it was only until its sinks show what it wrote."""
         self._before_commit()
+        return self.inner.prepare()
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """As the sink says."""
+        return self.inner.secrets
+
+    def commit(self) -> None:
+        """As the sink says."""
         self.inner.commit()
 
     def abort(self) -> None:
         """As the sink says."""
         self.inner.abort()
+
+    def refresh(self) -> None:
+        """As the sink says."""
+        self.inner.refresh()

@@ -3,11 +3,13 @@
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.commit import Access, Commit
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, DYNAMIC_FILTERING_SELECTIVITY
 from penstock.connectors import JdbcSink
 from penstock.connectors.jdbc.source import JdbcScan
 from penstock.errors import JobError, SinkError
 from penstock.spark.jdbc import JdbcTarget
+from penstock.spark.jvm import Bridge
 from tests.connectors.jdbc.test_sink import left_behind, numbers
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.outcomes import some
@@ -312,7 +314,9 @@ def test_runs_of_one_token(request, spark, kind, case):
             case "write":
                 jobs[run].write(numbers(spark, partitions=2))
             case "commit":
-                jobs[run].commit()
+                committing = Commit(Access(Bridge(spark)), run, case, [jobs[run]])
+                committing.run()
+                committing.finish()
             case "abort":
                 jobs[run].abort()
     assert_same_rows(plain(spark, server, "tokens").select("id", "v", "s").collect(), numbers(spark).collect())

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import SinkError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
 
     from penstock.connectors.kafka.offsets import OffsetRange
 
@@ -178,12 +178,7 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
 
     sent = 0
     for record in records:
-        while True:
-            try:
-                made.produce(**record, on_delivery=receipt)
-                break
-            except BufferError:  # the queue is full
-                made.poll(0.1)
+        _offer(made, record, receipt)
         sent += 1
         if refused:
             break
@@ -197,3 +192,36 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
             hint="records before them are in the topic: a rerun writes them again",
         )
     return taken
+
+
+def put(made: Producer, record: Mapping[str, Any], refused: list[str]) -> None:
+    """Give a record to a producer; what becomes of those that are not taken is added to `refused`, later."""
+
+    def receipt(error: Any, _message: Any) -> None:
+        if error is not None:
+            refused.append(str(error))
+
+    _offer(made, record, receipt)
+
+
+def _offer(made: Producer, record: Mapping[str, Any], receipt: Callable[[Any, Any], None]) -> None:
+    while True:
+        try:
+            made.produce(**record, on_delivery=receipt)
+            break
+        except BufferError:  # the queue is full
+            made.poll(0.1)
+
+
+def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with Spark's columns of a topic as a producer takes it."""
+    record = {name: _plain(value) for name, value in row.items() if value is not None and name != "headers"}
+    record.setdefault("value", None)
+    if row.get("headers"):
+        record["headers"] = [(header["key"], _plain(header["value"])) for header in row["headers"]]
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return what Spark gives as a ``bytearray`` as bytes."""
+    return bytes(value) if isinstance(value, bytearray) else value
