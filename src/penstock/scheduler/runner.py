@@ -34,6 +34,7 @@ from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
 from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage, is_out_of_memory
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -324,7 +325,9 @@ class VertexRunner:
         self._filters.clear()
         for source in self._plan.sources.values():
             if source.splits is not None:
-                source.splits.close()
+                name = source.coordinator.name
+                with doing(f"letting go of {name}", name):
+                    source.splits.close()
 
     def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int, slots: int) -> Result:
         plan = self._plan.edges[edge.id]
@@ -534,7 +537,9 @@ class VertexRunner:
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
         source = self._plan.sources[node_id]
-        leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
+        name = source.coordinator.name
+        with doing(f"opening {name} for reading", name):
+            leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
         if node_id in scans:
             leaf = files.recut(self._bridge, leaf, scans[node_id])
         if node_id in setup.at_most:
