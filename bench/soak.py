@@ -24,9 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import penstock
-from penstock import Environment, marks
+from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.errors import PenstockError
+from penstock.spark import barrier, dataframes
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -123,7 +124,7 @@ class Soak:
             classes=int(beans.getClassLoadingMXBean().getLoadedClassCount()),
             threads=threading.active_count(),
             jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
-            marks=len(marks._marks) + len(marks._stages),
+            marks=len(dataframes._MARKS) + len(barrier._FUNCTIONS),
             files=sum(len(files) for _, _, files in os.walk(self.folder)),
         )
 

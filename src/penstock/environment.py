@@ -13,7 +13,7 @@ from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
-from penstock.marks import Mark, remember
+from penstock.marks import Mark, marked
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import Registered
@@ -23,7 +23,6 @@ from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.dataframes import mark
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
 
@@ -141,7 +140,7 @@ class Environment:
             parallelism = checked_parallelism(parallelism, source.name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
             df = source.read(self.spark)
-        return mark(df, remember(Mark(parallelism, static=static, source=source, location=callers_line())))
+        return marked(df, Mark(parallelism, static=static, source=source, location=callers_line()))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""

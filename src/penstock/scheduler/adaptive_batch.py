@@ -6,6 +6,7 @@ import logging
 import queue
 import threading
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.config.options import SOURCES_TIMEOUT
@@ -27,7 +28,7 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
-from penstock.scheduler.runner import VertexRunner, VertexSetup
+from penstock.scheduler.runner import VertexRunner, VertexSetup, group_of
 from penstock.scheduler.silence import check_silence
 from penstock.spark import jobs
 from penstock.threads import DaemonPool, doing
@@ -61,6 +62,32 @@ class JobStatusListener(Protocol):
 
     def on_job_changed(self) -> None:
         """Note that a vertex was made, or changed its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraphs:
+    """What can be seen of a job while it runs and afterwards: none of it holds on to Spark's plans or results.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    planned
+        The stream graph as it was planned, before any strategy saw it.
+    manager
+        The graphs as they are now.
+    execution
+        The vertices made so far.
+    """
+
+    job_id: str
+    planned: StreamGraph
+    manager: AdaptiveGraphManager
+    execution: ExecutionGraph
+
+    def group_of(self, vertex: JobVertex) -> str:
+        """Return the Spark job group that a vertex runs in."""
+        return group_of(self.job_id, vertex)
 
 
 class AdaptiveBatchScheduler:
@@ -109,6 +136,7 @@ class AdaptiveBatchScheduler:
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         self.execution_graph = ExecutionGraph()
+        self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
         self._sources = SourceMaker(bridge, config)
 
         def graph_now() -> StreamGraph:
@@ -132,20 +160,6 @@ class AdaptiveBatchScheduler:
         self._running: list[Future[None]] = []
         self._waiting: list[ExecutionJobVertex] = []
         self._committed = False
-
-    @property
-    def manager(self) -> AdaptiveGraphManager:
-        """The graphs of the job."""
-        return self._manager
-
-    @property
-    def planned_graph(self) -> StreamGraph:
-        """The stream graph as it was planned, before any strategy saw it."""
-        return self._plan.graph
-
-    def group_of(self, vertex: JobVertex) -> str:
-        """Return the Spark job group that a vertex runs in."""
-        return self._runner.group_of(vertex)
 
     def cancel(self, reason: str) -> None:
         """Ask the job to stop; `run` then raises."""
@@ -352,7 +366,7 @@ class AdaptiveBatchScheduler:
         self._stopping.set()
         for execution in self.execution_graph:
             if not execution.state.is_terminal:
-                jobs.cancel_group(self._bridge, self._runner.group_of(execution.vertex), "the job has ended")
+                jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
                 if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
                     execution.move(ExecutionState.CANCELED)
         self._tell()

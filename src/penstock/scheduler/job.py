@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.planner.planner import Output
     from penstock.planner.whole_query import WholeQuery
-    from penstock.scheduler.adaptive_batch import JobStatusListener
+    from penstock.scheduler.adaptive_batch import JobGraphs, JobStatusListener
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.spark.jvm import Bridge
 
@@ -74,6 +74,7 @@ class Job:
         self.ended: float | None = None
         self._error: BaseException | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None
+        self._graphs: JobGraphs | None = None
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
         self._ending = Ending(name)
@@ -84,17 +85,17 @@ class Job:
     @property
     def vertices(self) -> list[ExecutionJobVertex]:
         """The vertices made so far; none where Spark was handed the query whole."""
-        return list(self._scheduler.execution_graph) if self._scheduler else []
+        return list(self._graphs.execution) if self._graphs else []
 
     @property
     def pending_operators(self) -> int:
         """How many operators have not become part of a vertex yet."""
-        return self._scheduler.manager.pending_operators if self._scheduler else 0
+        return self._graphs.manager.pending_operators if self._graphs else 0
 
     @property
     def status_counts(self) -> dict[str, int]:
         """How many vertices are in each state."""
-        return self._scheduler.execution_graph.status_counts if self._scheduler else {}
+        return self._graphs.execution.status_counts if self._graphs else {}
 
     @property
     def error(self) -> BaseException | None:
@@ -102,9 +103,9 @@ class Job:
         return self._error
 
     @property
-    def scheduler(self) -> AdaptiveBatchScheduler | None:
-        """What runs its vertices; None where Spark was handed the query whole."""
-        return self._scheduler
+    def graphs(self) -> JobGraphs | None:
+        """Its graphs; None where Spark was handed the query whole."""
+        return self._graphs
 
     def table(self) -> Table:
         """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
@@ -142,8 +143,9 @@ class Job:
         """
         if not self._ending.cancel(reason):
             return
-        if self._scheduler is not None and self._cancelled:
-            self._scheduler.cancel(reason)
+        scheduler = self._scheduler
+        if scheduler is not None and self._cancelled:
+            scheduler.cancel(reason)
         threading.Thread(target=self._stop, args=(reason,), name=f"penstock-stop-{self.id}", daemon=True).start()
 
     def _stop(self, reason: str) -> None:
@@ -159,8 +161,9 @@ class Job:
                 thread.start()
         if self._done.wait(until - time.monotonic()) or not self._ending.settle():
             return
-        if self._scheduler is not None:
-            self._scheduler.leave_behind()
+        scheduler = self._scheduler
+        if scheduler is not None:
+            scheduler.leave_behind()
         self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
         telling = threading.Thread(target=self._tell, name=f"penstock-tell-{self.id}", daemon=True)
         telling.start()
@@ -201,6 +204,7 @@ class Job:
         self._scheduler = AdaptiveBatchScheduler(
             bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, self._listeners
         )
+        self._graphs = self._scheduler.graphs
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
     def wait_silently(self) -> None:
@@ -278,6 +282,7 @@ class Job:
 
     def _end(self, state: ExecutionState, error: BaseException | None) -> None:
         self._error, self.state, self.ended = error, state, time.time()
+        self._scheduler = None  # with it go the plans and results in the JVM
 
     def _failed(self, error: BaseException, sinks: list[SinkJob]) -> BaseException:
         """Clean up behind a job that did not finish; return its error as users see it."""

@@ -159,10 +159,6 @@ class VertexRunner:
         self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table, decisions)
         self._lock = threading.Lock()
 
-    def group_of(self, vertex: JobVertex) -> str:
-        """Return the Spark job group of a vertex."""
-        return f"penstock-{self._job_id}-{vertex.id}"
-
     def result_of(self, node_id: int) -> Result | None:
         """Return what the vertex that ends with a node has written, None before it has finished."""
         return self._results.get(node_id)
@@ -178,7 +174,7 @@ class VertexRunner:
             return {}
         with (
             self._sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
-            self._thread(session, self.group_of(vertex), f"{description}: keys of finished sides"),
+            self._thread(session, group_of(self._job_id, vertex), f"{description}: keys of finished sides"),
         ):
             for node in nodes:
                 self._filters.fetch(session, node)
@@ -233,7 +229,7 @@ class VertexRunner:
             node_id: self._sessions.take(files.split_settings(split_bytes, OPEN_COST))
             for node_id, split_bytes in setup.split_bytes.items()
         }
-        with self._thread(session, self.group_of(vertex), description):
+        with self._thread(session, group_of(self._job_id, vertex), description):
             graph: StreamGraph = self._graph()
             if self._verify:
                 self._check_reads(vertex, setup)
@@ -275,7 +271,7 @@ class VertexRunner:
 
     def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
         sink, stage = self._plan.stages[vertex.tail_id]
-        with self._thread(self._bridge.session, self.group_of(vertex), description):
+        with self._thread(self._bridge.session, group_of(self._job_id, vertex), description):
             report = stage.run(self._sinks[sink])
         return VertexRun(None, report.tasks, report)
 
@@ -587,6 +583,11 @@ class VertexRunner:
             ordering=result.above.outputOrdering() if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
         )
+
+
+def group_of(job_id: str, vertex: JobVertex) -> str:
+    """Return the Spark job group of a vertex."""
+    return f"penstock-{job_id}-{vertex.id}"
 
 
 def _split(edges: Sequence[StreamEdge], setup: VertexSetup) -> list[StreamEdge]:

@@ -114,9 +114,9 @@ class JdbcRelation:
                 given = _with(given, key, value)
         return given
 
-    def column_types(self) -> dict[str, ColumnType]:
-        """Return the types of the columns in the database, by their names; no rows are read."""
-        with self.connect({}) as database:
+    def column_types(self, properties: Mapping[str, str]) -> dict[str, ColumnType]:
+        """Return the types of the columns in the database, by their names; no rows are read. See `connect`."""
+        with self.connect(properties) as database:
             return database.column_types(str(self._dialect.getSchemaQuery(self.table)))
 
     @property
