@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.decisions import Decision
     from penstock.graph import JobVertex, StreamGraph
     from penstock.graph.stream_graph import StreamEdge, StreamNode
-    from penstock.scheduler.execution import ExecutionJobVertex
     from penstock.history.record import Event
+    from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.scheduler.job import Job
     from penstock.spark.jvm import Bridge
 
