@@ -85,7 +85,7 @@ class Mark:
     location: SourceLine | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Stage:
     """A function in a plan that is one stage with the exchange before it.
 

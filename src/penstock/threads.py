@@ -119,7 +119,7 @@ def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -
             except BaseException as error:  # noqa: BLE001 - for who waits
                 found.set_exception(error)
 
-    threading.Thread(target=run, name=f"penstock-call-{asks}", daemon=True).start()
+    threading.Thread(target=run, name=f"{threading.current_thread().name}-call", daemon=True).start()
     work = started.result()
     while True:
         try:

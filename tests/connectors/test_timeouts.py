@@ -74,9 +74,10 @@ def test_the_requests_of_a_catalogue_end_by_themselves(silent):
     with timeout_of(1.5), pytest.raises(SourceTimeoutError):
         iceberg(silent.port)
     until = time.monotonic() + 5
-    while works("penstock-call-catalogue") and time.monotonic() < until:
+    calls = f"{threading.current_thread().name}-call"
+    while works(calls) and time.monotonic() < until:
         time.sleep(0.1)
-    assert not works("penstock-call-catalogue")
+    assert not works(calls)
 
 
 def test_a_broker_that_refuses_is_told_from_one_that_is_silent():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark import cloudpickle
+from pyspark import accumulators, cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -186,6 +187,8 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     with _sent_whole():
         mapped = spread.mapInArrow(ExchangeTask(spec, function, reports, place), schema, barrier=True)
     stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
+    # PySpark keeps accumulators for the life of the process.
+    weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
     remember_stage(mapped, stage)
     return _behind_a_boundary(mapped, spec.readers)
 
