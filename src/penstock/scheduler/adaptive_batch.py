@@ -6,12 +6,13 @@ import logging
 import queue
 import threading
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.config.options import SOURCES_TIMEOUT
 from penstock.decisions import Decision, DecisionKind
-from penstock.errors import JobCancelledError
+from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.optimizer import StreamGraphOptimizer
@@ -196,7 +197,8 @@ class AdaptiveBatchScheduler:
             while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
                 self._handle(self._next_event())
         except BaseException as error:
-            patience = _PATIENCE if isinstance(error, JobCancelledError) else _PATIENCE_OF_FAILED
+            hangs = isinstance(error, JobCancelledError | SourceTimeoutError)
+            patience = _PATIENCE if hangs else _PATIENCE_OF_FAILED
             self._stop_all()
             raise
         finally:
@@ -336,7 +338,7 @@ class AdaptiveBatchScheduler:
     def leave_behind(self) -> None:
         """Count vertices that still run, though the job has ended, as cancelled."""
         for execution in self.execution_graph:
-            if not execution.state.is_terminal:
+            with suppress(GraphError):  # it has ended by itself
                 execution.move(ExecutionState.CANCELED)
 
     def _tell_channels(self, vertex: JobVertex) -> None:
@@ -368,7 +370,8 @@ class AdaptiveBatchScheduler:
             if not execution.state.is_terminal:
                 jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
                 if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                    execution.move(ExecutionState.CANCELED)
+                    with suppress(GraphError):  # it has begun
+                        execution.move(ExecutionState.CANCELED)
         self._tell()
 
     def _tell(self) -> None:

@@ -15,7 +15,7 @@ from penstock.errors import JobCancelledError
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.ending import Ending
 from penstock.scheduler.execution_graph import ExecutionState
-from penstock.scheduler.failure import cause_of
+from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
@@ -161,14 +161,16 @@ class Job:
                 thread.start()
         if self._done.wait(until - time.monotonic()) or not self._ending.settle():
             return
-        scheduler = self._scheduler
-        if scheduler is not None:
-            scheduler.leave_behind()
-        self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
-        telling = threading.Thread(target=self._tell, name=f"penstock-tell-{self.id}", daemon=True)
-        telling.start()
-        telling.join(_TELLING)
-        self._done.set()
+        try:
+            scheduler = self._scheduler
+            if scheduler is not None:
+                scheduler.leave_behind()
+            self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
+            telling = threading.Thread(target=self._tell, name=f"penstock-tell-{self.id}", daemon=True)
+            telling.start()
+            telling.join(_TELLING)
+        finally:
+            self._done.set()
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait for the end; return the job itself.
@@ -282,7 +284,9 @@ class Job:
 
     def _end(self, state: ExecutionState, error: BaseException | None) -> None:
         self._error, self.state, self.ended = error, state, time.time()
-        self._scheduler = None  # with it go the plans and results in the JVM
+        # With these go the plans and results in the JVM.
+        self._scheduler = None
+        forget_frames(error)
 
     def _failed(self, error: BaseException, sinks: list[SinkJob]) -> BaseException:
         """Clean up behind a job that did not finish; return its error as users see it."""
