@@ -169,9 +169,10 @@ def test_bad_targets(env, spark, broker):
 
 
 @pytest.mark.slow
-def test_a_broker_that_dies_is_a_clear_error(env, spark):
+def test_a_broker_that_dies_is_a_clear_error(make_env, spark):
     from tests.services import KafkaBroker
 
+    env = make_env(**{"sources.timeout": "15 s"})
     mortal = KafkaBroker()
     try:
         topic = mortal.topic("mortal", 1)
