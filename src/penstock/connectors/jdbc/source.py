@@ -15,7 +15,7 @@ from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
 from penstock.connectors.splits import worth_opening
-from penstock.connectors.timeouts import timeout
+from penstock.connectors.timeouts import answered, timeout
 from penstock.errors import SourceError, SourceTimeoutError
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
@@ -100,8 +100,14 @@ class JdbcSource(Source):
         }
         if self.max_connections is not None:
             options["scan.max-connections"] = str(self.max_connections)
-        try:
+
+        def load() -> DataFrame:
             return spark.read.format("jdbc").options(**options).load()
+
+        try:
+            return answered(f"the database of {self.table}", "asking for its columns", load)
+        except SourceTimeoutError:
+            raise
         except Exception as error:
             raise SourceError(
                 f"table {self.table} of {masked(self.url)} cannot be read",
