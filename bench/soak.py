@@ -63,6 +63,11 @@ class Soak:
             .config("spark.log.level", "OFF")
             .config("spark.local.dir", str(folder / "local"))
             .config("spark.cleaner.periodicGC.interval", "1min")
+            # What Spark keeps for its own page, 1000 of each by default: so the level is reached soon.
+            .config("spark.ui.retainedJobs", "200")
+            .config("spark.ui.retainedStages", "200")
+            .config("spark.ui.retainedTasks", "2000")
+            .config("spark.sql.ui.retainedExecutions", "200")
             .getOrCreate()
         )
         self.small = Environment(self.spark, progress=False)
@@ -71,7 +76,7 @@ class Soak:
         self.spark.range(0, 20_000, 1, 2).selectExpr("id % 97 as k", "id as v").write.parquet(path)
         self.facts = self.spark.read.parquet(path)
         often: list[Callable[[], object]] = [
-            lambda: self.small.collect(self._groups()),
+            *[lambda: self.small.collect(self._groups())] * 6,
             lambda: self.env.collect(self._groups()),
             lambda: self.env.collect(penstock.with_parallelism(self._groups(), 3)),
         ]
@@ -143,15 +148,23 @@ class Soak:
 
     def objects(self) -> dict[str, int]:
         """Collect the driver's garbage; return how many objects of each class are left."""
-        jvm = self.spark._jvm
-        gateway = self.spark.sparkContext._gateway
+        jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway
+
+        def array(kind: str, *items: object) -> object:
+            made = gateway.new_array(getattr(jvm.java.lang, kind), len(items))
+            for place, item in enumerate(items):
+                made[place] = item
+            return made
+
+        named = jvm.java.lang.Class.forName
+        names = "javax.management.ObjectName", "java.lang.String", "[Ljava.lang.Object;", "[Ljava.lang.String;"
+        # By its interface: the class of the server is not open to callers.
+        invoke = named("javax.management.MBeanServer").getMethod("invoke", array("Class", *map(named, names)))
         server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-        name = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-        arguments = gateway.new_array(jvm.java.lang.Object, 1)
-        arguments[0] = gateway.new_array(jvm.java.lang.String, 0)
-        types = gateway.new_array(jvm.java.lang.String, 1)
-        types[0] = "[Ljava.lang.String;"
-        lines = [line.split() for line in str(server.invoke(name, "gcClassHistogram", arguments, types)).splitlines()]
+        bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
+        options = array("Object", array("String")), array("String", "[Ljava.lang.String;")
+        told = invoke.invoke(server, array("Object", bean, "gcClassHistogram", *options))
+        lines = [line.split() for line in str(told).splitlines()]
         return {line[3]: int(line[1]) for line in lines if len(line) >= 4 and line[0].endswith(":")}
 
 

@@ -99,6 +99,29 @@ def works(prefix: str) -> list[Work]:
         return list({work.thread: work for work in _WORKS if work.thread.name.startswith(prefix)}.values())
 
 
+_AT_END: list[Callable[[], None]] = []
+
+
+def at_end_of_threads(call: Callable[[], None]) -> None:
+    """Have a function called on every thread of ours when it ends."""
+    _AT_END.append(call)
+
+
+def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    """Start a thread that may hang for ever: the process ends without it."""
+
+    def run() -> None:
+        try:
+            target()
+        finally:
+            for call in _AT_END:
+                call()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
 def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -> T:
     """Return what a call gives; the thread that it runs on is left behind if it only waits for so long.
 
@@ -119,7 +142,7 @@ def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -
             except BaseException as error:  # noqa: BLE001 - for who waits
                 found.set_exception(error)
 
-    threading.Thread(target=run, name=f"{threading.current_thread().name}-call", daemon=True).start()
+    start_thread(f"{threading.current_thread().name}-call", run)
     work = started.result()
     while True:
         try:
@@ -165,8 +188,7 @@ class DaemonPool(Executor):
                 self._changed.notify()
             elif len(self._threads) < self._limit:
                 name = f"{self._name}-{len(self._threads)}"
-                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-                self._threads[-1].start()
+                self._threads.append(start_thread(name, self._run))
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as in Executor

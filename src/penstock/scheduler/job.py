@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
@@ -20,7 +21,7 @@ from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
 from penstock.tables import VertexRow, html_of_table, vertices_table
-from penstock.threads import doing, works
+from penstock.threads import doing, start_thread, works
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -146,19 +147,14 @@ class Job:
         scheduler = self._scheduler
         if scheduler is not None and self._cancelled:
             scheduler.cancel(reason)
-        threading.Thread(target=self._stop, args=(reason,), name=f"penstock-stop-{self.id}", daemon=True).start()
+        start_thread(f"penstock-stop-{self.id}", partial(self._stop, reason))
 
     def _stop(self, reason: str) -> None:
         """See to it that a job that was cancelled ends in time; on a thread of its own, as any call may hang."""
         until = time.monotonic() + _PATIENCE
         if self._bridge is not None:
-            groups = [] if self._ending.has_committed else self._whole_groups
-            cancelling = [
-                threading.Thread(target=jobs.cancel_group, args=(self._bridge, group, reason), daemon=True)
-                for group in groups
-            ]
-            for thread in cancelling:
-                thread.start()
+            for group in () if self._ending.has_committed else self._whole_groups:
+                start_thread(f"penstock-stop-{group}", partial(jobs.cancel_group, self._bridge, group, reason))
         if self._done.wait(until - time.monotonic()) or not self._ending.settle():
             return
         try:
@@ -166,9 +162,7 @@ class Job:
             if scheduler is not None:
                 scheduler.leave_behind()
             self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
-            telling = threading.Thread(target=self._tell, name=f"penstock-tell-{self.id}", daemon=True)
-            telling.start()
-            telling.join(_TELLING)
+            start_thread(f"penstock-tell-{self.id}", self._tell).join(_TELLING)
         finally:
             self._done.set()
 
@@ -255,8 +249,7 @@ class Job:
             self._ran(error)
 
         self._tell()
-        context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(body,), name=f"penstock-{self.id}", daemon=True).start()
+        start_thread(f"penstock-{self.id}", partial(contextvars.copy_context().run, body))
 
     def _before_commit(self) -> None:
         """Do what must be done while all sinks have their rows and none shows them; a job may still be cancelled."""
