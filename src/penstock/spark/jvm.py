@@ -147,8 +147,8 @@ def leave_jvm() -> None:
     (``pyspark.InheritableThread`` does the same).
     """
     gateway = SparkContext._gateway
-    client = None if gateway is None else gateway._gateway_client
-    if client is None or not hasattr(client, "get_thread_connection"):  # threads of Python are not tied to some of the JVM
+    client: Any = None if gateway is None else gateway._gateway_client
+    if not hasattr(client, "get_thread_connection"):  # threads of Python are not tied to some of the JVM
         return
     connection = client.get_thread_connection()
     if connection is not None:
