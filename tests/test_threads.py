@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from penstock.threads import DaemonPool, answer_within, at_end_of_threads, doing, start_thread, works
+from penstock.threads import DaemonPool, answer_within, doing, works
 from tests.silence import Silent, ask
 
 
@@ -135,18 +135,3 @@ def test_the_process_ends_without_threads_that_hang():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "end\n"
     assert time.monotonic() - started < 20
-
-
-def test_what_is_called_at_the_end_of_each_thread():
-    ended = []
-    at_end_of_threads(lambda: ended.append(threading.current_thread().name))
-    start_thread("one", lambda: None).join(5)
-    pool = DaemonPool(1, "pool")
-    pool.submit(lambda: None).result(5)
-    assert ended == ["one"]
-    pool.shutdown()
-    answer_within(5, "asking", "orders", lambda: 1)
-    until = time.monotonic() + 5
-    while len(ended) < 3 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert ended == ["one", "pool-0", "MainThread-call"]

@@ -99,25 +99,9 @@ def works(prefix: str) -> list[Work]:
         return list({work.thread: work for work in _WORKS if work.thread.name.startswith(prefix)}.values())
 
 
-_AT_END: list[Callable[[], None]] = []
-
-
-def at_end_of_threads(call: Callable[[], None]) -> None:
-    """Have a function called on every thread of ours when it ends."""
-    _AT_END.append(call)
-
-
 def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
     """Start a thread that may hang for ever: the process ends without it."""
-
-    def run() -> None:
-        try:
-            target()
-        finally:
-            for call in _AT_END:
-                call()
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
 from penstock.errors import SessionError
 from penstock.spark.compiled import new_instance
-from penstock.threads import at_end_of_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -138,26 +135,6 @@ def waits_for_jvm(frame: FrameType) -> bool:
             return True
         here = here.f_back
     return False
-
-
-def leave_jvm() -> None:
-    """Close this thread's connection to the JVM, if it has one.
-
-    PySpark keeps it for ever otherwise, and the JVM a thread for it, with the session that was active there
-    (``pyspark.InheritableThread`` does the same).
-    """
-    gateway = SparkContext._gateway
-    client: Any = None if gateway is None else gateway._gateway_client
-    if not hasattr(client, "get_thread_connection"):  # threads of Python are not tied to some of the JVM
-        return
-    connection = client.get_thread_connection()
-    if connection is not None:
-        with suppress(ValueError):
-            client.deque.remove(connection)
-        connection.close()
-
-
-at_end_of_threads(leave_jvm)
 
 
 def items(scala_seq: Any) -> list[Any]:
