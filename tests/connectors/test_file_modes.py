@@ -125,7 +125,7 @@ def compared(env, spark, tmp_path, steps, **given):
                 plain_writer = aside.submit(raised, lambda: plainly(spark.sql(query), plain, mode, by, kind, options))  # noqa: B023
                 found = raised(write)
             expected = plain_writer.result()
-            env._outputs.clear()
+            env._outputs.take()
         assert (found is None) == (expected is None), f"{found!r} instead of {expected!r}"
         assert folders(ours) == folders(plain)
         kept, wanted = rows(spark, ours, kind, options), rows(spark, plain, kind, options)

@@ -39,16 +39,25 @@ class Commit:
         Its sinks, all of whose rows are written.
     go_on
         Called while it waits for the commits of other jobs; raises what ends that.
+    begin
+        Called when all is ready and nothing is visible yet; the last moment to raise.
     """
 
     def __init__(
-        self, access: Access, job: str, name: str, sinks: Sequence[Committing], go_on: Callable[[], None] = lambda: None
+        self,
+        access: Access,
+        job: str,
+        name: str,
+        sinks: Sequence[Committing],
+        go_on: Callable[[], None] | None = None,
+        begin: Callable[[], None] | None = None,
     ) -> None:
         self._access = access
         self._job = job
         self._name = name
         self._sinks = list(sinks)
-        self._go_on = go_on
+        self._go_on = go_on or _nothing
+        self._begin_commit = begin or _nothing
         self._prepared: dict[int, Prepared | None] = {}
         self._journal: HeldJournal | None = None
         self._irreversible = False
@@ -71,6 +80,7 @@ class Commit:
             parts = self._parts()
             for part in parts:
                 part.ready(self._access)
+            self._begin_commit()
             for part in parts:
                 if part.is_reversible:
                     self._check()

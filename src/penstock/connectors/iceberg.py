@@ -26,6 +26,7 @@ from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of, quoted
+from penstock.connectors.timeouts import answered
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
@@ -92,7 +93,7 @@ class IcebergSource(DataFrameScanProvider):
             return spark.createDataFrame([], schema)
         scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
         try:
-            tasks = list(scan.plan_files())
+            tasks = answered(f"table {self.table}", "asking for its files", lambda: list(scan.plan_files()))
         except ValueError as error:  # rows deleted by their values, which pyiceberg cannot leave out
             raise SourceError(
                 f"table {self.table} cannot be read",
@@ -292,7 +293,7 @@ def _load(table: str, properties: Mapping[str, str], error: type[SourceError | S
 
     catalog = catalog_of(properties, error)
     try:
-        return catalog.load_table(table)
+        return answered(f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table))
     except NoSuchTableError as problem:
         raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from penstock.commit import Prepared
 from penstock.connectors.extras import needs, with_secrets
 from penstock.connectors.split_source import arrow_schema
-from penstock.errors import SinkError
+from penstock.connectors.timeouts import answered, timeout_of_attempt
+from penstock.errors import SinkError, SourceError, SourceTimeoutError
 from penstock.masking import mask
 from penstock.spark.filesystem import Folder
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
 
     from penstock.commit import Access
-    from penstock.errors import SourceError
 
 _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
 
@@ -158,9 +158,27 @@ def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkErro
     needs("pyiceberg", "iceberg", error)
     from pyiceberg.catalog import load_catalog
 
+    name = properties.get("name", "default")
+
+    def load() -> Catalog:
+        if error is not SourceError:  # a commit must not be given up, as it may have been made
+            return load_catalog(name, **properties)
+        from penstock.connectors.iceberg_rest import rest_catalog
+
+        bounded = _bounded(properties)
+        return rest_catalog(name, bounded) or load_catalog(name, **bounded)
+
     try:
-        return load_catalog(properties.get("name", "default"), **properties)
+        return answered(f"catalogue {name}", "connecting to it", load)
+    except SourceTimeoutError:
+        raise
     except Exception as problem:
         raise error(
             "the Iceberg catalogue cannot be reached", cause=str(problem), hint="check its properties"
         ) from problem
+
+
+def _bounded(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalogue whose store is not waited for without end; what the user gave wins."""
+    seconds = f"{timeout_of_attempt():g}"
+    return {"s3.connect-timeout": seconds, "s3.request-timeout": seconds, **properties}

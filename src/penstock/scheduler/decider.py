@@ -38,6 +38,7 @@ from penstock.scheduler.runner import VertexSetup
 from penstock.scheduler.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
+from penstock.threads import doing
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -254,7 +255,9 @@ class VertexDecider:
             return self._cut_files(source, number, why)
         if source.splits is None:
             return number, why, None
-        possible = source.splits.cut(number)
+        name = source.coordinator.name
+        with doing(f"asking {name} for its splits", name):
+            possible = source.splits.cut(number)
         why = f"{why}: {source.splits.reason}" if source.splits.reason else why
         return possible, why if possible == number else f"{why}; it can be cut into {possible}", None
 

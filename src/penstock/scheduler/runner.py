@@ -34,6 +34,7 @@ from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jvm import class_name
 from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage, is_out_of_memory
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,10 +159,6 @@ class VertexRunner:
         self._filters = KeyFilters(bridge, plan, config, graph, self.result_of, self._table, decisions)
         self._lock = threading.Lock()
 
-    def group_of(self, vertex: JobVertex) -> str:
-        """Return the Spark job group of a vertex."""
-        return f"penstock-{self._job_id}-{vertex.id}"
-
     def result_of(self, node_id: int) -> Result | None:
         """Return what the vertex that ends with a node has written, None before it has finished."""
         return self._results.get(node_id)
@@ -177,7 +174,7 @@ class VertexRunner:
             return {}
         with (
             self._sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
-            self._thread(session, self.group_of(vertex), f"{description}: keys of finished sides"),
+            self._thread(session, group_of(self._job_id, vertex), f"{description}: keys of finished sides"),
         ):
             for node in nodes:
                 self._filters.fetch(session, node)
@@ -232,7 +229,7 @@ class VertexRunner:
             node_id: self._sessions.take(files.split_settings(split_bytes, OPEN_COST))
             for node_id, split_bytes in setup.split_bytes.items()
         }
-        with self._thread(session, self.group_of(vertex), description):
+        with self._thread(session, group_of(self._job_id, vertex), description):
             graph: StreamGraph = self._graph()
             if self._verify:
                 self._check_reads(vertex, setup)
@@ -274,7 +271,7 @@ class VertexRunner:
 
     def _stage(self, vertex: JobVertex, description: str) -> VertexRun:
         sink, stage = self._plan.stages[vertex.tail_id]
-        with self._thread(self._bridge.session, self.group_of(vertex), description):
+        with self._thread(self._bridge.session, group_of(self._job_id, vertex), description):
             report = stage.run(self._sinks[sink])
         return VertexRun(None, report.tasks, report)
 
@@ -324,7 +321,9 @@ class VertexRunner:
         self._filters.clear()
         for source in self._plan.sources.values():
             if source.splits is not None:
-                source.splits.close()
+                name = source.coordinator.name
+                with doing(f"letting go of {name}", name):
+                    source.splits.close()
 
     def _write(self, session: Any, logical: Any, edge: StreamEdge, subpartitions: int, slots: int) -> Result:
         plan = self._plan.edges[edge.id]
@@ -536,7 +535,9 @@ class VertexRunner:
 
     def _source(self, node_id: int, setup: VertexSetup, scans: Mapping[int, Any]) -> Any:
         source = self._plan.sources[node_id]
-        leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
+        name = source.coordinator.name
+        with doing(f"opening {name} for reading", name):
+            leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
         if node_id in scans:
             leaf = files.recut(self._bridge, leaf, scans[node_id])
         if node_id in setup.at_most:
@@ -584,6 +585,11 @@ class VertexRunner:
             ordering=result.above.outputOrdering() if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
         )
+
+
+def group_of(job_id: str, vertex: JobVertex) -> str:
+    """Return the Spark job group of a vertex."""
+    return f"penstock-{job_id}-{vertex.id}"
 
 
 def _split(edges: Sequence[StreamEdge], setup: VertexSetup) -> list[StreamEdge]:
