@@ -5,18 +5,22 @@ import time
 
 import pytest
 
+from penstock.connectors import SinkJob
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, JobError
 from penstock.scheduler.job import Job
 from penstock.threads import doing
 
 
-class Noting:
+class Noting(SinkJob):
     """A sink's job that notes what it is told, and does something before that."""
 
     def __init__(self, **calls):
         self.calls = calls
         self.did = []
+
+    def write(self, df):
+        raise NotImplementedError
 
     def commit(self):
         self.calls.get("commit", lambda: None)()
