@@ -261,7 +261,7 @@ def test_cleaning_up_that_hangs(spark, env, hang):
     assert hang.came.wait(30)
     started = time.monotonic()
     job.cancel()
-    with pytest.raises(JobCancelledError, match="removing what a sink wrote"):
+    with pytest.raises(JobCancelledError, match="removing what the sinks wrote"):
         job.wait(10)
     assert time.monotonic() - started < 2
 

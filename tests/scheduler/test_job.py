@@ -148,7 +148,7 @@ def test_cleaning_up_that_hangs(free):
     sink = Noting(abort=lambda: (came.set(), free.wait()))
     job = started(lambda commit: [].pop(), sink)
     assert came.wait(10)
-    assert "removing what a sink wrote" in cancelled(job).message
+    assert "removing what the sinks wrote" in cancelled(job).message
 
 
 def test_a_listener_that_hangs(free):
