@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.graph import AdaptiveGraphManager, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph import AdaptiveGraphManager, AggregateOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import HashPartitioner
 from penstock.scheduler.parallelism import Bounds, InputInfo, decide_vertex
 
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 def chains(count: int) -> StreamGraph:
     """A hundred chains of vertices, each reading the one before it through a hash."""
-    nodes = [StreamNode(i, OperatorKind.AGGREGATE, f"n{i}") for i in range(count)]
+    nodes = [StreamNode(i, AggregateOperator(None), f"n{i}") for i in range(count)]
     edges = [StreamEdge(str(i), i - 100, i, HashPartitioner(("k",))) for i in range(100, count)]
     return StreamGraph(nodes, edges)
 

@@ -15,6 +15,7 @@ LEVELS = [
     {"location", "decisions", "config"},
     {"graph"},
     {"optimizer"},
+    {"testing"},
     {"spark", "spark_errors"},
     {"connectors"},
     {"marks", "state"},
@@ -29,7 +30,7 @@ LEVELS = [
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
-        "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
+        "optimizer", "testing", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
         "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
         "state/assignment", "state/layout", "state/recommendation", "state/ways", "history/record", "history/event_log",

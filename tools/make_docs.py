@@ -31,7 +31,12 @@ API = {
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
+        "Operator", "OperatorKind", "ScanOperator", "CalcOperator", "AggregateOperator", "GroupingSets", "JoinOperator",
+        "JoinSide", "JoinStrategy", "JoinSequence", "ShuffledJoin", "SinkOperator", "Side", "JoinType", "JoinInput",
+        "FilterPath", "DynamicFilterRef",
     ),
+    "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
+    "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
     "penstock.optimizer": (
         "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 from penstock.graph.context import StreamGraphContext, forward_group
@@ -14,21 +14,6 @@ if TYPE_CHECKING:
 
     from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
-
-
-class AdaptiveGraphGenerator(Protocol):
-    """Grows a job graph while the job runs."""
-
-    @property
-    def job_graph(self) -> JobGraph:
-        """The vertices made so far."""
-
-    @property
-    def stream_graph_context(self) -> StreamGraphContext:
-        """The view through which pending nodes and edges are read and changed."""
-
-    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
-        """Note that a vertex has finished; return the vertices that could be made because of it."""
 
 
 class AdaptiveGraphManager:

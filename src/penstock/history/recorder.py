@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind
 from penstock.graph.naming import column_names, readable
+from penstock.history.changes import node_changes
 from penstock.history.record import JobRecord
 from penstock.masking import mask, mask_value
 from penstock.spark.jobs import tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from penstock.config import Configuration
     from penstock.decisions import Decision
@@ -151,9 +152,8 @@ class JobRecorder:
                 yield _change(what, before, after, reasons, target.id)
         for node in nodes:
             old_node = old_nodes.get(node.id)
-            words = _property_changes(old_node.properties, node.properties) if old_node is not None else None
-            if words is not None:
-                yield _change(node.name, *words, reasons, node.id)
+            for before, after in [] if old_node is None else node_changes(old_node, node):
+                yield _change(node.name, before, after, reasons, node.id)
 
     def _edges(self, edges: Iterable[StreamEdge]) -> Event:
         return {"type": "edges", "at": time.time(), "edges": [
@@ -247,18 +247,6 @@ def _nodes(nodes: Iterable[StreamNode]) -> Event:
 def _change(what: str, before: str, after: str, reasons: list[str], node: int) -> Event:
     return {"type": "change", "at": time.time(), "what": mask(what)[:_TEXT], "before": mask(before)[:_TEXT],
             "after": mask(after)[:_TEXT], "reasons": reasons[-3:], "node": str(node)}  # fmt: skip
-
-
-def _property_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, str] | None:
-    changed = [key for key in after if before.get(key) != after[key]]
-    if not changed:
-        return None
-    was = ", ".join(f"{key} {_word(before[key])}" for key in changed if key in before)
-    return was or "nothing", ", ".join(f"{key} {_word(after[key])}" for key in changed)
-
-
-def _word(value: object) -> str:
-    return str(value) if isinstance(value, (str, int, float, bool)) else "set"
 
 
 def _vertex(vertex: JobVertex) -> dict[str, Any]:

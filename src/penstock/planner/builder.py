@@ -5,10 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph import (
+    UNDECIDED,
+    AggregateOperator,
+    CalcOperator,
+    JoinInput,
+    JoinOperator,
+    Operator,
+    OperatorKind,
+    ScanOperator,
+    Side,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+)
 from penstock.graph.partitioner import FORWARD, RESCALE, BroadcastPartitioner, GlobalPartitioner, Partitioner
-from penstock.optimizer.early_aggregation import GROUPING_SETS
-from penstock.optimizer.joins import NUMBER, SIDES
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, SourcePlan, WriteKind
 
@@ -16,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
+    from penstock.graph import GroupingSets
     from penstock.location import SourceLine
     from penstock.marks import Stage
-    from penstock.optimizer.early_aggregation import GroupingSets
     from penstock.planner.filters import FilterFinder
     from penstock.spark.catalyst import JoinFacts, LogicalNode
 
@@ -50,25 +61,31 @@ class GraphBuilder:
 
     def node(
         self,
-        kind: OperatorKind,
+        operator: Operator,
         name: str,
         plan: NodePlan,
         *,
         description: str = "",
         parallelism: int = UNDECIDED,
         location: SourceLine | None = None,
-        **properties: Any,
     ) -> int:
         """Add a node; return its id."""
         node_id = len(self.nodes) + 1
         self.nodes[node_id] = StreamNode(
-            node_id, kind, name, description or name, parallelism, location=location, properties=properties
+            node_id, operator, name, description or name, parallelism, location=location
         )
         self.node_plans[node_id] = plan
         return node_id
 
     def edge(
-        self, source: int, target: int, partitioner: Partitioner, plan: EdgePlan, *, number: int = 1, group: int = -1
+        self,
+        source: int,
+        target: int,
+        partitioner: Partitioner,
+        plan: EdgePlan,
+        *,
+        number: int = 1,
+        group: int | None = None,
     ) -> str:
         """Add an edge; return its id. An edge that is not FORWARD belongs to an exchange group."""
         edge_id = f"{source}_{target}_{number}"
@@ -77,7 +94,7 @@ class GraphBuilder:
         self.edges.append(StreamEdge(edge_id, source, target, partitioner, number))
         self.edge_plans[edge_id] = plan
         if partitioner != FORWARD:  # also where it is chained, as it may become an exchange
-            self.groups[edge_id] = self.new_group() if group < 0 else group
+            self.groups[edge_id] = self.new_group() if group is None else group
         return edge_id
 
     def new_group(self) -> int:
@@ -164,67 +181,60 @@ class GraphBuilder:
     def _with_bytes(self, graph: StreamGraph) -> StreamGraph:
         """Tell sources what they hold, and joins what the sources below each side hold."""
         held = {node_id: source.bytes_read for node_id, source in self.sources.items()}
+        counted = self._counted(graph)
         below: dict[int, frozenset[int]] = {}
-        asked = {path.steps[0] for node in graph for path in node.properties.get("filters", ())}
-        asked |= {
-            one
-            for node in graph
-            if GROUPING_SETS in node.properties
-            for one in self.chained(node.properties[GROUPING_SETS].node_id)
-        }
         changed = []
         for node in graph:
             edges = graph.in_edges(node.id)
             own = frozenset({node.id} if node.id in held else ())
             below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
-            facts: dict[str, Any] = {}
+            operator = node.operator
             if own:
-                facts = {"bytes": held[node.id], "rows": self.sources[node.id].rows if node.id in asked else -1}
-            if node.kind is OperatorKind.JOIN and len(edges) == len(SIDES):
-                number = {NUMBER[side]: side for side in SIDES}
+                rows = self.sources[node.id].rows if node.id in counted else None
+                operator = ScanOperator(bytes=held[node.id], rows=rows)
+            elif isinstance(operator, JoinOperator):
                 for edge in edges:
-                    side = number[edge.type_number]
-                    facts[f"{side}_sources"] = below[edge.source_id]
-                    facts[f"{side}_bytes"] = sum(held[source] for source in below[edge.source_id])
-            if facts:
-                changed.append(replace(node, properties={**node.properties, **facts}))
+                    side, sources = Side.of_input(edge.type_number), below[edge.source_id]
+                    size = sum(held[source] for source in sources)
+                    known = replace(operator.side(side), sources=sources, source_bytes=size)
+                    operator = operator.with_side(side, known)
+            if operator is not node.operator:
+                changed.append(replace(node, operator=operator))
         return graph.replace(nodes=changed)
 
-    def is_chained(self, node_id: int, side: str) -> bool:
-        """Whether a side of a join is not exchanged before it."""
-        return any(e.is_forward for e in self.edges if e.target_id == node_id and e.type_number == NUMBER[side])
+    def _counted(self, graph: StreamGraph) -> set[int]:
+        """Return the nodes whose rows strategies want to know, if they are sources: counting takes a look at files."""
+        counted: set[int] = set()
+        for node in graph:
+            match node.operator:
+                case JoinOperator(filters=paths):
+                    counted |= {path.targets[0] for path in paths}
+                case AggregateOperator(grouping_sets=sets) if sets is not None:
+                    counted |= self.chained(sets.node_id)
+        return counted
+
+    def is_chained(self, where: JoinInput) -> bool:
+        """Whether an input of a join is not exchanged before it."""
+        number = where.side.input_number
+        return any(e.is_forward for e in self.edges if e.target_id == where.join_id and e.type_number == number)
 
     def find_chains(self) -> None:
-        """Tell joins and projections what is needed to know whether they can change places."""
-        for node_id, (join, facts) in self.joins.items():
-            if facts.join_type == "Inner":
-                outputs = {
-                    f"{side}_output": frozenset(child.ids) for side, child in zip(SIDES, join.children, strict=True)
-                }
-                condition = {"condition_ids": frozenset(join.references), "cannot_fail": facts.cannot_fail}
-                self._tell(node_id, **condition, **outputs)
+        """Tell projections that do nothing but drop columns: joins before and behind them can change places."""
         for node_id, plan in self.node_plans.items():
-            if self.nodes[node_id].kind is OperatorKind.CALC and plan.top is not None and plan.top.name == "Project":
+            node = self.nodes[node_id]
+            if isinstance(node.operator, CalcOperator) and plan.top is not None and plan.top.name == "Project":
                 below = plan.top.children[0]
-                if self.nodes[node_id].name == "Project" and below.has(plan.top.ids):
-                    self._tell(node_id, drops_columns=True)
-
-    def tell_hints(self) -> None:
-        """Tell joins what the user said of how to run them."""
-        for node_id, (_, facts) in self.joins.items():
-            self._tell(node_id, hints=(facts.left_hint, facts.right_hint))
+                if node.name == "Project" and below.has(plan.top.ids):
+                    self.give(node_id, operator=replace(node.operator, drops_columns=True))
 
     def find_grouping_sets(self, find: Callable[[LogicalNode], GroupingSets | None]) -> None:
-        """Tell aggregates what multiplies their rows, and the sources below how many rows they have."""
+        """Tell aggregates what multiplies their rows."""
         for node_id, plan in self.node_plans.items():
-            if self.nodes[node_id].kind is OperatorKind.AGGREGATE and plan.top is not None:
+            operator = self.nodes[node_id].operator
+            if isinstance(operator, AggregateOperator) and plan.top is not None:
                 found = find(plan.top)
                 if found is not None:
-                    self._tell(node_id, **{GROUPING_SETS: found})
-
-    def _tell(self, node_id: int, **properties: Any) -> None:
-        node = self.nodes[node_id]
-        self.nodes[node_id] = replace(node, properties={**node.properties, **properties})
+                    self.give(node_id, operator=replace(operator, grouping_sets=found))
 
     def leaves_out(self, node_id: int) -> bool:
         """Whether a node is a source that leaves out data by exact keys of its columns."""
@@ -237,15 +247,17 @@ class GraphBuilder:
         for edge in self.edges:
             readers[edge.source_id] = readers.get(edge.source_id, 0) + 1
         for node_id, (join, _) in self.joins.items():
-            paths, ways = [], []
-            for path, way in finder.ways(join):
-                shared = [i for i, place in enumerate(way.places) if readers[place.node_id] > 1]
+            paths, planned = [], []
+            for path, spark_path in finder.paths(join):
+                shared = [i for i, target in enumerate(path.targets) if readers[target] > 1]
                 start = shared[-1] + 1 if shared else 0
-                if way.places[start:]:
-                    paths.append(replace(path, steps=path.steps[start:], prunes=path.prunes and not start))
-                    ways.append(replace(way, places=way.places[start:]))
-            self.node_plans[node_id] = replace(self.node_plans[node_id], ways=tuple(ways))
-            self._tell(node_id, filters=tuple(paths))
+                if path.targets[start:]:
+                    paths.append(replace(path, targets=path.targets[start:], prunes=path.prunes and not start))
+                    planned.append(replace(spark_path, targets=spark_path.targets[start:]))
+            self.node_plans[node_id] = replace(self.node_plans[node_id], filter_paths=tuple(planned))
+            operator = self.nodes[node_id].operator
+            assert isinstance(operator, JoinOperator)
+            self.give(node_id, operator=replace(operator, filters=tuple(paths)))
 
     def _given(self, node_id: int) -> int:
         """Return the parallelism that is given to the vertex a node will be part of."""
@@ -302,6 +314,6 @@ class GraphBuilder:
             self.edge_plans[edge.id] = rows
             self.groups[edge.id] = group
             return
-        between = self.node(OperatorKind.CALC, "Read shared", NodePlan(None))
+        between = self.node(CalcOperator(), "Read shared", NodePlan(None))
         self.edge(edge.source_id, between, RESCALE, rows, group=group)
         self.edges.append(replace(edge, source_id=between))

@@ -2,7 +2,7 @@
 
 A filter on key columns may move below an operator if dropping a row there drops exactly the rows made of it, and if
 nothing fails less or more often by that: neither what the operator computes of the dropped rows, nor a key that is
-computed of rows which the operator would have dropped. Where that is not certain, the way ends, and the filter stays
+computed of rows which the operator would have dropped. Where that is not certain, the path ends, and the filter stays
 above.
 """
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.optimizer.dynamic_filtering import FilterPath
-from penstock.optimizer.joins import SIDES, may_be_filtered, other
+from penstock.graph import FilterPath, JoinInput, JoinType, Side
 from penstock.spark import catalyst
 
 if TYPE_CHECKING:
@@ -23,58 +22,56 @@ if TYPE_CHECKING:
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
-_LEFT = ("Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin")
-_RIGHT = ("Inner", "Cross", "RightOuter")
 
 Ids = tuple[str, ...]
 """Expression ids of the columns that the keys are computed from, or are."""
 
 
 @dataclass(frozen=True, slots=True)
-class FilterPlace:
-    """A place in Spark's plan behind which a filter can stand.
+class FilterTarget:
+    """An operator of Spark's plan behind which a filter can stand.
 
     Parameters
     ----------
     node_id
         The node of the graph.
-    place
+    operator
         The operator.
     ids
         The columns of the keys in its output.
     """
 
     node_id: int
-    place: LogicalNode
+    operator: LogicalNode
     ids: Ids
 
 
-Places = tuple[FilterPlace, ...]
+Targets = tuple[FilterTarget, ...]
 """From the lowest to the highest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class SparkFilterPath:
     """A `FilterPath` in Spark's terms.
 
     Parameters
     ----------
-    places
+    targets
         Where the filter can stand.
-    giver_keys
-        The keys in terms of what gives them.
+    source_keys
+        The keys in terms of the filter source.
     keys, ids
         The keys of the filtered side in terms of the join's input, and the columns they are computed from.
     """
 
-    places: Places
-    giver_keys: tuple[Any, ...]
+    targets: Targets
+    source_keys: tuple[Any, ...]
     keys: tuple[Any, ...]
     ids: Ids
 
 
 class FilterFinder:
-    """Finds the ways of one plan.
+    """Finds the filter paths of one plan.
 
     Parameters
     ----------
@@ -85,7 +82,7 @@ class FilterFinder:
     facts_of
         The facts of the equi-joins of the graph.
     is_chained
-        Whether a side of a join of the graph is not exchanged before it.
+        Whether an input of a join of the graph is not exchanged before it.
     leaves_out
         Whether a node is a source that leaves out data by exact keys: rows of a database, files of a table.
     """
@@ -95,7 +92,7 @@ class FilterFinder:
         node_of: Mapping[LogicalNode, int],
         same_leaf: Mapping[LogicalNode, LogicalNode],
         facts_of: Mapping[LogicalNode, JoinFacts],
-        is_chained: Callable[[int, str], bool],
+        is_chained: Callable[[JoinInput], bool],
         leaves_out: Callable[[int], bool],
     ) -> None:
         self._node_of = node_of
@@ -104,50 +101,57 @@ class FilterFinder:
         self._is_chained = is_chained
         self._leaves_out = leaves_out
 
-    def ways(self, join: LogicalNode) -> list[tuple[FilterPath, Way]]:
-        """Return every way for filters of an equi-join, as the strategy and as the runner need it."""
+    def paths(self, join: LogicalNode) -> list[tuple[FilterPath, SparkFilterPath]]:
+        """Return every path for filters of an equi-join, as strategies and as the scheduler need it."""
         facts = self._facts_of[join]
         if not all(_comparable(*pair) for pair in zip(facts.left, facts.right, strict=True)):
             return []
-        ids = {side: self._key_ids(join, side) for side in SIDES}
-        child = dict(zip(SIDES, join.children, strict=True))
+        ids = {side: self._key_ids(join, side) for side in Side}
+        child = dict(zip(Side, join.children, strict=True))
         found = []
-        for side in SIDES:
-            given_by = other(side)
-            if not may_be_filtered(facts.join_type, side) or not ids[side] or not ids[given_by]:
+        for side in Side:
+            if not facts.type.can_filter(side) or not ids[side] or not ids[side.other]:
                 continue
-            giver = self._giver(join, given_by, ids[given_by])
-            if giver is None:
+            source = self._filter_source(join, side.other, ids[side.other])
+            if source is None:
                 continue
-            keys_from = self._origin(child[given_by], ids[given_by][0])
+            keys_from = self._origin(child[side.other], ids[side.other][0])
             moves = all(key.cannot_fail for key in facts.keys(side))
-            for places in self._down(child[side], ids[side], (), moves=moves):
-                if places:
-                    steps = tuple(place.node_id for place in places)
-                    place = places[0].place
-                    columns = place.expressions(places[0].ids)
-                    asked = self._leaves_out(places[0].node_id) and any(map(catalyst.is_attribute, columns))
-                    prunes = self._is_plain(join, side) and (asked or catalyst.is_partitioned_by(place, columns))
-                    path = FilterPath(side, steps, giver[0], keys_from, prunes, exact=asked)
-                    found.append((path, Way(places, giver[1], facts.handles(side), ids[side])))
+            for targets in self._down(child[side], ids[side], (), moves=moves):
+                if targets:
+                    lowest = targets[0]
+                    columns = lowest.operator.expressions(lowest.ids)
+                    exact = self._leaves_out(lowest.node_id) and any(map(catalyst.is_attribute, columns))
+                    prunes = self._is_plain(join, side) and (
+                        exact or catalyst.is_partitioned_by(lowest.operator, columns)
+                    )
+                    path = FilterPath(
+                        side,
+                        tuple(target.node_id for target in targets),
+                        source[0],
+                        keys_from,
+                        prunes=prunes,
+                        exact=exact,
+                    )
+                    found.append((path, SparkFilterPath(targets, source[1], facts.handles(side), ids[side])))
         return found
 
-    def _key_ids(self, join: LogicalNode, side: str) -> Ids:
+    def _key_ids(self, join: LogicalNode, side: Side) -> Ids:
         """Return the columns of the keys of a join's side; as many as keys, in their order, where all are plain."""
         keys = self._facts_of[join].keys(side)
         found = tuple(one for key in keys for one in key.columns) if all(key.is_deterministic for key in keys) else ()
         return found if self._is_plain(join, side) else tuple(dict.fromkeys(found))
 
-    def _is_plain(self, join: LogicalNode, side: str) -> bool:
+    def _is_plain(self, join: LogicalNode, side: Side) -> bool:
         return all(key.is_column for key in self._facts_of[join].keys(side))
 
-    def _giver(self, join: LogicalNode, side: str, ids: Ids) -> tuple[tuple[int, str], tuple[Any, ...]] | None:
-        """Return the exchange that holds all keys of a join's side, as join and side, and the keys in its terms."""
-        number = self._node_of[join]
-        node = join.children[SIDES.index(side)]
-        if not self._is_chained(number, side):
+    def _filter_source(self, join: LogicalNode, side: Side, ids: Ids) -> tuple[JoinInput, tuple[Any, ...]] | None:
+        """Return the exchanged join input that holds all keys of a join's side, and the keys in its terms."""
+        own = JoinInput(self._node_of[join], side)
+        node = dict(zip(Side, join.children, strict=True))[side]
+        if not self._is_chained(own):
             same = ids == self._key_ids(join, side)
-            return (number, side), self._facts_of[join].handles(side) if same else node.expressions(ids)
+            return own, self._facts_of[join].handles(side) if same else node.expressions(ids)
         if not self._is_plain(join, side):
             return None
         while node.name != "Join":
@@ -157,18 +161,18 @@ class FilterFinder:
             if moved is None or not node.children[0].has(moved):
                 return None
             node, ids = node.children[0], tuple(moved)
-        below = next((s for s, child in zip(SIDES, node.children, strict=True) if child.has(ids)), None)
-        return None if below is None or node not in self._facts_of else self._giver(node, below, ids)
+        below = next((s for s, child in zip(Side, node.children, strict=True) if child.has(ids)), None)
+        return None if below is None or node not in self._facts_of else self._filter_source(node, below, ids)
 
-    def _down(self, node: LogicalNode, ids: Ids, above: Places, *, moves: bool = True) -> Iterator[Places]:
-        places = above
+    def _down(self, node: LogicalNode, ids: Ids, above: Targets, *, moves: bool = True) -> Iterator[Targets]:
+        targets = above
         if node in self._node_of:
-            places = (FilterPlace(self._node_of[node], node, ids), *above)
+            targets = (FilterTarget(self._node_of[node], node, ids), *above)
         below = list(self._below(node, ids)) if moves else []
         if not below:
-            yield places
+            yield targets
         for child, moved in below:
-            yield from self._down(child, tuple(moved), places)
+            yield from self._down(child, tuple(moved), targets)
 
     def _below(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         """Return the inputs that may be filtered instead of an operator's output, with the keys in their terms."""
@@ -199,34 +203,36 @@ class FilterFinder:
 
     def _below_join(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         facts = self._facts_of.get(node)
-        kind = facts.join_type if facts else str(node.handle.joinType().toString())
+        join_type = facts.type if facts else JoinType.parse(str(node.handle.joinType().toString()))
+        if join_type is None:
+            return
         left, right = node.children
-        if kind.startswith(_LEFT) and left.has(ids):
+        if join_type.can_split(Side.LEFT) and left.has(ids):
             yield left, ids
-        elif kind.startswith(_RIGHT) and right.has(ids):
+        elif join_type.can_split(Side.RIGHT) and right.has(ids):
             yield right, ids
-        if kind != "Inner" or facts is None or not all(self._is_plain(node, side) for side in SIDES):
+        if join_type is not JoinType.INNER or facts is None or not all(self._is_plain(node, side) for side in Side):
             return
         # Keys that this join equates with columns of its other side filter that side as well.
-        own, others = self._key_ids(node, "left"), self._key_ids(node, "right")
+        own, others = self._key_ids(node, Side.LEFT), self._key_ids(node, Side.RIGHT)
         for here, there, child in ((own, others, right), (others, own, left)):
             equal = [there[here.index(one)] for one in ids if one in here]
             if len(equal) == len(ids):
                 yield child, equal
 
-    def _origin(self, node: LogicalNode, key: str) -> int:
-        """Return the source that a key column comes from, -1 if it is computed."""
+    def _origin(self, node: LogicalNode, key: str) -> int | None:
+        """Return the source that a key column comes from, None if it is computed."""
         while node.children:
             if node.name in {"Project", "Aggregate"}:
                 moved = node.below([key])
                 if moved is None:
-                    return -1
+                    return None
                 (key,) = moved
             found = next((child for child in node.children if child.has([key])), None)
             if found is None:
-                return -1
+                return None
             node = found
-        return self._node_of.get(self._same_leaf.get(node, node), -1)
+        return self._node_of.get(self._same_leaf.get(node, node))
 
 
 def _comparable(left: JoinKey, right: JoinKey) -> bool:

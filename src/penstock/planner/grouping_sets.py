@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.optimizer.early_aggregation import GroupingSets
-from penstock.optimizer.joins import SIDES
+from penstock.graph import GroupingSets, JoinInput, Side
 from penstock.spark.catalyst import attribute_ids, is_attribute
 from penstock.spark.grouping_sets import can_aggregate_first
 from penstock.spark.jvm import items
@@ -36,17 +35,18 @@ def grouping_sets(bridge: Bridge, aggregate: LogicalNode, node_of: Mapping[Logic
     return GroupingSets(node_of[expand], len(projections), tuple(origins))
 
 
-def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) -> tuple[tuple[int, str], ...]:
-    """Return the joins and their sides that a column comes through, from the last to the first."""
+def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) -> tuple[JoinInput, ...]:
+    """Return the join inputs that a column comes through, from the last join to the first."""
     found = []
     while node.children:
         if node.name == "Join":
-            side = next((i for i, child in enumerate(node.children) if child.has([column])), None)
-            if side is None:
+            inputs = zip(Side, node.children, strict=True)
+            below = next(((side, child) for side, child in inputs if child.has([column])), None)
+            if below is None:
                 break
             if node in node_of:
-                found.append((node_of[node], SIDES[side]))
-            node = node.children[side]
+                found.append(JoinInput(node_of[node], below[0]))
+            node = below[1]
         elif node.name in {"Project", "Aggregate"}:
             moved = node.below([column])
             if moved is None:  # it is computed

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Sink, SinkStage, SplitScan
     from penstock.connectors.coordinator import SourceCoordinator
     from penstock.connectors.scan_parallelism import ScanOptions
-    from penstock.graph import StreamGraph
+    from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
-    from penstock.planner.filters import Way
+    from penstock.planner.filters import SparkFilterPath
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
 
@@ -75,14 +75,14 @@ class NodePlan:
     top
         Its last operator; None of a sink, or of a node that only passes rows on.
     join_keys
-        Of an equi-join, the key expressions of its ``left`` and ``right`` side.
-    ways
-        Of a join, the ways for filters, as its property ``filters`` lists them.
+        Of an equi-join, the key expressions of each side.
+    filter_paths
+        Of a join, its paths for filters in Spark's terms, in the order of `JoinOperator.filters`.
     """
 
     top: LogicalNode | None
-    join_keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    ways: tuple[Way, ...] = ()
+    join_keys: Mapping[Side, tuple[Any, ...]] = field(default_factory=dict)
+    filter_paths: tuple[SparkFilterPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class SourcePlan:
         return self.listing is not None
 
     @property
-    def rows(self) -> int:
-        """About how many rows it has, -1 if that is not known without reading it."""
-        return -1 if self.listing is None else self.listing().rows()
+    def rows(self) -> int | None:
+        """About how many rows it has, or None if that is not known without reading it."""
+        return None if self.listing is None else self.listing().rows()
 
     @property
     def bytes_read(self) -> int:

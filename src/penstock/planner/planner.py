@@ -15,7 +15,7 @@ from penstock.config.options import (
 )
 from penstock.connectors.base import SinkOptions
 from penstock.errors import PenstockError
-from penstock.graph import UNDECIDED, OperatorKind
+from penstock.graph import UNDECIDED, Operator, OperatorKind, SinkOperator
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
 from penstock.marks import has_exchanges
 from penstock.planner.builder import GraphBuilder, Out
@@ -108,7 +108,8 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
         sink_id = node_id
         for stage in output.sink.stages(options):
             before = node_id
-            node_id = builder.node(OperatorKind.SINK_STAGE, stage.name, NodePlan(None), location=output.location)
+            operator = Operator(OperatorKind.SINK_STAGE)
+            node_id = builder.node(operator, stage.name, NodePlan(None), location=output.location)
             builder.stages[node_id] = sink_id, stage
             builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
     finder = FilterFinder(
@@ -120,7 +121,6 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     )
     builder.find_filters(finder)
     builder.find_chains()
-    builder.tell_hints()
     builder.find_grouping_sets(lambda aggregate: grouping_sets(bridge, aggregate, translator.node_of))
     return builder.finish(name)
 
@@ -268,11 +268,10 @@ def _add_sink(
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
     ordered = any(_keeps_an_order(builder.node_plans[node.id].top) for node in chain)
-    sized: dict[str, Any] = (
-        {"file_size": file_size} if file_size is not None and parallelism is None and not ordered else {}
-    )
+    sized = file_size is not None and parallelism is None and not ordered
     name = f"Sink: {output.sink.name}"
-    node_id = builder.node(OperatorKind.SINK, name, NodePlan(None), location=output.location, **sized)
+    operator = SinkOperator(file_size if sized else None)
+    node_id = builder.node(operator, name, NodePlan(None), location=output.location)
     builder.sinks[node_id] = output.sink
     by = _attributes(plan, output.sink.folders_by) if sized else []
     if by:

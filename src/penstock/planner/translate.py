@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED, OperatorKind
+from penstock.graph import (
+    UNDECIDED,
+    AggregateOperator,
+    CalcOperator,
+    JoinOperator,
+    JoinSide,
+    JoinType,
+    Operator,
+    OperatorKind,
+    ScanOperator,
+    Side,
+)
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -23,9 +34,8 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 from penstock.marks import Mark, recall, stage_of
-from penstock.optimizer.joins import NUMBER, SIDES
 from penstock.planner.builder import GraphBuilder, Out
-from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
+from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
 from penstock.planner.sharing import is_heavy, pays
 from penstock.rebalance.adapted import dealt_out_at
@@ -67,6 +77,9 @@ KEYED = {
     "FlatMapGroupsInPandas": OperatorKind.GROUPED_MAP,
     "FlatMapGroupsInArrow": OperatorKind.GROUPED_MAP,
 }
+
+
+_REPARTITION = Operator(OperatorKind.REPARTITION)
 
 
 class Translator:
@@ -165,7 +178,7 @@ class Translator:
         source = self._sources.make(node, scan or node, mark, self._row_limits.get(node))
         given = source.options.parallelism
         node_id = self._builder.node(
-            OperatorKind.SOURCE,
+            ScanOperator(),
             f"Source: {source.coordinator.name}",
             NodePlan(node),
             description=node.description,
@@ -199,11 +212,10 @@ class Translator:
             loses = part.name in _LOSES_LAYOUT
             distribution = NOT_KNOWN if loses else distribution.after(part.renames, part.keys)
         node_id = self._builder.node(
-            OperatorKind.CALC,
+            CalcOperator(is_cheap=all(part.name in {"Project", "Filter"} for part in run)),
             node.name if len(run) == 1 else "Calc",
             NodePlan(node),
             description="; ".join(p.description for p in run),
-            cheap=all(part.name in {"Project", "Filter"} for part in run),
         )
         if exchange is None:
             self._forward(inner, node_id, below)
@@ -260,7 +272,7 @@ class Translator:
 
     def _one_piece(self, node: LogicalNode, kind: OperatorKind, inputs: tuple[LogicalNode, ...]) -> Out:
         """Add an operator that Spark runs together with its inputs, exchanges included."""
-        node_id = self._builder.node(kind, node.name, NodePlan(node), description=node.description)
+        node_id = self._builder.node(Operator(kind), node.name, NodePlan(node), description=node.description)
         for number, child in enumerate(inputs, 1):
             inner = self.translate(child)
             self._forward(inner, node_id, child, number)
@@ -297,12 +309,12 @@ class Translator:
         inner = self.translate(child)
         keys = catalyst.grouping_keys(node)
         texts = [expression_key(key) for key in keys]
+        is_aggregate = node.name == "Aggregate"
         node_id = self._builder.node(
-            KEYED[node.name],
-            node.name if keys or node.name != "Aggregate" else "Global aggregate",
+            AggregateOperator(catalyst.why_not_mergeable(node)) if is_aggregate else Operator(KEYED[node.name]),
+            node.name if keys or not is_aggregate else "Global aggregate",
             NodePlan(node),
             description=node.description,
-            **(catalyst.merging_facts(self._bridge, node) if node.name == "Aggregate" else {}),
         )
         if keys and inner.distribution.together(texts):
             chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
@@ -322,14 +334,14 @@ class Translator:
         child = node.children[0]
         inner = self.translate(child)
         keys = tuple(str(order.toString()) for order in items(node.handle.order()))
-        node_id = self._builder.node(OperatorKind.SORT, "Sort", NodePlan(node), description=node.description)
+        node_id = self._builder.node(Operator(OperatorKind.SORT), "Sort", NodePlan(node), description=node.description)
         self._operator_edge(inner, node_id, node, RangePartitioner(keys))
         return Out(node_id)
 
     def _calc_like(self, node: LogicalNode) -> Out:
         child = node.children[0]
         inner = self.translate(child)
-        node_id = self._builder.node(OperatorKind.CALC, node.name, NodePlan(node), description=node.description)
+        node_id = self._builder.node(CalcOperator(), node.name, NodePlan(node), description=node.description)
         self._forward(inner, node_id, child)
         return Out(node_id, inner.distribution)
 
@@ -350,7 +362,7 @@ class Translator:
         if any(class_name(key) == "SortOrder" for key in keys):
             inner = self.translate(node.children[0])
             node_id = self._builder.node(
-                OperatorKind.REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted
+                _REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted
             )
             texts = tuple(str(key.toString()) for key in keys)
             self._operator_edge(inner, node_id, node, RangePartitioner(texts))
@@ -367,7 +379,7 @@ class Translator:
     def _redistribute(self, node: LogicalNode, inner: Out, wanted: int, keys: list[Any] | None = None) -> Out:
         (child,) = node.children
         node_id = self._builder.node(
-            OperatorKind.REPARTITION,
+            _REPARTITION,
             "Repartition",
             NodePlan(None),
             description=node.description,
@@ -408,7 +420,7 @@ class Translator:
             return inner
         name = mark.name or f"with_parallelism({mark.parallelism})"
         node_id = builder.node(
-            OperatorKind.REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location
+            _REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location
         )
         builder.edge(inner.node_id, node_id, REBALANCE, self.edge_plan(child, WriteKind.ROWS))
         why = f"the tasks of {builder.nodes[inner.node_id].name} cannot be given, so its rows are dealt out once more"
@@ -423,7 +435,7 @@ class Translator:
             wanted = cluster_cores(self._bridge) if mark.exchange.function is not None else UNDECIDED
         name, partitioner = ("Rescale", RESCALE) if mark.exchange.pointwise else ("Rebalance", REBALANCE)
         node_id = self._builder.node(
-            OperatorKind.REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location
+            _REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location
         )
         self._builder.edge(inner.node_id, node_id, partitioner, self.edge_plan(child, WriteKind.ROWS))
         return Out(node_id)
@@ -434,66 +446,72 @@ class Translator:
         facts = catalyst.join_facts(self._bridge, node)
         if facts is None or not facts.is_hashable:
             return self._one_piece(node, OperatorKind.JOIN, node.children)
-        left, right = node.children
         build = self._static_build_side(node, facts)
-        node_id = self._builder.node(
-            OperatorKind.JOIN,
-            "Join",
-            NodePlan(node, {side: facts.handles(side) for side in SIDES}),
-            description=node.description,
-            join_type=facts.join_type,
-            hinted=bool(facts.left_hint or facts.right_hint),
-            left_open=catalyst.reduces(left),
-            right_open=catalyst.reduces(right),
+        left, right = node.children
+        operator = JoinOperator(
+            facts.type,
+            left=JoinSide(facts.left_hint, frozenset(left.ids), may_shrink=catalyst.reduces(left)),
+            right=JoinSide(facts.right_hint, frozenset(right.ids), may_shrink=catalyst.reduces(right)),
+            condition_columns=frozenset(node.references),
+            cannot_fail=facts.cannot_fail,
         )
+        plan = NodePlan(node, {side: facts.handles(side) for side in Side})
+        node_id = self._builder.node(operator, "Join", plan, description=node.description)
         self._builder.joins[node_id] = node, facts
-        return self._broadcast(node, node_id, facts, build) if build else self._shuffled(node, node_id, facts)
+        if build is not None:
+            return self._broadcast(node, node_id, facts, build)
+        return self._shuffled(node, node_id, facts)
 
-    def _static_build_side(self, node: LogicalNode, facts: JoinFacts) -> str:
-        left, right = (catalyst.size_in_bytes(child.handle) for child in node.children)
-        return static_build_side(facts.join_type, left, right, facts.left_hint, facts.right_hint, self._threshold)
+    def _static_build_side(self, node: LogicalNode, facts: JoinFacts) -> Side | None:
+        size = {
+            side: catalyst.size_in_bytes(child.handle) for side, child in zip(Side, node.children, strict=True)
+        }
+        hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
+        return static_build_side(facts.type, size, hint, self._threshold)
 
-    def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: str) -> Out:
-        sides = {"left": (1, node.children[0]), "right": (2, node.children[1])}
-        number, child = sides.pop(build)
+    def _broadcast(self, node: LogicalNode, node_id: int, facts: JoinFacts, build: Side) -> Out:
+        children = dict(zip(Side, node.children, strict=True))
+        child, probe = children[build], children[build.other]
         positions = _positions(child, [key.text for key in facts.keys(build)])
         signature = f"broadcast by {positions}" if positions else ""
         plan = self.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
+        number = build.input_number
         self._builder.edge(self._producer(child, signature), node_id, BROADCAST, plan, number=number)
-        ((number, probe),) = sides.values()
         inner = self.translate(probe)
-        self._forward(inner, node_id, probe, number)
-        if facts.join_type != "Inner" or not inner.distribution.hashed_by:
+        self._forward(inner, node_id, probe, build.other.input_number)
+        if facts.type is not JoinType.INNER or not inner.distribution.hashed_by:
             return Out(node_id, inner.distribution)
         texts = [(left.text, right.text) for left, right in zip(facts.left, facts.right, strict=True)]
-        equal = {there: here for here, there in texts} if build == "left" else dict(texts)
+        equal = {there: here for here, there in texts} if build is Side.LEFT else dict(texts)
         return Out(node_id, inner.distribution.equated(equal))
 
     def _shuffled(self, node: LogicalNode, node_id: int, facts: JoinFacts) -> Out:
         builder = self._builder
-        children = dict(zip(("left", "right"), node.children, strict=True))
-        keys = {side: facts.handles(side) for side in SIDES}
-        texts = {side: [key.text for key in facts.keys(side)] for side in SIDES}
-        outs: dict[str, Out] = {}
+        children = dict(zip(Side, node.children, strict=True))
+        keys = {side: facts.handles(side) for side in Side}
+        texts = {side: [key.text for key in facts.keys(side)] for side in Side}
+        outs: dict[Side, Out] = {}
         order: list[int] | None = None
-        group = -1
-        for side in ("left", "right"):
+        group: int | None = None
+        for side in Side:
             if not self._may_be_hashed(children[side]) or self._is_written(children[side], texts[side]):
                 continue
             out = outs[side] = self.translate(children[side])
             found = out.distribution.order_like(texts[side])
             if found is None or (order is not None and found != order) or catalyst.filters_groups(children[side]):
                 continue
-            if group >= 0 and out.distribution.group != group:
-                builder.merge_groups(group, out.distribution.group)
-            order, group = found, group if group >= 0 else out.distribution.group
+            own = out.distribution.group
+            assert own is not None  # rows that lie hashed were hashed by a group
+            if group is not None and own != group:
+                builder.merge_groups(group, own)
+            order, group = found, own if group is None else group
             child = children.pop(side)
             plan = self.edge_plan(child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
             chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
-            builder.edge(out.node_id, node_id, chained, plan, number=NUMBER[side], group=group)
+            builder.edge(out.node_id, node_id, chained, plan, number=side.input_number, group=group)
         order = order or list(range(len(facts.left)))
-        group = group if group >= 0 else builder.new_group()
-        texts = {side: [texts[side][i] for i in order] for side in texts}
+        group = builder.new_group() if group is None else group
+        texts = {side: [texts[side][i] for i in order] for side in Side}
         for side, child in children.items():
             side_keys = [keys[side][i] for i in order]
             signature = _positions(child, texts[side])
@@ -503,10 +521,10 @@ class Translator:
                 node_id,
                 HashPartitioner(tuple(texts[side])),
                 self.edge_plan(child, WriteKind.SIDE, keys=tuple(side_keys), signature=signature),
-                number=NUMBER[side],
+                number=side.input_number,
                 group=group,
             )
-        kept = tuple(tuple(texts[side]) for side in texts if keeps_keys(facts.join_type, side))
+        kept = tuple(tuple(texts[side]) for side in Side if facts.type.keeps_keys(side))
         return Out(node_id, Distribution(kept, group) if kept else NOT_KNOWN)
 
     def _may_be_hashed(self, node: LogicalNode) -> bool:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.decisions import Decision, DecisionKind
 from penstock.errors import JobCancelledError
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
-from penstock.optimizer.dynamic_filtering import FILTERS
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.planner.sources import SourceMaker
 from penstock.scheduler.decider import VertexDecider
@@ -201,7 +200,7 @@ class AdaptiveBatchScheduler:
     def _initialize(self, execution: ExecutionJobVertex) -> None:
         """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
-        if any(node.properties.get(FILTERS) for node in nodes):
+        if any(node.filters for node in nodes):
             self._running.append(self._workers.submit(self._fetch_filters, execution))
         else:
             self._ask_sources(execution, {})
@@ -279,7 +278,7 @@ class AdaptiveBatchScheduler:
                 said = run.report.chosen, run.report.reason
                 self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, *said, nodes=vertex.node_ids))
             if run.result is not None:
-                execution.rows_out = run.result.rows
+                execution.rows_out = -1 if run.result.rows is None else run.result.rows
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
             execution.subpartitions = self._runner.subpartitions(vertex)
             if execution.parallelism == UNDECIDED and run.tasks > 0:

@@ -21,7 +21,7 @@ from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
-from penstock.graph import UNDECIDED
+from penstock.graph import UNDECIDED, SinkOperator
 from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
@@ -282,7 +282,7 @@ class VertexDecider:
             known = sum(self._bytes_of(edge.source_id) for edge in edges)
             return _GroupCut(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
         known = sum(int(info.sum()) for info in infos)
-        target = self._graph().node(edges[0].target_id).properties.get("file_size")
+        target = _file_size(self._graph(), edges[0])
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
             return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
@@ -402,7 +402,7 @@ class VertexDecider:
             edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
             known = sum(self._known_bytes(edge.source_id, graph) for edge in {e.source_id: e for e in edges}.values())
             number = subpartition_count(known, self.bounds.volume_per_task, upper)
-            if any("file_size" in graph.node(edge.target_id).properties for edge in edges):
+            if any(_file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // self._slots.get(group, 1))
             self._widths[family] = number
             volume = show_bytes(self.bounds.volume_per_task)
@@ -426,7 +426,8 @@ class VertexDecider:
             return 1
         group = self._plan.groups[outgoing[0].id]
         if group not in self._slots:
-            target = int(graph.node(outgoing[0].target_id).properties["file_size"])
+            target = _file_size(graph, outgoing[0])
+            assert target is not None  # rows are spread over slots for nothing else
             files = [self._plan.sources[n] for n in vertex.node_ids if n in self._plan.sources]
             places = [
                 -(-size // _ROW_GROUP) for one in files if one.listing is not None for size in one.listing().sizes
@@ -455,3 +456,9 @@ class VertexDecider:
                     seen.add(edge.source_id)
                     todo.append(edge.source_id)
         return total
+
+
+def _file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
+    """Return the bytes that a file should have of the sink that an edge leads to; None if that is not asked for."""
+    operator = graph.node(edge.target_id).operator
+    return operator.file_size if isinstance(operator, SinkOperator) else None

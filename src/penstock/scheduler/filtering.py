@@ -11,8 +11,9 @@ from penstock.connectors.base import KeyFilter
 from penstock.connectors.jdbc.keys import key_conditions
 from penstock.decisions import DecisionKind
 from penstock.errors import VerificationError, first_line
-from penstock.optimizer.dynamic_filtering import FILTERS, JOIN, SIDE
-from penstock.optimizer.graphs import is_broadcast, sides
+from penstock.graph import CalcOperator, JoinOperator
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE
+from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.packing import spread_by_count
 from penstock.spark import catalyst, exchange, filters, fragment
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.decisions import Decision, DecisionLog
-    from penstock.graph import StreamEdge, StreamGraph, StreamNode
-    from penstock.optimizer.dynamic_filtering import DynamicFilterRef
-    from penstock.planner.filters import Way
+    from penstock.graph import DynamicFilterRef, JoinInput, StreamEdge, StreamGraph, StreamNode
+    from penstock.planner.filters import SparkFilterPath
     from penstock.planner.plan import JobPlan, SourcePlan
     from penstock.scheduler.runner import Result
     from penstock.spark.files import FileListing
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.scheduler")
 
-_Given = tuple[int, str, tuple[str, ...]]
-"""A join, its side, and which keys of it."""
+_Given = tuple["JoinInput", tuple[str, ...]]
+"""The join input that gives keys, and which keys of it."""
 _WORTH_READING = 0.7
 """Conditions are handed to parquet if at most this part of the row groups is left by them."""
 _READERS = 2
@@ -104,7 +104,7 @@ class KeyFilters:
                 conditions.append(filters.might_contain(self._bridge, keys, expressions))
         for below in self._graph().in_edges(node.id):
             source = self._graph().node(below.source_id)
-            if source.properties.get(FILTERS) and self._cheap_above(source) == node.id:
+            if source.filters and self._cheap_above(source) == node.id:
                 found = self._of(source, node)
                 conditions += [
                     filters.might_contain(self._bridge, keys, at) for _, keys, at in found if not keys.is_empty
@@ -117,22 +117,22 @@ class KeyFilters:
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
         target = self._graph().node(outgoing[0].target_id)
-        refs = node.properties.get(FILTERS, ())
-        there = all(any(p.node_id == target.id for p in self._way(ref).places) for ref in refs)
-        return target.id if target.properties.get("cheap") and there else None
+        there = all(any(p.node_id == target.id for p in self._path(ref).targets) for ref in node.filters)
+        is_cheap = isinstance(target.operator, CalcOperator) and target.operator.is_cheap
+        return target.id if is_cheap and there else None
 
-    def _way(self, ref: DynamicFilterRef) -> Way:
-        return self._plan.nodes[ref.join_id].ways[ref.path]
+    def _path(self, ref: DynamicFilterRef) -> SparkFilterPath:
+        return self._plan.nodes[ref.join_id].filter_paths[ref.path]
 
     def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[DynamicFilterRef, KeySet, tuple[Any, ...]]]:
         """Return a node's filters with their key sets, each with the keys in terms of another node's output."""
         found = []
-        for ref in node.properties.get(FILTERS, ()):
-            keys = self._sets.get(self._giver(ref))
-            place = next((place for place in self._way(ref).places if place.node_id == at.id), None)
-            if keys is not None and place is not None:
-                way = self._way(ref)
-                found.append((ref, keys, catalyst.rebound(way.keys, way.ids, place.place, place.ids)))
+        for ref in node.filters:
+            path = self._path(ref)
+            keys = self._sets.get(self._given_by(ref))
+            target = next((target for target in path.targets if target.node_id == at.id), None)
+            if keys is not None and target is not None:
+                found.append((ref, keys, catalyst.rebound(path.keys, path.ids, target.operator, target.ids)))
         return found
 
     def _for_source(
@@ -155,10 +155,10 @@ class KeyFilters:
 
     def _tell(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
         """Settle the decision to filter a node with what was done instead."""
-        join_id, side, _ = self._giver(ref)
+        source, _ = self._given_by(ref)
 
         def is_meant(decision: Decision) -> bool:
-            return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (join_id, side)
+            return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
 
         self._decisions.came_otherwise(DecisionKind.DYNAMIC_FILTER, node.id, node.name, instead, because, is_meant)
 
@@ -192,8 +192,8 @@ class KeyFilters:
 
     def fetch(self, session: Any, node: StreamNode) -> None:
         """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
-        for ref in node.properties.get(FILTERS, ()):
-            name = self._giver(ref)
+        for ref in node.filters:
+            name = self._given_by(ref)
             with self._lock:
                 lock = self._locks.setdefault(name, threading.Lock())
             with lock:
@@ -219,9 +219,11 @@ class KeyFilters:
 
         return KeyFilter(tuple(columns), spell) if columns else None
 
-    def _giver(self, ref: DynamicFilterRef) -> _Given:
-        path = self._graph().node(ref.join_id).properties["filters"][ref.path]
-        return *path.giver, tuple(map(catalyst.expression_key, self._way(ref).giver_keys))
+    def _given_by(self, ref: DynamicFilterRef) -> _Given:
+        join = self._graph().node(ref.join_id).operator
+        assert isinstance(join, JoinOperator)
+        source = join.filters[ref.path].filter_source
+        return source, tuple(map(catalyst.expression_key, self._path(ref).source_keys))
 
     def _collected(self, session: Any, ref: DynamicFilterRef, name: _Given) -> KeySet | None:
         try:
@@ -237,33 +239,36 @@ class KeyFilters:
         return found
 
     def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
-        join_id, side, _ = self._giver(ref)
-        edge = sides(self._graph(), self._graph().node(join_id))[side]
+        source, _ = self._given_by(ref)
+        join = equi_join(self._graph(), source.join_id)
+        assert join is not None
+        edge = join.edges[source.side]
         result = self._result_of(edge.source_id)
-        if result is None:
+        if result is None or result.rows is None:
             return None
         plan = self._plan.edges[edge.id]
         output = plan.output if plan.output is not None else plan.child.handle.output()
         if not plan.child.is_deterministic:
             return None
-        keys = self._way(ref).giver_keys
+        keys, rows = self._path(ref).source_keys, result.rows
         if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:
             result = self._table_of(edge, result) or result  # it is made for the join anyway
         if isinstance(result, BroadcastResult):
             relation = result.relation
-            found = filters.keys_of_relation(self._bridge, relation, output, keys, result.rows, self._exact)
+            found = filters.keys_of_relation(self._bridge, relation, output, keys, rows, self._exact)
 
             def breaks(breach: Any) -> bool:
                 return filters.is_met_in_relation(self._bridge, relation, output, breach)
         else:
             leaf = self._rows_of(result, output)
-            found = filters.collect_keys(self._bridge, session, leaf, keys, result.rows, self._exact)
+            found = filters.collect_keys(self._bridge, session, leaf, keys, rows, self._exact)
 
             def breaks(breach: Any) -> bool:
                 return is_met(self._bridge, session, leaf, breach)
 
         if self._verify and found is not None and breaks(ruled_out(self._bridge, keys, found)):
-            raise VerificationError.key_left_out(f"the filter by keys of the {side} side of node {join_id}")
+            keys_of = f"the {source.side} side of node {source.join_id}"
+            raise VerificationError.key_left_out(f"the filter by keys of {keys_of}")
         return found
 
     def _rows_of(self, result: StagedResult, output: Any) -> Any:

@@ -14,14 +14,10 @@ from penstock.connectors.base import CountableSplits
 from penstock.connectors.splits import OPEN_COST
 from penstock.decisions import DecisionKind
 from penstock.errors import first_line
+from penstock.graph import AggregateOperator, JoinOperator, JoinType, Side
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.optimizer import ResultInfo
-from penstock.optimizer.dynamic_filtering import FILTERS
-from penstock.optimizer.early_aggregation import SUMS_FIRST
-from penstock.optimizer.graphs import is_broadcast, sides
-from penstock.optimizer.join_algorithm import HASH_SIDE
-from penstock.optimizer.join_order import SEQUENCE
-from penstock.optimizer.joins import NUMBER
+from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import EdgePlan, WriteKind
 from penstock.scheduler.filtering import KeyFilters
@@ -42,8 +38,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob, StageReport
     from penstock.decisions import DecisionLog
-    from penstock.graph import JobVertex, StreamEdge, StreamGraph
-    from penstock.optimizer.join_order import JoinSequence
+    from penstock.graph import JobVertex, JoinSequence, StreamEdge, StreamGraph, StreamNode
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
     from penstock.scheduler.skew_cut import Slice
@@ -172,7 +167,7 @@ class VertexRunner:
     def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
         """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
         graph = self._graph()
-        nodes = [node for node in map(graph.node, vertex.node_ids) if node.properties.get(FILTERS)]
+        nodes = [node for node in map(graph.node, vertex.node_ids) if node.filters]
         if not nodes:
             return {}
         with (
@@ -343,14 +338,15 @@ class VertexRunner:
                 logical = fragment.rebuild(self._bridge, plan.operator, {plan.child: logical})
             case _:
                 logical = fragment.rebalanced(self._bridge, logical, subpartitions)
-        sums_first = bool(self._graph().node(edge.target_id).properties.get(SUMS_FIRST))
+        reader = self._graph().node(edge.target_id).operator
+        sums_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
         return exchange.write(self._bridge, session, logical, sums_first=sums_first)
 
     def _fragment(
         self, vertex: JobVertex, setup: VertexSetup, session: Any, scans: Mapping[int, Any], graph: StreamGraph
     ) -> Any:
         plans: dict[int, Any] = {}
-        sequences = {n: one for n in vertex.node_ids if (one := graph.node(n).properties.get(SEQUENCE)) is not None}
+        sequences = {n: one for n in vertex.node_ids if (one := _sequence(graph.node(n))) is not None}
         moved = {n for one in sequences.values() for n in one.chain[:-1]}
         for node_id in vertex.node_ids:
             if node_id in moved:
@@ -467,7 +463,7 @@ class VertexRunner:
             assert join is not None
             (build,) = (edge for edge in graph.in_edges(node_id) if is_broadcast(edge))
             leaf = self._leaf(build, self._plan.edges[build.id], setup)
-            inputs = [leaf, plan] if build.type_number == NUMBER["left"] else [plan, leaf]
+            inputs = [leaf, plan] if _side(build) is Side.LEFT else [plan, leaf]
             plan = join.handle.withNewChildren(self._bridge.seq(inputs))
             plan = self._with_algorithm(graph, node_id, plan)
         last = self._plan.nodes[sequence.chain[-1]].top
@@ -476,14 +472,13 @@ class VertexRunner:
 
     def _with_algorithm(self, graph: StreamGraph, node_id: int, plan: Any) -> Any:
         """Return a join that Spark runs as was decided: left alone, it would choose by statistics once more."""
-        edges = sides(graph, graph.node(node_id))
-        hinted = graph.node(node_id).properties.get("hinted")
-        if not edges or hinted or any(self._is_relation(edge) for edge in edges.values()):
+        join = equi_join(graph, node_id)
+        if join is None or join.operator.is_hinted or any(map(self._is_relation, join.edges.values())):
             return plan
-        hash_side = graph.node(node_id).properties.get(HASH_SIDE)
-        if hash_side:
-            return fragment.hash_join(self._bridge, plan, hash_side)
-        if graph.node(node_id).properties["join_type"] == "LeftSingle":  # Spark cannot merge these
+        build = join.operator.strategy.build
+        if build is not None:
+            return fragment.hash_join(self._bridge, plan, build)
+        if join.type is JoinType.LEFT_SINGLE:  # Spark cannot merge these
             return plan
         return fragment.merge_join(self._bridge, plan)
 
@@ -589,6 +584,11 @@ def _split(edges: Sequence[StreamEdge], setup: VertexSetup) -> list[StreamEdge]:
     return [edge for edge in edges if edge.id in setup.slices]
 
 
-def _side(edge: StreamEdge) -> str:
+def _side(edge: StreamEdge) -> Side:
     """Return the side of a join that an edge leads to."""
-    return next(side for side, number in NUMBER.items() if number == edge.type_number)
+    return Side.of_input(edge.type_number)
+
+
+def _sequence(node: StreamNode) -> JoinSequence | None:
+    """Return the order that was decided for a chain of joins that ends with a node."""
+    return node.operator.strategy.sequence if isinstance(node.operator, JoinOperator) else None

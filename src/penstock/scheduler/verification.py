@@ -29,15 +29,15 @@ def check_ranges(who: str, ranges: Sequence[Range], subpartitions: int) -> None:
         raise VerificationError.not_tiled(who, f"subpartitions 0 to {subpartitions} by {ranges}")
 
 
-def check_rows(who: str, there: int, found: int) -> None:
-    """Check that as many rows came through as there are; -1 where they were not counted.
+def check_rows(who: str, there: int | None, found: int | None) -> None:
+    """Check that as many rows came through as there are; None where they were not counted.
 
     Raises
     ------
     VerificationError
         If they are not as many.
     """
-    if min(there, found) >= 0 and there != found:
+    if there is not None and found is not None and there != found:
         raise VerificationError.rows_lost(who, there, found)
 
 
