@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def options_page() -> str:
 
 def signature(thing) -> str:
     try:
-        return str(inspect.signature(thing)).replace("'", "")
+        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))  # annotations are kept as texts
     except ValueError:
         return "(...)"
 

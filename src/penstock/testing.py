@@ -4,7 +4,7 @@ Example
 -------
 >>> from penstock.graph import JoinOperator, JoinType
 >>> from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
->>> job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\\n2 #> 3\\n3 -> 4", {3: JoinOperator(JoinType.INNER)})
+>>> job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: JoinOperator(JoinType.INNER)})
 >>> job.finish(1, measured(3))  # 3 MiB are less than the broadcast threshold
 []
 >>> sorted(job.edges)
