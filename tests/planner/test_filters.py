@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.graph import JoinOperator, Side
-from penstock.planner.planner import Output, plan_job
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
 

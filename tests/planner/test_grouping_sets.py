@@ -3,7 +3,8 @@
 import pytest
 
 from penstock.graph import AggregateOperator, OperatorKind
-from penstock.planner.planner import Output, plan_job
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
 # name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on

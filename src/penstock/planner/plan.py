@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
-    from penstock.planner.filters import SparkFilterPath
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
 
@@ -64,6 +63,49 @@ class EdgePlan:
     signature: str = ""
     output: Any = None
     spread_by: tuple[Any, ...] = ()
+
+
+Ids = tuple[str, ...]
+"""Expression ids of the columns that the keys are computed from, or are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTarget:
+    """An operator of Spark's plan behind which a filter can stand.
+
+    Parameters
+    ----------
+    node_id
+        The node of the graph.
+    operator
+        The operator.
+    ids
+        The columns of the keys in its output.
+    """
+
+    node_id: int
+    operator: LogicalNode
+    ids: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFilterPath:
+    """A `FilterPath` in Spark's terms.
+
+    Parameters
+    ----------
+    targets
+        Where the filter can stand, the lowest first.
+    source_keys
+        The keys in terms of the filter source.
+    keys, ids
+        The keys of the filtered side in terms of the join's input, and the columns they are computed from.
+    """
+
+    targets: tuple[FilterTarget, ...]
+    source_keys: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    ids: Ids
 
 
 @dataclass(frozen=True, slots=True)

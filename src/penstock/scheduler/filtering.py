@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.decisions import Decision, DecisionLog
     from penstock.graph import DynamicFilterRef, JoinInput, StreamEdge, StreamGraph, StreamNode
-    from penstock.planner.filters import SparkFilterPath
-    from penstock.planner.plan import JobPlan, SourcePlan
+    from penstock.planner.plan import JobPlan, SourcePlan, SparkFilterPath
     from penstock.scheduler.runner import Result
     from penstock.spark.files import FileListing
     from penstock.spark.filters import KeySet

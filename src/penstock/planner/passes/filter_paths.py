@@ -1,4 +1,4 @@
-"""Where rows of a join's side can be filtered early: down through operators that commute with the filter.
+"""Tells joins where rows of their sides can be filtered early: down through operators that commute with the filter.
 
 A filter on key columns may move below an operator if dropping a row there drops exactly the rows made of it, and if
 nothing fails less or more often by that: neither what the operator computes of the dropped rows, nor a key that is
@@ -8,66 +8,53 @@ above.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import FilterPath, JoinInput, JoinType, Side
+from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinType, Side
+from penstock.planner.plan import FilterTarget, SparkFilterPath
 from penstock.spark import catalyst
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from penstock.spark.catalyst import JoinFacts, JoinKey, LogicalNode
+    from penstock.graph import Operator
+    from penstock.planner.draft import Draft
+    from penstock.planner.plan import Ids
+    from penstock.spark.catalyst import JoinKey, LogicalNode
+    from penstock.spark.jvm import Bridge
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 
-Ids = tuple[str, ...]
-"""Expression ids of the columns that the keys are computed from, or are."""
+def add_filter_paths(bridge: Bridge, draft: Draft) -> Draft:
+    """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
+    del bridge
+    finder = FilterFinder(draft)
+    plans = dict(draft.node_plans)
+    operators: dict[int, Operator] = {}
+    for node_id, (join, _) in draft.joins.items():
+        found = [kept for path in finder.paths(join) if (kept := _above_shared(draft, *path)) is not None]
+        plans[node_id] = replace(plans[node_id], filter_paths=tuple(planned for _, planned in found))
+        operator = draft.nodes[node_id].operator
+        assert isinstance(operator, JoinOperator)
+        operators[node_id] = replace(operator, filters=tuple(path for path, _ in found))
+    return replace(draft, node_plans=plans).with_operators(operators)
 
 
-@dataclass(frozen=True, slots=True)
-class FilterTarget:
-    """An operator of Spark's plan behind which a filter can stand.
-
-    Parameters
-    ----------
-    node_id
-        The node of the graph.
-    operator
-        The operator.
-    ids
-        The columns of the keys in its output.
-    """
-
-    node_id: int
-    operator: LogicalNode
-    ids: Ids
-
-
-Targets = tuple[FilterTarget, ...]
-"""From the lowest to the highest."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkFilterPath:
-    """A `FilterPath` in Spark's terms.
-
-    Parameters
-    ----------
-    targets
-        Where the filter can stand.
-    source_keys
-        The keys in terms of the filter source.
-    keys, ids
-        The keys of the filtered side in terms of the join's input, and the columns they are computed from.
-    """
-
-    targets: Targets
-    source_keys: tuple[Any, ...]
-    keys: tuple[Any, ...]
-    ids: Ids
+def _above_shared(
+    draft: Draft, path: FilterPath, planned: SparkFilterPath
+) -> tuple[FilterPath, SparkFilterPath] | None:
+    """Return the part of a path above all nodes that several consumers read, or None if nothing is left of it."""
+    shared = [i for i, target in enumerate(path.targets) if len(draft.out_edges(target)) > 1]
+    start = shared[-1] + 1 if shared else 0
+    if not path.targets[start:]:
+        return None
+    return (
+        replace(path, targets=path.targets[start:], prunes=path.prunes and not start),
+        replace(planned, targets=planned.targets[start:]),
+    )
 
 
 class FilterFinder:
@@ -75,31 +62,14 @@ class FilterFinder:
 
     Parameters
     ----------
-    node_of
-        The graph's node by the operator whose rows it gives.
-    same_leaf
-        For leaves of a part that occurs again, those of its first occurrence, which is in the graph.
-    facts_of
-        The facts of the equi-joins of the graph.
-    is_chained
-        Whether an input of a join of the graph is not exchanged before it.
-    leaves_out
-        Whether a node is a source that leaves out data by exact keys: rows of a database, files of a table.
+    draft
+        The translated job.
     """
 
-    def __init__(
-        self,
-        node_of: Mapping[LogicalNode, int],
-        same_leaf: Mapping[LogicalNode, LogicalNode],
-        facts_of: Mapping[LogicalNode, JoinFacts],
-        is_chained: Callable[[JoinInput], bool],
-        leaves_out: Callable[[int], bool],
-    ) -> None:
-        self._node_of = node_of
-        self._same_leaf = same_leaf
-        self._facts_of = facts_of
-        self._is_chained = is_chained
-        self._leaves_out = leaves_out
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._node_of = draft.node_of
+        self._facts_of = dict(draft.joins.values())
 
     def paths(self, join: LogicalNode) -> list[tuple[FilterPath, SparkFilterPath]]:
         """Return every path for filters of an equi-join, as strategies and as the scheduler need it."""
@@ -164,7 +134,21 @@ class FilterFinder:
         below = next((s for s, child in zip(Side, node.children, strict=True) if child.has(ids)), None)
         return None if below is None or node not in self._facts_of else self._filter_source(node, below, ids)
 
-    def _down(self, node: LogicalNode, ids: Ids, above: Targets, *, moves: bool = True) -> Iterator[Targets]:
+    def _is_chained(self, where: JoinInput) -> bool:
+        """Whether an input of a join is not exchanged before it."""
+        number = where.side.input_number
+        edges = (edge for edge in self._draft.edges if edge.target_id == where.join_id)
+        return any(edge.is_forward and edge.type_number == number for edge in edges)
+
+    def _leaves_out(self, node_id: int) -> bool:
+        """Whether a node is a source that leaves out data by exact keys of its columns."""
+        source = self._draft.sources.get(node_id)
+        return source is not None and source.splits is not None and source.splits.uses_predicates
+
+    def _down(
+        self, node: LogicalNode, ids: Ids, above: tuple[FilterTarget, ...], *, moves: bool = True
+    ) -> Iterator[tuple[FilterTarget, ...]]:
+        """Return the targets of every path from an operator down, the lowest first."""
         targets = above
         if node in self._node_of:
             targets = (FilterTarget(self._node_of[node], node, ids), *above)
@@ -232,7 +216,7 @@ class FilterFinder:
             if found is None:
                 return None
             node = found
-        return self._node_of.get(self._same_leaf.get(node, node))
+        return self._node_of.get(self._draft.same_leaf.get(node, node))
 
 
 def _comparable(left: JoinKey, right: JoinKey) -> bool:

@@ -1,10 +1,11 @@
-"""Where the columns come from that ROLLUP, CUBE and GROUPING SETS group by."""
+"""Tells aggregates what multiplies their rows, and where the columns of ROLLUP, CUBE and GROUPING SETS come from."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.graph import GroupingSets, JoinInput, Side
+from penstock.graph import AggregateOperator, GroupingSets, JoinInput, Side
 from penstock.spark.catalyst import attribute_ids, is_attribute
 from penstock.spark.grouping_sets import can_aggregate_first
 from penstock.spark.jvm import items
@@ -12,8 +13,22 @@ from penstock.spark.jvm import items
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.graph import Operator
+    from penstock.planner.draft import Draft
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+
+
+def add_grouping_sets(bridge: Bridge, draft: Draft) -> Draft:
+    """Tell aggregates that can be made before their rows are multiplied."""
+    changed: dict[int, Operator] = {}
+    for node_id, plan in draft.node_plans.items():
+        operator = draft.nodes[node_id].operator
+        if isinstance(operator, AggregateOperator) and plan.top is not None:
+            found = grouping_sets(bridge, plan.top, draft.node_of)
+            if found is not None:
+                changed[node_id] = replace(operator, grouping_sets=found)
+    return draft.with_operators(changed)
 
 
 def grouping_sets(bridge: Bridge, aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
