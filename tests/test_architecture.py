@@ -15,12 +15,13 @@ LEVELS = [
     {"location", "decisions", "config"},
     {"graph"},
     {"optimizer"},
-    {"testing"},
+    {"testing", "sizing"},
     {"spark", "spark_errors"},
     {"connectors"},
     {"marks", "state"},
     {"functions", "rebalance", "results"},
     {"planner"},
+    {"execution"},
     {"scheduler"},
     {"history"},
     {"web"},
@@ -29,7 +30,7 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
-PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
+PURE = ("graph", "config", "errors", "decisions", "units", "location", "sizing",
         "optimizer", "testing", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
         "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",

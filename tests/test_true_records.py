@@ -75,7 +75,7 @@ def test_keys_that_could_not_be_fetched(monkeypatch, make_env, tables):
 
 
 def test_statistics_that_could_not_be_read(monkeypatch, make_env, tables):
-    monkeypatch.setattr("penstock.scheduler.filtering.row_groups_left", raising("a footer is broken"))
+    monkeypatch.setattr("penstock.execution.runtime_filters.row_groups_left", raising("a footer is broken"))
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
     assert one["outcome"]["instead"] == "rows are left out only after they were read"
     assert "a footer is broken" in one["outcome"]["because"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, DecisionLog
+from penstock.execution.results import NothingWritten
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
 from penstock.optimizer.optimizer import StreamGraphOptimizer
@@ -81,7 +82,8 @@ class Explanation:
         decisions = DecisionLog()
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
-        decider = VertexDecider(plan, config, jobs.cluster_cores(bridge), lambda: plan.graph, lambda _: None, decisions)
+        cores, nothing = jobs.cluster_cores(bridge), NothingWritten()
+        decider = VertexDecider(plan, config, cores, plan, nothing, nothing, decisions)
         known: dict[int, tuple[int, str]] = {}
         with ThreadPoolExecutor(4) as askers:
             for vertex in manager.job_graph:

@@ -64,6 +64,11 @@ class EdgePlan:
     output: Any = None
     spread_by: tuple[Any, ...] = ()
 
+    @property
+    def attributes(self) -> Any:
+        """The attributes under which the consumer knows the result."""
+        return self.child.handle.output() if self.output is None else self.output
+
 
 Ids = tuple[str, ...]
 """Expression ids of the columns that the keys are computed from, or are."""

@@ -8,8 +8,12 @@ import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, VERIFY
 from penstock.decisions import Decision, DecisionKind
 from penstock.errors import JobCancelledError
+from penstock.execution.context import JobContext
+from penstock.execution.reads import VertexSetup
+from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.planner.sources import SourceMaker
@@ -25,7 +29,6 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
-from penstock.scheduler.runner import VertexRunner, VertexSetup
 from penstock.spark import jobs
 
 if TYPE_CHECKING:
@@ -101,20 +104,28 @@ class AdaptiveBatchScheduler:
         self.execution_graph = ExecutionGraph()
         self._sources = SourceMaker(bridge, config)
 
-        def graph_now() -> StreamGraph:
-            return self._manager.graph
-
-        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks, decisions)
+        self._context = JobContext(
+            bridge,
+            sessions,
+            plan,
+            self._manager,
+            job_id,
+            sinks,
+            decisions,
+            verify=config.flag(VERIFY),
+            exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
+        )
+        self._runner = VertexRunner(self._context)
         self._decider = VertexDecider(
             plan,
             config,
             jobs.cluster_cores(bridge),
-            graph_now,
-            self._runner.result_of,
+            self._manager,
+            self._runner.results,
+            self._runner.sinks,
             decisions,
-            self._runner.file_ratio,
         )
-        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.result_info)
+        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.results.info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -135,7 +146,7 @@ class AdaptiveBatchScheduler:
 
     def group_of(self, vertex: JobVertex) -> str:
         """Return the Spark job group that a vertex runs in."""
-        return self._runner.group_of(vertex)
+        return self._context.group_of(vertex)
 
     def cancel(self, reason: str) -> None:
         """Ask the job to stop; `run` then raises."""
@@ -280,7 +291,7 @@ class AdaptiveBatchScheduler:
             if run.result is not None:
                 execution.rows_out = -1 if run.result.rows is None else run.result.rows
                 execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
-            execution.subpartitions = self._runner.subpartitions(vertex)
+            execution.subpartitions = self._runner.results.subpartitions(vertex)
             if execution.parallelism == UNDECIDED and run.tasks > 0:
                 execution.parallelism = run.tasks
             for decision in self._decisions.of(vertex.node_ids):
@@ -319,7 +330,7 @@ class AdaptiveBatchScheduler:
         self._stopping.set()
         for execution in self.execution_graph:
             if not execution.state.is_terminal:
-                jobs.cancel_group(self._bridge, self._runner.group_of(execution.vertex), "the job has ended")
+                jobs.cancel_group(self._bridge, self._context.group_of(execution.vertex), "the job has ended")
                 if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
                     execution.move(ExecutionState.CANCELED)
         self._tell()

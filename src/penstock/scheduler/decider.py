@@ -21,37 +21,39 @@ from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.execution.reads import CoalescedRead, EdgeRead, ScanRead, SlicedRead, VertexSetup
 from penstock.graph import UNDECIDED, SinkOperator
 from penstock.graph.partitioner import RESCALE, BroadcastPartitioner, GlobalPartitioner
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
-from penstock.scheduler.file_sizes import cut_for_files, slot_count
-from penstock.scheduler.parallelism import (
+from penstock.sizing.file_sizes import cut_for_files, slot_count
+from penstock.sizing.parallelism import (
     Bounds,
     decide_vertex,
     global_maximum,
     subpartition_count,
     vertex_bounds,
 )
-from penstock.scheduler.rescaling import rescaled
-from penstock.scheduler.runner import VertexSetup
-from penstock.scheduler.skew_cut import Slice, cut_skewed
+from penstock.sizing.rescaling import rescaled
+from penstock.sizing.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from concurrent.futures import Executor
 
     import numpy as np
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
+    from penstock.execution.context import GraphOwner
+    from penstock.execution.results import Results
+    from penstock.execution.sink_writer import FileRatios
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan, SourcePlan
-    from penstock.scheduler.packing import Range
-    from penstock.scheduler.runner import Result
+    from penstock.sizing.packing import Range
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,7 @@ class _GroupCut:
     parallelism: int
     reason: str
     bytes_in: int
-    ranges: list[Range] | None = None
-    slices: dict[str, list[tuple[Slice, ...]]] = field(default_factory=dict)
+    reads: dict[str, EdgeRead] = field(default_factory=dict)
 
 
 class VertexDecider:
@@ -106,14 +107,14 @@ class VertexDecider:
         The options.
     cores
         How many tasks the cluster runs at a time.
-    graph
-        Returns the stream graph as it is now.
-    result_of
-        Returns what a finished node's vertex has written, or None.
+    owner
+        Has the stream graph.
+    results
+        What finished vertices have written.
+    sinks
+        Tells how many bytes a sink makes on disk of each that is exchanged before it.
     log
         Takes the decisions.
-    file_ratio
-        Returns how many bytes a sink makes on disk of each that is exchanged before it.
     """
 
     def __init__(
@@ -121,17 +122,17 @@ class VertexDecider:
         plan: JobPlan,
         config: Configuration,
         cores: int,
-        graph: Callable[[], StreamGraph],
-        result_of: Callable[[int], Result | None],
+        owner: GraphOwner,
+        results: Results,
+        sinks: FileRatios,
         log: DecisionLog,
-        file_ratio: Callable[[StreamEdge], float] = lambda _: 1.0,
     ) -> None:
         self._plan = plan
         self._config = config
-        self._graph = graph
-        self._result_of = result_of
+        self._owner = owner
+        self._results = results
+        self._sinks = sinks
         self._log = log
-        self._file_ratio = file_ratio
         self._default = config.maybe_integer(PARALLELISM_DEFAULT)
         maximum = global_maximum(config.maybe_integer(MAX_PARALLELISM), self._default, cores)
         minimum = config.integer(MIN_PARALLELISM)
@@ -170,14 +171,12 @@ class VertexDecider:
         inferred
             The answers of its sources, by node.
         """
-        graph = self._graph()
+        graph = self._owner.graph
         numbers: list[int] = []
         reasons: list[str] = []
         bytes_in = 0
-        ranges: dict[int, list[Range] | None] = {}
-        slices: dict[str, list[tuple[Slice, ...]]] = {}
-        split_bytes: dict[int, int] = {}
-        at_most: dict[int, int] = {}
+        reads: dict[str, EdgeRead] = {}
+        scans: dict[int, ScanRead] = {}
         groups = self._groups(vertex)
         sources = [node_id for node_id in vertex.node_ids if node_id in self._plan.sources]
         given = self._given(vertex)
@@ -185,22 +184,20 @@ class VertexDecider:
             source = self._said(vertex, node_id)
             number, why, split = self._cut_source(source, *self._source(source, vertex, inferred[node_id]))
             if split is not None:
-                split_bytes[node_id] = split
+                scans[node_id] = ScanRead(split_bytes=split)
             elif not source.is_files and source.splits is None and number > 0:
-                at_most[node_id] = number
+                scans[node_id] = ScanRead(at_most=number)
             numbers.append(number)
             reasons.append(f"{source.coordinator.name}: {why}" if len(sources) > 1 else why)
             bytes_in += source.bytes_read
             source.coordinator.initialize(number)
-        for group, edges in groups.items():
+        for edges in groups.values():
             wanted = given if given != UNDECIDED else self._fixed()
             cut = self._cut_group(edges, vertex, wanted)
             numbers.append(cut.parallelism)
             reasons.append(cut.reason)
             bytes_in += cut.bytes_in
-            slices |= cut.slices
-            if not cut.slices:
-                ranges[group] = cut.ranges
+            reads |= cut.reads
         parallelism = sum(numbers) if numbers and min(numbers) > 0 else UNDECIDED
         reason = "; ".join(dict.fromkeys(reasons)) or "nothing to read"
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not groups else DecisionKind.VERTEX_PARALLELISM
@@ -213,7 +210,7 @@ class VertexDecider:
         }
         self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
         slots = self._slots_written(vertex, graph, parallelism)
-        setup = VertexSetup(ranges, split_bytes, at_most, self._subpartitions(vertex, graph), slices, slots=slots)
+        setup = VertexSetup(reads, scans, self._subpartitions(vertex, graph), slots)
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     # -- sources -------------------------------------------------------------------------------------------------
@@ -282,24 +279,25 @@ class VertexDecider:
             known = sum(self._bytes_of(edge.source_id) for edge in edges)
             return _GroupCut(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
         known = sum(int(info.sum()) for info in infos)
-        target = _file_size(self._graph(), edges[0])
+        target = _file_size(self._owner.graph, edges[0])
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
-            return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
+            return _GroupCut(len(tasks), why, known, {edges[0].id: SlicedRead(tasks)})
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._cut(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
             why = "skewed subpartitions are split along the tasks that wrote them"
             why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
-            return _GroupCut(len(cut[edges[0].id]), why, known, slices=cut)
+            split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
+            return _GroupCut(len(cut[edges[0].id]), why, known, split)
         decision = decide_vertex(infos, vertex_bounds(self.bounds, maximum=vertex.max_parallelism), wanted)
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
-            result = self._result_of(edges[0].source_id)
-            assert isinstance(result, StagedResult)
-            tasks = rescaled(result.tasks, result.subpartitions, decision.parallelism)
+            result = self._results.staged(edges[0].source_id)
+            neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
-            return _GroupCut(len(tasks), why, known, slices={edges[0].id: tasks})
-        return _GroupCut(decision.parallelism, decision.reason, known, decision.ranges)
+            return _GroupCut(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
+        reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
+        return _GroupCut(decision.parallelism, decision.reason, known, reads)
 
     def _fixed(self) -> int:
         if self._config.flag(AUTO_PARALLELISM_ENABLED):
@@ -317,7 +315,7 @@ class VertexDecider:
         """Return what is measured of inputs that are cut alike, None if they cannot be."""
         infos = []
         for edge in edges:
-            result = self._result_of(edge.source_id)
+            result = self._results.get(edge.source_id)
             if not isinstance(result, StagedResult) or not result.can_be_cut:
                 return None
             plan = self._plan.edges[edge.id]
@@ -339,9 +337,8 @@ class VertexDecider:
         for edge, info in zip(edges, infos, strict=True):
             sizes = info.tolist()
             limit = skew_threshold(sizes, factor, self._config.integer(SKEWED_THRESHOLD))
-            result = self._result_of(edge.source_id)
+            result = self._results.staged(edge.source_id)
             skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
-            assert isinstance(result, StagedResult)
             assert result.mapper_bytes is not None
             target = split_target(sizes, limit, max(self.bounds.volume_per_task * sum(sizes) // everything, 1))
             by_mapper = result.mapper_bytes(skewed) if skewed else None
@@ -371,11 +368,10 @@ class VertexDecider:
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
-        result = self._result_of(edge.source_id)
-        assert isinstance(result, StagedResult)
+        result = self._results.staged(edge.source_id)
         assert result.mapper_bytes is not None
         read_mappers = result.mapper_bytes
-        ratio = self._file_ratio(edge)
+        ratio = self._sinks.file_ratio(edge)
         sizes = [size * ratio for size in result.sizes[0].tolist()]
 
         def by_mapper(index: int) -> list[float]:
@@ -437,7 +433,7 @@ class VertexDecider:
         return self._slots[group]
 
     def _bytes_of(self, node_id: int) -> int:
-        result = self._result_of(node_id)
+        result = self._results.get(node_id)
         return int(result.sizes.sum()) if isinstance(result, StagedResult) else 0
 
     def _known_bytes(self, node_id: int, graph: StreamGraph) -> int:
@@ -445,7 +441,7 @@ class VertexDecider:
         total, todo, seen = 0, [node_id], {node_id}
         while todo:
             current = todo.pop()
-            result = self._result_of(current)
+            result = self._results.get(current)
             if isinstance(result, StagedResult) and result.stages:
                 total += int(result.sizes.sum())
                 continue

@@ -158,6 +158,11 @@ def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
     return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
 
 
+def with_inputs(bridge: Bridge, operator: LogicalNode, inputs: Sequence[Any]) -> Any:
+    """Return an operator on top of other inputs."""
+    return operator.handle.withNewChildren(bridge.seq(inputs))
+
+
 def projected(bridge: Bridge, plan: Any, columns: Any) -> Any:
     """Return a plan that keeps some columns of another (``Project``)."""
     return bridge.find(LOGICAL + "Project")(columns, plan)

@@ -6,7 +6,6 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, VERIFY
 from penstock.connectors.base import KeyFilter
 from penstock.connectors.jdbc.keys import key_conditions
 from penstock.decisions import DecisionKind
@@ -15,7 +14,7 @@ from penstock.graph import CalcOperator, JoinOperator
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
-from penstock.scheduler.packing import spread_by_count
+from penstock.sizing.packing import spread_by_count
 from penstock.spark import catalyst, exchange, filters, fragment
 from penstock.spark.exchange import BroadcastResult, StagedResult
 from penstock.spark.jdbc import is_jdbc_relation
@@ -23,16 +22,14 @@ from penstock.spark.parquet import row_groups_left
 from penstock.spark.verification import is_met, ruled_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from penstock.config import Configuration
-    from penstock.decisions import Decision, DecisionLog
-    from penstock.graph import DynamicFilterRef, JoinInput, StreamEdge, StreamGraph, StreamNode
-    from penstock.planner.plan import JobPlan, SourcePlan, SparkFilterPath
-    from penstock.scheduler.runner import Result
+    from penstock.decisions import Decision
+    from penstock.execution.broadcasts import Broadcasts
+    from penstock.execution.context import JobContext
+    from penstock.execution.results import ResultStore
+    from penstock.graph import DynamicFilterRef, JoinInput, StreamNode
+    from penstock.planner.plan import SourcePlan, SparkFilterPath
     from penstock.spark.files import FileListing
     from penstock.spark.filters import KeySet
-    from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -49,41 +46,17 @@ class KeyFilters:
 
     Parameters
     ----------
-    bridge
-        The session.
-    plan
-        The job's plan.
-    config
-        The options.
-    graph
-        Returns the stream graph as it is now.
-    result_of
-        Returns what a finished node's vertex has written.
-    table_of
-        Returns a result as a broadcast relation for the join that an edge leads to, None if it does not fit.
-    decisions
-        Takes what came otherwise than it was decided.
+    context, results, broadcasts
+        The job, what its vertices have written, and the relations made of it.
     """
 
-    def __init__(
-        self,
-        bridge: Bridge,
-        plan: JobPlan,
-        config: Configuration,
-        graph: Callable[[], StreamGraph],
-        result_of: Callable[[int], Result | None],
-        table_of: Callable[[StreamEdge, StagedResult], BroadcastResult | None],
-        decisions: DecisionLog,
-    ) -> None:
-        self._decisions = decisions
+    def __init__(self, context: JobContext, results: ResultStore, broadcasts: Broadcasts) -> None:
+        self._context = context
+        self._bridge = context.bridge
+        self._plan = context.plan
+        self._results = results
+        self._broadcasts = broadcasts
         self._problems: dict[_Given, str] = {}
-        self._bridge = bridge
-        self._plan = plan
-        self._exact = config.integer(DYNAMIC_FILTERING_EXACT_KEYS)
-        self._verify = config.flag(VERIFY)
-        self._graph = graph
-        self._result_of = result_of
-        self._table_of = table_of
         self._sets: dict[_Given, KeySet | None] = {}
         self._for_sources: dict[tuple[int, KeySet], list[Any]] = {}
         self._locks: dict[_Given, threading.Lock] = {}
@@ -101,8 +74,8 @@ class KeyFilters:
             conditions += self._for_source(node, ref, keys, expressions)
             if self._cheap_above(node) is None:
                 conditions.append(filters.might_contain(self._bridge, keys, expressions))
-        for below in self._graph().in_edges(node.id):
-            source = self._graph().node(below.source_id)
+        for below in self._context.graph.in_edges(node.id):
+            source = self._context.graph.node(below.source_id)
             if source.filters and self._cheap_above(source) == node.id:
                 found = self._of(source, node)
                 conditions += [
@@ -112,10 +85,10 @@ class KeyFilters:
 
     def _cheap_above(self, node: StreamNode) -> int | None:
         """Return the projections and filters right above a source."""
-        outgoing = self._graph().out_edges(node.id)
+        outgoing = self._context.graph.out_edges(node.id)
         if node.id not in self._plan.sources or len(outgoing) != 1 or not outgoing[0].is_forward:
             return None
-        target = self._graph().node(outgoing[0].target_id)
+        target = self._context.graph.node(outgoing[0].target_id)
         there = all(any(p.node_id == target.id for p in self._path(ref).targets) for ref in node.filters)
         is_cheap = isinstance(target.operator, CalcOperator) and target.operator.is_cheap
         return target.id if is_cheap and there else None
@@ -159,7 +132,9 @@ class KeyFilters:
         def is_meant(decision: Decision) -> bool:
             return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
 
-        self._decisions.came_otherwise(DecisionKind.DYNAMIC_FILTER, node.id, node.name, instead, because, is_meant)
+        self._context.decisions.came_otherwise(
+            DecisionKind.DYNAMIC_FILTER, node.id, node.name, instead, because, is_meant
+        )
 
     def _worth_handing_over(
         self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]
@@ -219,7 +194,7 @@ class KeyFilters:
         return KeyFilter(tuple(columns), spell) if columns else None
 
     def _given_by(self, ref: DynamicFilterRef) -> _Given:
-        join = self._graph().node(ref.join_id).operator
+        join = self._context.graph.node(ref.join_id).operator
         assert isinstance(join, JoinOperator)
         source = join.filters[ref.path].filter_source
         return source, tuple(map(catalyst.expression_key, self._path(ref).source_keys))
@@ -239,33 +214,33 @@ class KeyFilters:
 
     def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
         source, _ = self._given_by(ref)
-        join = equi_join(self._graph(), source.join_id)
+        join = equi_join(self._context.graph, source.join_id)
         assert join is not None
         edge = join.edges[source.side]
-        result = self._result_of(edge.source_id)
+        result = self._results.get(edge.source_id)
         if result is None or result.rows is None:
             return None
         plan = self._plan.edges[edge.id]
-        output = plan.output if plan.output is not None else plan.child.handle.output()
+        output = plan.attributes
         if not plan.child.is_deterministic:
             return None
         keys, rows = self._path(ref).source_keys, result.rows
         if isinstance(result, StagedResult) and is_broadcast(edge) and plan.write is WriteKind.SIDE:
-            result = self._table_of(edge, result) or result  # it is made for the join anyway
+            result = self._broadcasts.relation(edge, result) or result  # it is made for the join anyway
         if isinstance(result, BroadcastResult):
             relation = result.relation
-            found = filters.keys_of_relation(self._bridge, relation, output, keys, rows, self._exact)
+            found = filters.keys_of_relation(self._bridge, relation, output, keys, rows, self._context.exact_keys)
 
             def breaks(breach: Any) -> bool:
                 return filters.is_met_in_relation(self._bridge, relation, output, breach)
         else:
             leaf = self._rows_of(result, output)
-            found = filters.collect_keys(self._bridge, session, leaf, keys, rows, self._exact)
+            found = filters.collect_keys(self._bridge, session, leaf, keys, rows, self._context.exact_keys)
 
             def breaks(breach: Any) -> bool:
                 return is_met(self._bridge, session, leaf, breach)
 
-        if self._verify and found is not None and breaks(ruled_out(self._bridge, keys, found)):
+        if self._context.verify and found is not None and breaks(ruled_out(self._bridge, keys, found)):
             keys_of = f"the {source.side} side of node {source.join_id}"
             raise VerificationError.key_left_out(f"the filter by keys of {keys_of}")
         return found

@@ -11,12 +11,12 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from penstock.scheduler.skew_cut import Slice
+from penstock.sizing.skew_cut import Slice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from penstock.scheduler.packing import Range
+    from penstock.sizing.packing import Range
 
 _TOO_LARGE = 1.25
 """A file may be so many times as large as wanted."""

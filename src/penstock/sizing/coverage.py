@@ -11,8 +11,8 @@ from penstock.errors import VerificationError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.scheduler.packing import Range
-    from penstock.scheduler.skew_cut import Slice
+    from penstock.sizing.packing import Range
+    from penstock.sizing.skew_cut import Slice
 
 
 def check_ranges(who: str, ranges: Sequence[Range], subpartitions: int) -> None:

@@ -5,8 +5,8 @@ As of Flink's pointwise edges, the tasks of one side are dealt to those of the o
 
 from __future__ import annotations
 
-from penstock.scheduler.packing import spread_by_count
-from penstock.scheduler.skew_cut import Slice
+from penstock.sizing.packing import spread_by_count
+from penstock.sizing.skew_cut import Slice
 
 
 def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice, ...]]:

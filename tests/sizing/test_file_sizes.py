@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.scheduler.file_sizes import cut_for_files, even_runs, slot_count
+from penstock.sizing.file_sizes import cut_for_files, even_runs, slot_count
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.scheduler.parallelism import (
+from penstock.sizing.parallelism import (
     Bounds,
     decide_vertex,
     global_maximum,

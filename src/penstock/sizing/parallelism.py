@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.graph.stream_graph import UNDECIDED
-from penstock.scheduler.packing import Range, SizeRow, pack_exactly, pack_within
+from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:

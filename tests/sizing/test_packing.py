@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.scheduler.packing import SizeRow, pack_within, spread_by_count
+from penstock.sizing.packing import SizeRow, pack_within, spread_by_count
 
 sizes = st.lists(st.one_of(st.just(0), st.integers(0, 100)), min_size=1, max_size=30)
 

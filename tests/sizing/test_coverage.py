@@ -1,8 +1,8 @@
 import pytest
 
 from penstock.errors import VerificationError
-from penstock.scheduler.skew_cut import Slice
-from penstock.scheduler.verification import check_ranges, check_rows, check_slices, check_splits
+from penstock.sizing.skew_cut import Slice
+from penstock.sizing.coverage import check_ranges, check_rows, check_slices, check_splits
 
 WHOLE, LEFT, RIGHT = Slice((0, 2)), Slice((2, 3), (0, 2)), Slice((2, 3), (2, 4))
 HOT = Slice((2, 3))

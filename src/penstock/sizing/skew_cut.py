@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.graph.stream_graph import UNDECIDED
-from penstock.scheduler.packing import Range, SizeRow
+from penstock.sizing.packing import Range, SizeRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from penstock.scheduler.parallelism import Bounds
+    from penstock.sizing.parallelism import Bounds
 
 
 @dataclass(frozen=True, slots=True)
