@@ -12,7 +12,7 @@ from penstock.execution.results import NothingWritten
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 from penstock.spark.dataframes import executed_plan_text

@@ -17,7 +17,7 @@ from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import UNDECIDED, AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.planner.sources import SourceMaker
-from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.events import (
     JobCancelEvent,
     JobEvent,
