@@ -20,7 +20,6 @@ import numpy as np
 from penstock.config import Configuration
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.graph import (
-    UNDECIDED,
     AdaptiveGraphManager,
     CalcOperator,
     StreamEdge,
@@ -98,7 +97,7 @@ def stream_graph(
                 end,
                 (operators or {}).get(end, CalcOperator()),
                 f"n{end}",
-                parallelism=(parallelism or {}).get(end, UNDECIDED),
+                parallelism=(parallelism or {}).get(end, None),
                 filters=(filters or {}).get(end, ()),
             )
         number = 1 + sum(edge.target_id == int(target) for edge in edges)

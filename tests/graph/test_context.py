@@ -80,7 +80,7 @@ def test_nodes():
     changed = context.stream_graph.node(3)
     assert (changed.parallelism, changed.operator, changed.filters) == (7, cheap, filters)
     assert not context.modify_stream_node([StreamNodeUpdateRequest(4, parallelism=3), StreamNodeUpdateRequest(1, parallelism=3)])
-    assert context.stream_graph.node(4).parallelism == -1
+    assert context.stream_graph.node(4).parallelism is None
 
 
 def test_a_node_keeps_its_kind():

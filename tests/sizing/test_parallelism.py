@@ -27,7 +27,7 @@ def test_global_maximum(option, default, cores, expected):
 @pytest.mark.parametrize(
     ("bounds", "maximum", "expected"),
     [
-        ((2, 10), -1, (2, 10)),
+        ((2, 10), None, (2, 10)),
         ((2, 10), 4, (2, 4)),
         ((6, 10), 4, (4, 4)),  # the vertex's own maximum wins over a larger global minimum
         ((2, 10), 40, (2, 10)),
@@ -42,14 +42,14 @@ def test_vertex_bounds(bounds, maximum, expected):
     ("inputs", "bounds", "given_number", "expected"),
     [
         # the base number is only where the search starts: ranges decide
-        ([info([30, 40, 50, 20, 39, 60])], (1, 10, 60), -1, 5),
-        ([info([10, 10, 10, 10])], (1, 10, 20), -1, 2),
-        ([info([10, 10, 10, 10])], (3, 10, 20), -1, 4),  # no limit gives three, four is the closest legal number
-        ([info([10, 10, 10, 10])], (1, 1, 20), -1, 1),
+        ([info([30, 40, 50, 20, 39, 60])], (1, 10, 60), None, 5),
+        ([info([10, 10, 10, 10])], (1, 10, 20), None, 2),
+        ([info([10, 10, 10, 10])], (3, 10, 20), None, 4),  # no limit gives three, four is the closest legal number
+        ([info([10, 10, 10, 10])], (1, 1, 20), None, 1),
         ([info([10, 10, 10, 10])], (1, 10, 20), 3, 3),
-        ([info([10, 10, 10, 10]), info([30, 0, 0, 0])], (1, 10, 20), -1, 3),  # packed together
+        ([info([10, 10, 10, 10]), info([30, 0, 0, 0])], (1, 10, 20), None, 3),  # packed together
         ([info([10, 10])], (1, 10, 20), 5, 5),  # some tasks read nothing
-        ([info([0])], (1, 10, 20), -1, 1),
+        ([info([0])], (1, 10, 20), None, 1),
     ],
 )
 def test_decide_vertex(inputs, bounds, given_number, expected):

@@ -44,12 +44,12 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
 @pytest.mark.parametrize(
     ("sizes", "slices", "bounds", "parallelism", "expected"),
     [
-        (ALTERNATING, HALVED, (1, 100), -1, 15),
+        (ALTERNATING, HALVED, (1, 100), None, 15),
         # the maximum bounds all tasks, not those of each gap
-        (ALTERNATING, HALVED, (1, 12), -1, 12),
-        (ALTERNATING, HALVED, (1, 3), -1, 3),
-        (ALTERNATING, HALVED, (1, 1), -1, 1),
-        (ALTERNATING, HALVED, (18, 100), -1, 18),
+        (ALTERNATING, HALVED, (1, 12), None, 12),
+        (ALTERNATING, HALVED, (1, 3), None, 3),
+        (ALTERNATING, HALVED, (1, 1), None, 1),
+        (ALTERNATING, HALVED, (18, 100), None, 18),
         # a number that is given is kept: fewer than pieces, as many, more, and more than there is to divide
         *((ALTERNATING, HALVED, (1, 100), number, number) for number in (1, 2, 3, 5, 14, 15, 16, 20, 40)),
         *((ALTERNATING, HALVED, (1, 3), number, number) for number in (1, 5, 40)),
@@ -88,6 +88,6 @@ skew = st.dictionaries(st.integers(0, 7), cuts, max_size=4)
 )  # fmt: skip
 def test_all_is_read_once_whatever_is_asked(rows, left, right, volume, low, more, asked):
     sizes = [np.array(row) for row in rows]
-    tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), asked or -1)
+    tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), asked or None)
     check(tasks, sizes)
     assert (asked or low) <= len(tasks) <= (asked or low + more)

@@ -221,12 +221,12 @@ class StageReport:
     reason
         Why, in half a sentence.
     tasks
-        How many Spark tasks did it, -1 if the driver did.
+        How many Spark tasks did it, None if the driver did.
     """
 
     chosen: str
     reason: str
-    tasks: int = -1
+    tasks: int | None = None
 
 
 @dataclass(frozen=True)

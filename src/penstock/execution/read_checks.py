@@ -44,5 +44,5 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
             vertex.name,
             {edge_id: read.tasks for edge_id, read in reads.items()},
             {edge_id: result.sizes[0].tolist() for edge_id, result in staged.items()},
-            {edge_id: result.tasks for edge_id, result in staged.items()},
+            {edge_id: result.tasks or 0 for edge_id, result in staged.items()},
         )

@@ -41,13 +41,13 @@ class VertexRun:
     result
         What its consumers read; None of a sink.
     tasks
-        How many tasks ran, -1 where nothing had to run yet.
+        How many tasks ran, None where nothing had to run yet.
     report
         What a stage behind a sink says that it did.
     """
 
     result: Result | None
-    tasks: int
+    tasks: int | None
     report: StageReport | None = None
 
 

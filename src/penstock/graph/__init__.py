@@ -19,10 +19,9 @@ from penstock.graph.operators import (
     ShuffledJoin,
     SinkOperator,
 )
-from penstock.graph.stream_graph import UNDECIDED, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 __all__ = [
-    "UNDECIDED",
     "AdaptiveGraphManager",
     "AggregateOperator",
     "CalcOperator",

@@ -15,7 +15,6 @@ from penstock.graph.partitioner import (
     ForwardForUnspecifiedPartitioner,
     Partitioner,
 )
-from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -194,7 +193,7 @@ def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:
         node.parallelism
         for end in (edge.source_id, edge.target_id)
         for node in map(graph.node, forward_group(graph, end))
-        if node.parallelism != UNDECIDED
+        if node.parallelism is not None
     }
     return len(asked) <= 1
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from penstock.errors import GraphError
 from penstock.graph.context import StreamGraphContext, forward_group
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
-from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -169,17 +168,17 @@ class AdaptiveGraphManager:
             for edge in self._graph.in_edges(node_id)
             if edge.source_id not in group
         )
-        asked = {node.parallelism for node in nodes} - {UNDECIDED}
+        asked = {node.parallelism for node in nodes if node.parallelism is not None}
         if len(asked) > 1:
             raise GraphError(f"chained operators have different parallelisms {sorted(asked)}")
-        bounds = [node.max_parallelism for node in nodes if node.max_parallelism != UNDECIDED]
+        bounds = [node.max_parallelism for node in nodes if node.max_parallelism is not None]
         vertex = JobVertex(
             id=vertex_id,
             name=" -> ".join(node.name for node in nodes),
             node_ids=tuple(ordered),
             inputs=inputs,
-            parallelism=asked.pop() if asked else UNDECIDED,
-            max_parallelism=min(bounds, default=UNDECIDED),
+            parallelism=asked.pop() if asked else None,
+            max_parallelism=min(bounds, default=None),
         )
         self._job_graph.add(vertex)
         self._vertex_of.update(dict.fromkeys(ordered, vertex_id))

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from penstock.graph.partitioner import Partitioner
     from penstock.location import SourceLine
 
-UNDECIDED = -1
-"""The parallelism of what is decided at run time."""
-
-
 @dataclass(frozen=True, slots=True)
 class StreamNode:
     """One operator.
@@ -35,9 +31,9 @@ class StreamNode:
     description
         The operator in full, one line.
     parallelism
-        The number the user asked for, or `UNDECIDED`.
+        The number the user asked for, or None.
     max_parallelism
-        An upper bound for what may be decided, or `UNDECIDED`.
+        An upper bound for what may be decided, or None.
     location
         The user's line that made it, if known.
     filters
@@ -48,14 +44,14 @@ class StreamNode:
     operator: Operator
     name: str
     description: str = ""
-    parallelism: int = UNDECIDED
-    max_parallelism: int = UNDECIDED
+    parallelism: int | None = None
+    max_parallelism: int | None = None
     location: SourceLine | None = field(default=None, compare=False)
     filters: tuple[DynamicFilterRef, ...] = ()
 
     def __post_init__(self) -> None:
         for what, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
-            if number != UNDECIDED and number < 1:
+            if number is not None and number < 1:
                 raise GraphError(f"invalid {what} {number} of {self.name}", hint="give a whole number of at least 1")
 
     @property

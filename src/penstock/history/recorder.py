@@ -238,8 +238,8 @@ def _clean(value: float | str) -> float | str:
 def _nodes(nodes: Iterable[StreamNode]) -> Event:
     return {"type": "nodes", "at": time.time(), "nodes": [
         {"id": str(node.id), "kind": node.kind.value, "name": mask(node.name)[:_TEXT],
-         "description": mask(node.description)[:_TEXT], "parallelism": node.parallelism,
-         "max_parallelism": node.max_parallelism, "location": str(node.location or "")}
+         "description": mask(node.description)[:_TEXT], "parallelism": _figure(node.parallelism),
+         "max_parallelism": _figure(node.max_parallelism), "location": str(node.location or "")}
         for node in nodes
     ]}  # fmt: skip
 
@@ -252,18 +252,24 @@ def _change(what: str, before: str, after: str, reasons: list[str], node: int) -
 def _vertex(vertex: JobVertex) -> dict[str, Any]:
     return {
         "id": vertex.id, "name": mask(vertex.name)[:_TEXT], "nodes": [str(node) for node in vertex.node_ids],
-        "max_parallelism": vertex.max_parallelism,
+        "max_parallelism": _figure(vertex.max_parallelism),
         "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
     }  # fmt: skip
 
 
 def _progress(execution: ExecutionJobVertex) -> dict[str, Any]:
     return {
-        "state": execution.state.value, "parallelism": execution.parallelism, "reason": mask(execution.reason),
-        "tasks": execution.tasks, "bytes_in": execution.bytes_in, "bytes_out": execution.bytes_out,
-        "rows_out": execution.rows_out, "timestamps": {state.value: at for state, at in execution.timestamps.items()},
+        "state": execution.state.value, "parallelism": _figure(execution.parallelism), "reason": mask(execution.reason),
+        "tasks": _figure(execution.tasks), "bytes_in": _figure(execution.bytes_in),
+        "bytes_out": _figure(execution.bytes_out), "rows_out": _figure(execution.rows_out),
+        "timestamps": {state.value: at for state, at in execution.timestamps.items()},
         "subpartitions": _bars(list(execution.subpartitions)), "subpartition_count": len(execution.subpartitions),
     }  # fmt: skip
+
+
+def _figure(known: int | None) -> int:
+    """Return a figure as records have it: -1 where it is not known, as in Flink's REST API."""
+    return -1 if known is None else known
 
 
 def _bars(sizes: list[int]) -> list[int]:

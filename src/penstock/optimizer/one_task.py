@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
 from penstock.decisions import DecisionKind
-from penstock.graph import UNDECIDED, CalcOperator, OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
 from penstock.optimizer.graphs import relying_edges
 from penstock.optimizer.strategy import (
@@ -78,4 +78,4 @@ class OneTask(StreamGraphOptimizationStrategy):
 
     def _may_pass(self, node: StreamNode, inputs: int) -> bool:
         narrow = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
-        return inputs == 1 and node.parallelism == UNDECIDED and (node.kind in _PASSED or narrow)
+        return inputs == 1 and node.parallelism is None and (node.kind in _PASSED or narrow)

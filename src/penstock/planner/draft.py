@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED, OperatorKind, StreamEdge, StreamNode
+from penstock.graph import OperatorKind, StreamEdge, StreamNode
 from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPartitioner, Partitioner
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 
@@ -154,7 +154,7 @@ class DraftBuilder:
         plan: NodePlan,
         *,
         description: str = "",
-        parallelism: int = UNDECIDED,
+        parallelism: int | None = None,
         location: SourceLine | None = None,
     ) -> int:
         """Add a node; return its id."""
@@ -213,7 +213,7 @@ class DraftBuilder:
         nodes = [self.nodes[n] for n in chain]
         if any(node.kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for node in nodes):
             return False
-        if any(node.parallelism not in {UNDECIDED, parallelism} for node in nodes):
+        if any(node.parallelism not in {None, parallelism} for node in nodes):
             return False
         blocking = [e for e in self.edges if e.target_id in chain and not e.is_forward]
         if any(isinstance(e.partitioner, GlobalPartitioner) for e in blocking):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED
 from penstock.spark.catalyst import LARGE
 
 if TYPE_CHECKING:
@@ -222,9 +221,9 @@ class JobPlan:
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
 
-    def width(self, group: int) -> int:
-        """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""
-        return self.widths.get(group, UNDECIDED)
+    def width(self, group: int) -> int | None:
+        """Return the fixed number of subpartitions of a group, or None."""
+        return self.widths.get(group)
 
     def family(self, group: int) -> int:
         """Return the group that stands for all that have as many subpartitions as one."""

@@ -11,7 +11,7 @@ from penstock.config.options import (
     SINK_TARGET_FILE_SIZE,
 )
 from penstock.connectors.base import SinkOptions
-from penstock.graph import UNDECIDED, Operator, OperatorKind, SinkOperator
+from penstock.graph import Operator, OperatorKind, SinkOperator
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.queries import RUN_BY_SPARK
@@ -74,7 +74,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_si
     if parallelism is None:
         forward = ordered or not (output.sink.materialised or sized)
     else:
-        same = {node.parallelism for node in chain} - {UNDECIDED} == {parallelism}
+        same = {node.parallelism for node in chain} - {None} == {parallelism}
         forward = same or ordered
         if same or not ordered or builder.can_be_given(inner.node_id, parallelism):
             builder.give(node_id, parallelism=parallelism)

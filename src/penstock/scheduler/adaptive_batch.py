@@ -14,7 +14,7 @@ from penstock.errors import JobCancelledError
 from penstock.execution.context import JobContext
 from penstock.execution.reads import VertexSetup
 from penstock.execution.vertex_runner import VertexRunner
-from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.planner.sources import SourceMaker
 from penstock.scheduler.deciders.vertex import VertexDecider
@@ -289,11 +289,9 @@ class AdaptiveBatchScheduler:
                 said = run.report.chosen, run.report.reason
                 self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, *said, nodes=vertex.node_ids))
             if run.result is not None:
-                execution.rows_out = -1 if run.result.rows is None else run.result.rows
-                execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
+                execution.rows_out, execution.bytes_out = run.result.rows, run.result.size_in_bytes
             execution.subpartitions = self._runner.results.subpartitions(vertex)
-            if execution.parallelism == UNDECIDED and run.tasks > 0:
-                execution.parallelism = run.tasks
+            execution.parallelism = execution.parallelism or run.tasks
             for decision in self._decisions.of(vertex.node_ids):
                 self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
             self._tell_channels(vertex)

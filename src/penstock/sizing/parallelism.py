@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.graph.stream_graph import UNDECIDED
 from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
 from penstock.units import show_bytes
 
@@ -72,14 +71,14 @@ def global_maximum(max_parallelism: int | None, parallelism_default: int | None,
     return max_parallelism or parallelism_default or max(FALLBACK_MAX_PARALLELISM, 4 * cores)
 
 
-def vertex_bounds(bounds: Bounds, maximum: int = UNDECIDED) -> Bounds:
+def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
     """Return the bounds of one vertex; its own maximum wins over a larger global minimum."""
-    if maximum == UNDECIDED:
+    if maximum is None:
         return bounds
     return Bounds(min(bounds.minimum, maximum), min(bounds.maximum, maximum), bounds.volume_per_task)
 
 
-def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int = UNDECIDED) -> VertexDecision:
+def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:
     """Decide the parallelism of a vertex whose inputs are cut alike, and what each task reads.
 
     Parameters
@@ -94,14 +93,13 @@ def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int
     widths = {len(sizes) for sizes in inputs}
     if len(widths) != 1:
         raise ValueError(f"inputs that are cut alike have different numbers of subpartitions: {sorted(widths)}")
-    given = parallelism > 0
-    low, high = (parallelism, parallelism) if given else (bounds.minimum, bounds.maximum)
+    low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     row = SizeRow(np.sum(inputs, axis=0))
     ranges, why = pack_within(row, bounds.volume_per_task, low, high)
     if not low <= len(ranges) <= high:
         ranges = pack_exactly(row, low)
     reason = f"{show_bytes(row.total)}, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
-    return VertexDecision(f"asked for {parallelism}" if given else reason, ranges)
+    return VertexDecision(reason if parallelism is None else f"asked for {parallelism}", ranges)
 
 
 def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.graph.stream_graph import UNDECIDED
 from penstock.sizing.packing import Range, SizeRow
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def cut_skewed(
     sizes: Sequence[np.ndarray],
     slices: Sequence[Mapping[int, Sequence[Range]]],
     bounds: Bounds,
-    parallelism: int = UNDECIDED,
+    parallelism: int | None = None,
 ) -> Cuts:
     """Return for every task what it reads of each of several inputs that must meet by subpartition.
 
@@ -67,12 +66,11 @@ def cut_skewed(
         The number of tasks if it is given; there are exactly so many then, some of them with nothing to read if there
         is not enough to divide.
     """
-    given = parallelism != UNDECIDED
-    low, high = (parallelism, parallelism) if given else (bounds.minimum, bounds.maximum)
+    low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _combined(sizes, slices, bounds.volume_per_task)
     if low <= len(tasks) <= high:
         return tasks
-    most, least_limit = (low, 1) if given or len(tasks) < low else (high, bounds.volume_per_task)
+    most, least_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
     row = SizeRow(np.sum(sizes, axis=0))
     apart = _apart(row, _of_one_input(slices), most)
     ways = [_stretches(row, dict(apart[: len(apart) >> halved])) for halved in range(len(apart).bit_length() + 1)]

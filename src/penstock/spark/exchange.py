@@ -54,7 +54,7 @@ class StagedResult:
     rows, size_in_bytes
         Rows and bytes written, -1 where not measured.
     tasks
-        How many tasks wrote it, -1 where nothing ran.
+        How many tasks wrote it, None where nothing ran.
     statistics
         Spark's own measured ``Statistics``, or None.
     mapper_bytes
@@ -66,7 +66,7 @@ class StagedResult:
     sizes: np.ndarray = field(repr=False)
     rows: int | None = None
     size_in_bytes: int = -1
-    tasks: int = -1
+    tasks: int | None = None
     statistics: Any = None
     mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.graph import UNDECIDED, StreamGraph
+from penstock.graph import StreamGraph
 from penstock.graph.context import forward_group
 from penstock.planner.plan import JobPlan
 
@@ -20,7 +20,7 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
     widths = {
         group: parallelism
         for edge_id, group in draft.groups.items()
-        if (parallelism := _given(graph, graph.edge(edge_id).target_id)) != UNDECIDED
+        if (parallelism := _given(graph, graph.edge(edge_id).target_id)) is not None
     }
     return JobPlan(
         graph=graph,
@@ -37,10 +37,10 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
     )
 
 
-def _given(graph: StreamGraph, node_id: int) -> int:
+def _given(graph: StreamGraph, node_id: int) -> int | None:
     """Return the parallelism that is given to the vertex a node will be part of."""
     given = (graph.node(one).parallelism for one in forward_group(graph, node_id))
-    return next((number for number in given if number != UNDECIDED), UNDECIDED)
+    return next((number for number in given if number is not None), None)
 
 
 def _families(draft: Draft, widths: Mapping[int, int]) -> dict[int, int]:

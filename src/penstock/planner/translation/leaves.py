@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.graph import UNDECIDED, ScanOperator
+from penstock.graph import ScanOperator
 from penstock.planner.draft import TranslatedNode
 from penstock.planner.plan import NodePlan
 
@@ -34,7 +34,7 @@ def translate_leaf(translator: Translator, node: LogicalNode, scan: LogicalNode 
         f"Source: {source.coordinator.name}",
         NodePlan(node),
         description=node.description,
-        parallelism=given if given is not None and source.is_files else UNDECIDED,
+        parallelism=given if given is not None and source.is_files else None,
         location=mark.location if mark else None,
     )
     translator.builder.sources[node_id] = source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED, Operator, OperatorKind
+from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import REBALANCE, RESCALE, HashPartitioner, RangePartitioner
 from penstock.marks import Mark, recall
 from penstock.planner.distribution import NOT_KNOWN, Distribution
@@ -46,7 +46,7 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
         return inner
     keys = items(node.handle.partitionExpressions())
     number = node.handle.optNumPartitions()
-    wanted = int(number.get()) if number.isDefined() else UNDECIDED
+    wanted = int(number.get()) if number.isDefined() else None
     if not any(class_name(key) == "SortOrder" for key in keys):
         return redistribute(translator, node, inner, wanted, keys)
     node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted)
@@ -61,12 +61,12 @@ def translate_rebalance(translator: Translator, node: LogicalNode) -> Translated
     number = mark_of(node.handle)
     if number is None:
         inner = translator.translate(node.children[0])
-        return redistribute(translator, node, inner, UNDECIDED, items(node.handle.partitionExpressions()))
+        return redistribute(translator, node, inner, None, items(node.handle.partitionExpressions()))
     return _translate_mark(translator, node, recall(number))
 
 
 def redistribute(
-    translator: Translator, node: LogicalNode, inner: TranslatedNode, wanted: int, keys: Sequence[Any] = ()
+    translator: Translator, node: LogicalNode, inner: TranslatedNode, wanted: int | None, keys: Sequence[Any] = ()
 ) -> TranslatedNode:
     """Exchange rows by keys, or deal them out where there are none, to as many tasks as are wanted."""
     (child,) = node.children
@@ -80,7 +80,7 @@ def redistribute(
     texts = tuple(expression_key(key) for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
     edge = builder.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
-    known = Distribution((texts,), builder.groups[edge]) if wanted == UNDECIDED else NOT_KNOWN
+    known = Distribution((texts,), builder.groups[edge]) if wanted is None else NOT_KNOWN
     return TranslatedNode(node_id, known)
 
 
@@ -123,7 +123,7 @@ def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode,
     assert mark.exchange is not None
     wanted = mark.parallelism
     if wanted is None:
-        wanted = cluster_cores(translator.bridge) if mark.exchange.function is not None else UNDECIDED
+        wanted = cluster_cores(translator.bridge) if mark.exchange.function is not None else None
     name, partitioner = ("Rescale", RESCALE) if mark.exchange.pointwise else ("Rebalance", REBALANCE)
     node_id = translator.builder.node(
         _REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location

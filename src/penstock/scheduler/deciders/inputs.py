@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.execution.reads import CoalescedRead, EdgeRead, SlicedRead
-from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import RESCALE
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
@@ -43,7 +42,7 @@ class DecidedInput:
     Parameters
     ----------
     parallelism
-        The number of tasks, `UNDECIDED` where Spark's own plan has the say.
+        The number of tasks, None where Spark's own plan has the say.
     reason
         One sentence.
     bytes_in
@@ -52,7 +51,7 @@ class DecidedInput:
         How each of their edges is read; edges that are not in it are read whole.
     """
 
-    parallelism: int
+    parallelism: int | None
     reason: str
     bytes_in: int
     reads: dict[str, EdgeRead] = field(default_factory=dict)
@@ -93,7 +92,7 @@ class InputDecider:
         self._outputs = outputs
         self._log = log
 
-    def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int) -> DecidedInput:
+    def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None) -> DecidedInput:
         """Decide what tasks read of inputs that are cut alike.
 
         Parameters
@@ -103,12 +102,12 @@ class InputDecider:
         vertex
             Who reads them.
         wanted
-            The number of tasks that was asked for, or `UNDECIDED`.
+            The number of tasks that was asked for, or None.
         """
         infos = self._measured(edges)
         if infos is None:
             known = sum(self._known.written(edge.source_id) for edge in edges)
-            return DecidedInput(UNDECIDED, "Spark needed no exchange there, so its own plan decides", known)
+            return DecidedInput(None, "Spark needed no exchange there, so its own plan decides", known)
         known = sum(int(info.sum()) for info in infos)
         target = file_size(self._owner.graph, edges[0])
         if target is not None:
@@ -118,12 +117,13 @@ class InputDecider:
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
             why = "skewed subpartitions are split along the tasks that wrote them"
-            why = why if wanted == UNDECIDED else f"asked for {wanted}, {why} as far as there are tasks"
+            why = why if wanted is None else f"asked for {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
             return DecidedInput(len(cut[edges[0].id]), why, known, split)
         decision = decide_vertex(infos, vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism), wanted)
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
             result = self._results.staged(edges[0].source_id)
+            assert result.tasks is not None  # what can be cut was written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
             return DecidedInput(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
@@ -146,7 +146,7 @@ class InputDecider:
         return infos if len({len(info) for info in infos}) == 1 else None
 
     def _split(
-        self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int
+        self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int | None
     ) -> dict[str, list[tuple[Slice, ...]]]:
         """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
         settings = self._settings

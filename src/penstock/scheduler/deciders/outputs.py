@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
-from penstock.graph import UNDECIDED, SinkOperator
+from penstock.graph import SinkOperator
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.sizing.file_sizes import slot_count
 from penstock.sizing.parallelism import subpartition_count
@@ -65,13 +65,13 @@ class OutputDecider:
         """Return over how many slots the rows of a key were spread before an edge was read."""
         return self._slots.get(self._plan.groups[edge.id], 1)
 
-    def slots(self, vertex: JobVertex, parallelism: int) -> int:
+    def slots(self, vertex: JobVertex, parallelism: int | None) -> int:
         """Return over how many slots a vertex spreads the rows of a key, for a sink whose files are cut to a size.
 
         Parameters
         ----------
         vertex, parallelism
-            The vertex, and its number of tasks.
+            The vertex, and its number of tasks if that is decided.
         """
         graph = self._owner.graph
         outgoing = graph.out_edges(vertex.tail_id)
@@ -85,7 +85,7 @@ class OutputDecider:
             places = [
                 -(-size // _ROW_GROUP) for one in files if one.listing is not None for size in one.listing().sizes
             ]
-            writers = min([parallelism, *([sum(places)] if places else [])])
+            writers = min([parallelism or 1, *([sum(places)] if places else [])])
             self._slots[group] = slot_count(self._known.before(vertex.tail_id), target, writers)
         return self._slots[group]
 
@@ -93,13 +93,13 @@ class OutputDecider:
         """Return how many subpartitions a vertex writes; as many as all that are written or cut together with it."""
         graph, bounds = self._owner.graph, self._settings.bounds
         outgoing = graph.out_edges(vertex.tail_id)
-        upper = max(bounds.maximum, self._settings.fixed)
+        upper = max(bounds.maximum, self._settings.fixed or 1)
         if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
             # Nothing is written in parts; exchanges that Spark plans inside the vertex get this many.
             return subpartition_count(self._known.before(vertex.tail_id), bounds.volume_per_task, upper)
         group = self._plan.groups[outgoing[0].id]
         fixed = self._plan.width(group)
-        if fixed != UNDECIDED:
+        if fixed is not None:
             return fixed
         family = self._plan.family(group)
         if family not in self._widths:

@@ -15,7 +15,6 @@ from penstock.config.options import (
     SKEWED_FACTOR,
     SKEWED_THRESHOLD,
 )
-from penstock.graph import UNDECIDED
 from penstock.sizing.parallelism import Bounds, global_maximum
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class ParallelismSettings:
     bounds
         The bounds of all decisions.
     fixed
-        The number of tasks where none is decided from data, else `UNDECIDED`.
+        The number of tasks where none is decided from data, else None.
     default
         The default parallelism of the job, or None.
     own_maximum
@@ -43,7 +42,7 @@ class ParallelismSettings:
     """
 
     bounds: Bounds
-    fixed: int
+    fixed: int | None
     default: int | None
     own_maximum: int | None
     source_default: int | None
@@ -60,7 +59,7 @@ class ParallelismSettings:
         assert isinstance(factor, float)
         return cls(
             bounds=Bounds(minimum, maximum, config.integer(DATA_VOLUME_PER_TASK)),
-            fixed=UNDECIDED if config.flag(AUTO_PARALLELISM_ENABLED) else default or maximum,
+            fixed=None if config.flag(AUTO_PARALLELISM_ENABLED) else default or maximum,
             default=default,
             own_maximum=own_maximum,
             source_default=config.maybe_integer(DEFAULT_SOURCE_PARALLELISM),

@@ -11,7 +11,6 @@ from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
 from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
 from penstock.execution.reads import ScanRead
-from penstock.graph import UNDECIDED
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class DecidedSource:
     name
         Its name.
     parallelism
-        Its number of tasks, `UNDECIDED` where Spark has the say.
+        Its number of tasks, None where Spark has the say.
     reason
         One sentence.
     bytes_in
@@ -42,7 +41,7 @@ class DecidedSource:
     """
 
     name: str
-    parallelism: int
+    parallelism: int | None
     reason: str
     bytes_in: int
     read: ScanRead | None
@@ -62,7 +61,7 @@ class SourceDecider:
         self._settings = settings
 
     def ask(
-        self, vertex: JobVertex, node_id: int, given: int, askers: Executor, keys: KeyFilter | None
+        self, vertex: JobVertex, node_id: int, given: int | None, askers: Executor, keys: KeyFilter | None
     ) -> Future[int]:
         """Ask a source of a vertex for its parallelism, unless that is not left to it.
 
@@ -71,7 +70,7 @@ class SourceDecider:
         vertex, node_id
             The vertex, and the source in it.
         given
-            The number of tasks that was asked for of all that the vertex reads, or `UNDECIDED`.
+            The number of tasks that was asked for of all that the vertex reads, or None.
         askers
             Where it is asked.
         keys
@@ -86,7 +85,7 @@ class SourceDecider:
         context = ParallelismInferenceContext(bound, self._settings.bounds.volume_per_task, keys)
         return source.coordinator.infer_parallelism(context, askers)
 
-    def decide(self, vertex: JobVertex, node_id: int, given: int, inferred: int) -> DecidedSource:
+    def decide(self, vertex: JobVertex, node_id: int, given: int | None, inferred: int) -> DecidedSource:
         """Decide a source, and tell its coordinator.
 
         Parameters
@@ -100,40 +99,43 @@ class SourceDecider:
         read = None
         if split_bytes is not None:
             read = ScanRead(split_bytes=split_bytes)
-        elif not source.is_files and source.splits is None and possible > 0:
+        elif not source.is_files and source.splits is None and possible is not None:
             read = ScanRead(at_most=possible)
-        source.coordinator.initialize(possible)
+        if possible is not None:
+            source.coordinator.initialize(possible)
         return DecidedSource(source.coordinator.name, possible, why, source.bytes_read, read)
 
-    def _with_given(self, node_id: int, given: int) -> SourcePlan:
+    def _with_given(self, node_id: int, given: int | None) -> SourcePlan:
         """Return a source with what was said of the vertex it is in."""
         source = self._plan.sources[node_id]
-        if given == UNDECIDED or source.options.parallelism is not None:
+        if given is None or source.options.parallelism is not None:
             return source
         return replace(source, options=replace(source.options, parallelism=given))
 
     def _bounds(self, vertex: JobVertex) -> SourceBounds:
         settings = self._settings
-        own = None if vertex.max_parallelism == UNDECIDED else vertex.max_parallelism
+        own = None if vertex.max_parallelism is None else vertex.max_parallelism
         said = [bound for bound in (own, settings.own_maximum) if bound is not None]
         return SourceBounds(
             settings.bounds.maximum, settings.source_default, min(said, default=None), settings.default
         )
 
-    def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int, str]:
+    def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
         """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
         asked = is_asked(source.options, source.static)
         if not source.is_files and asked and inferred == NO_ANSWER and coordinator.source is None:
-            return UNDECIDED, "Spark cuts this source itself"
+            return None, "Spark cuts this source itself"
         bounds = self._bounds(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
         if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why
 
-    def _cut(self, source: SourcePlan, number: int, why: str) -> tuple[int, str, int | None]:
+    def _cut(self, source: SourcePlan, number: int | None, why: str) -> tuple[int | None, str, int | None]:
         """Return the number of tasks that a source can give, the reason, and of files the split size for it."""
+        if number is None:
+            return None, why, None
         if source.is_files:
             return self._cut_files(source, number, why)
         if source.splits is None:
@@ -142,12 +144,12 @@ class SourceDecider:
         why = f"{why}: {source.splits.reason}" if source.splits.reason else why
         return possible, why if possible == number else f"{why}; it can be cut into {possible}", None
 
-    def _cut_files(self, source: SourcePlan, number: int, why: str) -> tuple[int, str, int | None]:
+    def _cut_files(self, source: SourcePlan, number: int, why: str) -> tuple[int | None, str, int | None]:
         """Return the number of tasks the files can give, the reason, and the split size for it."""
         assert source.listing is not None
         listing = source.listing()
         if not sum(listing.sizes):
-            return UNDECIDED, f"{why}, but there is nothing to read", None
+            return None, f"{why}, but there is nothing to read", None
         split = split_size_for(listing.sizes, listing.splittable, number, OPEN_COST)
         possible = count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
         found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"

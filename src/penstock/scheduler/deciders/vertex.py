@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.execution.reads import VertexSetup
-from penstock.graph import UNDECIDED
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.scheduler.deciders.inputs import DecidedInput, InputDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes
@@ -37,7 +36,7 @@ class DecidedVertex:
     setup
         What its runner needs.
     parallelism
-        The number of tasks, `UNDECIDED` where Spark's own plan has the say.
+        The number of tasks, None where Spark's own plan has the say.
     reason
         One sentence.
     bytes_in
@@ -45,7 +44,7 @@ class DecidedVertex:
     """
 
     setup: VertexSetup
-    parallelism: int
+    parallelism: int | None
     reason: str
     bytes_in: int
 
@@ -119,11 +118,11 @@ class VertexDecider:
             for node_id in vertex.node_ids
             if node_id in self._plan.sources
         }
-        wanted = given if given != UNDECIDED else self._settings.fixed
+        wanted = given if given is not None else self._settings.fixed
         inputs = [self._inputs.decide(edges, vertex, wanted) for edges in self._groups(vertex).values()]
         read: list[DecidedSource | DecidedInput] = [*sources.values(), *inputs]
-        known = all(one.parallelism > 0 for one in read)
-        parallelism = sum(one.parallelism for one in read) if read and known else UNDECIDED
+        numbers = [one.parallelism for one in read if one.parallelism is not None]
+        parallelism = sum(numbers) if read and len(numbers) == len(read) else None
         named = [f"{one.name}: {one.reason}" if len(sources) > 1 else one.reason for one in sources.values()]
         reason = "; ".join(dict.fromkeys([*named, *(one.reason for one in inputs)])) or "nothing to read"
         bytes_in = sum(one.bytes_in for one in read)
@@ -138,7 +137,9 @@ class VertexDecider:
         )
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
-    def _record(self, vertex: JobVertex, kind: DecisionKind, parallelism: int, reason: str, bytes_in: int) -> None:
+    def _record(
+        self, vertex: JobVertex, kind: DecisionKind, parallelism: int | None, reason: str, bytes_in: int
+    ) -> None:
         bounds = self._settings.bounds
         figures = {
             "bytes in": bytes_in,
@@ -146,13 +147,13 @@ class VertexDecider:
             "minimum": bounds.minimum,
             "maximum": bounds.maximum,
         }
-        chosen = parallelism if parallelism != UNDECIDED else "left to Spark"
+        chosen = parallelism if parallelism is not None else "left to Spark"
         self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
 
-    def _given(self, vertex: JobVertex) -> int:
-        """Return the number of tasks that was asked for of all that a vertex reads, `UNDECIDED` if there is none."""
+    def _given(self, vertex: JobVertex) -> int | None:
+        """Return the number of tasks that was asked for of all that a vertex reads, or None."""
         inputs = len(self._groups(vertex)) + sum(node_id in self._plan.sources for node_id in vertex.node_ids)
-        return vertex.parallelism if inputs == 1 else UNDECIDED
+        return vertex.parallelism if inputs == 1 else None
 
     def _groups(self, vertex: JobVertex) -> dict[int, list[StreamEdge]]:
         """Return the exchanged inputs of a vertex, by exchange group: those of a group are cut alike."""
