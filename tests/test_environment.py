@@ -105,7 +105,7 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
     assert_same_rows(env.collect(result), result.collect())
     (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
     assert found.parallelism == number
-    if found.tasks > 0:
+    if found.tasks:
         assert found.tasks == number
 
 

@@ -158,8 +158,9 @@ def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(spark, 
     (vertex,) = (vertex for vertex in record.vertices.values() if "Join" in vertex["name"])
     own = {(one["kind"], str(one["chosen"])): one for one in record.decisions_of(vertex)}
     for key in (("strategy", "looked at"), ("strategy", "seen")):
-        assert own[key]["outcome"] == {"tasks": vertex["tasks"], "rows": vertex["rows_out"], "bytes": vertex["bytes_out"]}
+        measured = {"tasks": vertex["tasks"], "rows": vertex["rows_out"], "bytes": vertex["bytes_out"]}
+        assert own[key]["outcome"] == {name: figure for name, figure in measured.items() if figure >= 0}
     assert {kind for kind, _ in own} >= {"strategy", "vertex parallelism", "skew"}
     for execution in env.last_job.vertices:
-        if execution.parallelism > 0:
+        if execution.parallelism:
             assert "parallelism" in " ".join(one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id]))
