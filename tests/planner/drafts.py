@@ -1,6 +1,7 @@
 """Drafts written as text, for passes; Spark's plan behind them is made of plain nodes."""
 
 from penstock.connectors.coordinator import SourceCoordinator
+from penstock.connectors.scan import Scan
 from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.graph.partitioner import FORWARD
 from penstock.planner.draft import DraftBuilder
@@ -14,10 +15,30 @@ def plan(name, *children, ids=()):
     return LogicalNode(name, None, children, tuple(ids), (), (), name, is_deterministic=True)
 
 
+class Holding(Scan):
+    """A scan that only tells how much it holds."""
+
+    def __init__(self, size):
+        self.size = size
+
+    @property
+    def size_in_bytes(self):
+        return self.size
+
+    def cut(self, parallelism):
+        return parallelism
+
+    def leaf(self, session=None):
+        raise NotImplementedError
+
+    def with_filters(self, plan):
+        return self
+
+
 def source(size):
     """Return a source that holds so many bytes, and does not tell its rows."""
     leaf = plan("Range")
-    return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, None, size, leaf)
+    return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, leaf, Holding(size))
 
 
 def draft(text, operators=None, *, sources=None, tops=None, signatures=None, joins=None, groups=None, parallelism=None):

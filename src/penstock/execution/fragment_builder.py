@@ -14,7 +14,7 @@ from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import SizeRow, pack_exactly
-from penstock.spark import exchange, files, fragment
+from penstock.spark import exchange, fragment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class FragmentBuilder:
     session
         The session in which it is planned.
     scan_sessions
-        For sources whose split size was decided, the session that has it.
+        The sessions in which sources are read, for those that want one of their own.
     graph
         The stream graph.
     """
@@ -72,23 +72,15 @@ class FragmentBuilder:
         return plans[vertex.tail_id]
 
     def _node(self, node_id: int, plans: Mapping[int, Any]) -> Any:
-        if node_id in self.context.plan.sources:
-            return self._source(node_id)
+        source = self.context.plan.sources.get(node_id)
+        if source is not None:
+            return source.scan.leaf(self.scan_sessions.get(node_id))
         if self.context.plan.nodes[node_id].top is None:
             (plan,) = self._inputs(node_id, plans).values()
             return plan
         if len(self._sliced(node_id)) > 1:
             return self._split_join(node_id, plans)
         return self.operator(node_id, plans)
-
-    def _source(self, node_id: int) -> Any:
-        source, read = self.context.plan.sources[node_id], self.setup.scans.get(node_id)
-        leaf = source.leaf.handle if source.splits is None else source.splits.leaf()
-        if node_id in self.scan_sessions:
-            leaf = files.recut(self.context.bridge, leaf, self.scan_sessions[node_id])
-        if read is not None and read.at_most is not None:
-            leaf = fragment.coalesced(self.context.bridge, leaf, read.at_most)
-        return leaf
 
     def _inputs(self, node_id: int, plans: Mapping[int, Any]) -> dict[LogicalNode, Any]:
         """Return the inputs of a node, by their places in its plan: results that lie ready, and plans of the vertex."""

@@ -26,8 +26,8 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
         If something would be left out, or read twice.
     """
     for source in (context.plan.sources[n] for n in vertex.node_ids if n in context.plan.sources):
-        if isinstance(source.splits, CountableSplits):
-            check_splits(source.coordinator.name, source.splits.rows_not_read_once())
+        if isinstance(source.scan, CountableSplits):
+            check_splits(source.coordinator.name, source.scan.rows_not_read_once())
     sliced: dict[int, dict[str, SlicedRead]] = {}
     for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
         result = results.finished(edge.source_id)

@@ -47,22 +47,6 @@ EdgeRead = WholeRead | CoalescedRead | SlicedRead
 
 
 @dataclass(frozen=True, slots=True)
-class ScanRead:
-    """How a source is cut.
-
-    Parameters
-    ----------
-    split_bytes
-        Of files, the split size.
-    at_most
-        Of what Spark cuts by itself, a number of tasks not to exceed.
-    """
-
-    split_bytes: int | None = None
-    at_most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class VertexSetup:
     """What was decided for a vertex before it runs.
 
@@ -71,7 +55,7 @@ class VertexSetup:
     edges
         How it reads the edges that lead to it; those that are not in it are read whole.
     scans
-        How its sources are cut; those that are not in it cut themselves.
+        By source, the settings of the session in which it is read; for those that want any.
     subpartitions
         How many it writes.
     slots
@@ -81,7 +65,7 @@ class VertexSetup:
     """
 
     edges: Mapping[str, EdgeRead] = field(default_factory=dict)
-    scans: Mapping[int, ScanRead] = field(default_factory=dict)
+    scans: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     subpartitions: int = 1
     slots: int = 1
     shared: bool = True

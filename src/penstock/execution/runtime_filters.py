@@ -7,7 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import KeyFilter
+from penstock.connectors.file_scan import FileScan
 from penstock.connectors.jdbc.keys import key_conditions
+from penstock.connectors.plain_scan import PlainScan
 from penstock.decisions import DecisionKind
 from penstock.errors import VerificationError, first_line
 from penstock.graph import CalcOperator, JoinOperator
@@ -143,12 +145,12 @@ class KeyFilters:
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
             if is_jdbc_relation(source.leaf.handle):
                 return key_conditions(self._bridge, source.leaf.handle, keys, expressions)
-            if source.splits is None:
+            if isinstance(source.scan, PlainScan):
                 return [], "how a source of Spark's first interface compares values is not known"
         conditions = filters.for_sources(self._bridge, keys, expressions)
-        if source.listing is None or not conditions:
+        if not isinstance(source.scan, FileScan) or not conditions:
             return conditions, ""
-        listing = source.listing()
+        listing = source.scan.listing()
         if listing.format != "parquet" or catalyst.is_partitioned_by(source.leaf, expressions):
             return conditions, ""
         return self._by_statistics(listing, conditions)

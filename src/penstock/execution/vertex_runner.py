@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.splits import OPEN_COST
 from penstock.decisions import DecisionKind
 from penstock.execution.broadcasts import Broadcasts
 from penstock.execution.fragment_builder import FragmentBuilder
@@ -16,7 +15,7 @@ from penstock.execution.results import ResultStore
 from penstock.execution.runtime_filters import KeyFilters
 from penstock.execution.sink_writer import SinkWriter
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
-from penstock.spark import exchange, files
+from penstock.spark import exchange
 from penstock.spark.exchange import StagedResult
 
 if TYPE_CHECKING:
@@ -92,7 +91,8 @@ class VertexRunner:
 
     def filtered_scan(self, node_id: int) -> Any:
         """Return a source's scan with the filters of its keys on top of it."""
-        return self._filters.apply(self._context.graph.node(node_id), self._context.plan.sources[node_id].scan.handle)
+        plan = self._context.plan.sources[node_id].filtered.handle
+        return self._filters.apply(self._context.graph.node(node_id), plan)
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
         """Run a vertex to its end; return what it gave."""
@@ -101,11 +101,7 @@ class VertexRunner:
             return VertexRun(None, report.tasks, report)
         sessions = self._context.sessions
         session = sessions.take(self._settings(vertex, setup))
-        scan_sessions = {
-            node_id: sessions.take(files.split_settings(read.split_bytes, OPEN_COST))
-            for node_id, read in setup.scans.items()
-            if read.split_bytes is not None
-        }
+        scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}
         with self._context.thread(session, self._context.group_of(vertex), description):
             if self._context.verify:
                 check_reads(self._context, self.results, vertex, setup)
@@ -163,5 +159,4 @@ class VertexRunner:
         self._broadcasts.release()
         self._filters.clear()
         for source in self._context.plan.sources.values():
-            if source.splits is not None:
-                source.splits.close()
+            source.scan.close()

@@ -221,7 +221,7 @@ class DraftBuilder:
         groups = {self.groups[e.id] for e in blocking if not isinstance(e.partitioner, BroadcastPartitioner)}
         scans = [self.sources[n] for n in chain if n in self.sources]
         if scans:
-            return len(scans) == 1 and scans[0].is_files and not groups
+            return len(scans) == 1 and scans[0].scan.takes_any_number and not groups
         return len(groups) == 1
 
     def give(self, node_id: int, **changes: Any) -> None:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.catalyst import LARGE
+from penstock.connectors.coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from penstock.connectors.base import Sink, SinkStage, SplitScan
-    from penstock.connectors.coordinator import SourceCoordinator
+    from penstock.connectors.base import Sink, SinkStage
+    from penstock.connectors.scan import Scan
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
     from penstock.spark.catalyst import LogicalNode
-    from penstock.spark.files import FileListing
 
 
 class WriteKind(StrEnum):
@@ -145,44 +144,30 @@ class SourcePlan:
         What the user said about it.
     static
         What the connector fixed, or None.
-    listing
-        Lists its files; None of what Spark does not cut by size.
-    size_in_bytes
-        What it holds, by Spark's statistics.
-    scan
+    filtered
         The relation with the filters right above it.
-    splits
-        Makes its splits once its parallelism is decided; None of what Spark cuts by itself.
+    scan
+        How it is cut and read.
     """
 
     leaf: LogicalNode
     coordinator: SourceCoordinator
     options: ScanOptions
     static: int | None
-    listing: Callable[[], FileListing] | None
-    size_in_bytes: int
-    scan: LogicalNode
-    splits: SplitScan | None = None
+    filtered: LogicalNode
+    scan: Scan
 
-    @property
-    def is_files(self) -> bool:
-        """Whether Spark cuts it by a size that can be chosen."""
-        return self.listing is not None
+    def with_filters(self, plan: Any) -> SourcePlan:
+        """Return the source as it is once its rows are filtered further.
 
-    @property
-    def rows(self) -> int | None:
-        """About how many rows it has, or None if that is not known without reading it."""
-        return None if self.listing is None else self.listing().rows()
-
-    @property
-    def bytes_read(self) -> int:
-        """What is read of it: of files by column only the columns that are wanted; 0 if nothing is known."""
-        if self.listing is not None:
-            listing = self.listing()
-            return int(sum(listing.sizes) * listing.fraction)
-        if self.splits is not None:
-            return self.splits.size_in_bytes
-        return self.size_in_bytes if self.size_in_bytes < LARGE else 0
+        Parameters
+        ----------
+        plan
+            Its relation with all filters above it, in the JVM.
+        """
+        scan, asked = self.scan.with_filters(plan), self.coordinator.source
+        coordinator = SourceCoordinator(self.coordinator.name, scan.asked(None if asked is self.scan else asked))
+        return replace(self, scan=scan, coordinator=coordinator)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from penstock.execution.reads import VertexSetup
 from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.planner.sources import SourceMaker
 from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.events import (
     JobCancelEvent,
@@ -102,7 +101,6 @@ class AdaptiveBatchScheduler:
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         self.execution_graph = ExecutionGraph()
-        self._sources = SourceMaker(bridge, config)
 
         self._context = JobContext(
             bridge,
@@ -223,7 +221,7 @@ class AdaptiveBatchScheduler:
             filters = self._runner.fetch_filters(vertex, f"{self._job_name}: {vertex.id} {vertex.name}")
             for node_id in filters.keys() & self._plan.sources.keys():
                 scan = self._runner.filtered_scan(node_id)
-                self._plan.sources[node_id] = self._sources.narrowed(self._plan.sources[node_id], scan)
+                self._plan.sources[node_id] = self._plan.sources[node_id].with_filters(scan)
             self._ask_sources(execution, filters)
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)

@@ -143,7 +143,7 @@ class FilterFinder:
     def _leaves_out(self, node_id: int) -> bool:
         """Whether a node is a source that leaves out data by exact keys of its columns."""
         source = self._draft.sources.get(node_id)
-        return source is not None and source.splits is not None and source.splits.uses_predicates
+        return source is not None and source.scan.uses_predicates
 
     def _down(
         self, node: LogicalNode, ids: Ids, above: tuple[FilterTarget, ...], *, moves: bool = True

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def add_source_sizes(bridge: Bridge, draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
     del bridge
-    held = {node_id: source.bytes_read for node_id, source in draft.sources.items()}
+    held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)
     below: dict[int, frozenset[int]] = {}
@@ -26,7 +26,7 @@ def add_source_sizes(bridge: Bridge, draft: Draft) -> Draft:
         own = frozenset({node.id} if node.id in held else ())
         below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
         if own:
-            rows = draft.sources[node.id].rows if node.id in counted else None
+            rows = draft.sources[node.id].scan.rows if node.id in counted else None
             changed[node.id] = ScanOperator(bytes=held[node.id], rows=rows)
         elif isinstance(node.operator, JoinOperator):
             join = node.operator

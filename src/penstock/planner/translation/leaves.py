@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from penstock.spark.catalyst import LogicalNode
 
 
-def translate_leaf(translator: Translator, node: LogicalNode, scan: LogicalNode | None = None) -> TranslatedNode:
+def translate_leaf(translator: Translator, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:
     """Add the source of a leaf.
 
     Parameters
     ----------
     node
         The leaf.
-    scan
+    filtered
         The leaf with the filters right above it, if there are such.
     """
     stands_for = translator.placeholders(node)
     if stands_for is not None:
         return stands_for[0]
     mark = translator.source_marks.get(node)
-    source = translator.sources.make(node, scan or node, mark, translator.row_limits.get(node))
+    source = translator.sources.make(node, filtered or node, mark, translator.row_limits.get(node))
     given = source.options.parallelism
     node_id = translator.builder.node(
         ScanOperator(),
         f"Source: {source.coordinator.name}",
         NodePlan(node),
         description=node.description,
-        parallelism=given if given is not None and source.is_files else None,
+        parallelism=given if given is not None and source.scan.takes_any_number else None,
         location=mark.location if mark else None,
     )
     translator.builder.sources[node_id] = source

@@ -39,7 +39,7 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     below = run[-1].children[0]
     if not below.children:
         is_filtered_scan = all(part.name in CHEAP for part in run)
-        inner = translate_leaf(translator, below, scan=run[0] if is_filtered_scan else None)
+        inner = translate_leaf(translator, below, filtered=run[0] if is_filtered_scan else None)
     elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
         inner = exchanges.without_bound(translator, below)
     else:

@@ -45,7 +45,7 @@ class KnownBytes:
                 total += int(result.sizes.sum())
                 continue
             if current in self._plan.sources:
-                total += self._plan.sources[current].bytes_read
+                total += self._plan.sources[current].scan.size_in_bytes
             for edge in graph.in_edges(current):
                 if edge.source_id not in seen and not isinstance(edge.partitioner, BroadcastPartitioner):
                     seen.add(edge.source_id)

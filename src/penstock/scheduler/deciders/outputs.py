@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.connectors.file_scan import FileScan
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.graph import SinkOperator
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
@@ -81,10 +82,9 @@ class OutputDecider:
         if group not in self._slots:
             target = file_size(graph, outgoing[0])
             assert target is not None  # rows are spread over slots for nothing else
-            files = [self._plan.sources[n] for n in vertex.node_ids if n in self._plan.sources]
-            places = [
-                -(-size // _ROW_GROUP) for one in files if one.listing is not None for size in one.listing().sizes
-            ]
+            scans = [self._plan.sources[n].scan for n in vertex.node_ids if n in self._plan.sources]
+            files = [size for scan in scans if isinstance(scan, FileScan) for size in scan.listing().sizes]
+            places = [-(-size // _ROW_GROUP) for size in files]
             writers = min([parallelism or 1, *([sum(places)] if places else [])])
             self._slots[group] = slot_count(self._known.before(vertex.tail_id), target, writers)
         return self._slots[group]

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
+from penstock.connectors.scan import Splitting
 from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
-from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
-from penstock.execution.reads import ScanRead
-from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -30,21 +28,25 @@ class DecidedSource:
     ----------
     name
         Its name.
-    parallelism
-        Its number of tasks, None where Spark has the say.
-    reason
-        One sentence.
+    split
+        How it is cut.
     bytes_in
         What it holds.
-    read
-        How it is cut, None of one that cuts itself.
     """
 
     name: str
-    parallelism: int | None
-    reason: str
+    split: Splitting
     bytes_in: int
-    read: ScanRead | None
+
+    @property
+    def parallelism(self) -> int | None:
+        """Its number of tasks, None where Spark has the say."""
+        return self.split.parallelism
+
+    @property
+    def reason(self) -> str:
+        """Why that many."""
+        return self.split.reason
 
 
 class SourceDecider:
@@ -95,15 +97,13 @@ class SourceDecider:
         """
         source = self._with_given(node_id, given)
         number, why = self._chosen(source, vertex, inferred)
-        possible, why, split_bytes = self._cut(source, number, why)
-        read = None
-        if split_bytes is not None:
-            read = ScanRead(split_bytes=split_bytes)
-        elif not source.is_files and source.splits is None and possible is not None:
-            read = ScanRead(at_most=possible)
-        if possible is not None:
-            source.coordinator.initialize(possible)
-        return DecidedSource(source.coordinator.name, possible, why, source.bytes_read, read)
+        if number is None:
+            split = Splitting(None, f"{why}: {source.scan.reason}" if source.scan.reason else why)
+        else:
+            split = source.scan.split(number, why)
+        if split.parallelism is not None:
+            source.coordinator.initialize(split.parallelism)
+        return DecidedSource(source.coordinator.name, split, source.scan.size_in_bytes)
 
     def _with_given(self, node_id: int, given: int | None) -> SourcePlan:
         """Return a source with what was said of the vertex it is in."""
@@ -124,37 +124,10 @@ class SourceDecider:
         """Return the number of tasks a source should have, and the reason."""
         coordinator = source.coordinator
         asked = is_asked(source.options, source.static)
-        if not source.is_files and asked and inferred == NO_ANSWER and coordinator.source is None:
+        if asked and inferred == NO_ANSWER and coordinator.source is None:
             return None, "Spark cuts this source itself"
         bounds = self._bounds(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
         if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why
-
-    def _cut(self, source: SourcePlan, number: int | None, why: str) -> tuple[int | None, str, int | None]:
-        """Return the number of tasks that a source can give, the reason, and of files the split size for it."""
-        if number is None:
-            return None, why, None
-        if source.is_files:
-            return self._cut_files(source, number, why)
-        if source.splits is None:
-            return number, why, None
-        possible = source.splits.cut(number)
-        why = f"{why}: {source.splits.reason}" if source.splits.reason else why
-        return possible, why if possible == number else f"{why}; it can be cut into {possible}", None
-
-    def _cut_files(self, source: SourcePlan, number: int, why: str) -> tuple[int | None, str, int | None]:
-        """Return the number of tasks the files can give, the reason, and the split size for it."""
-        assert source.listing is not None
-        listing = source.listing()
-        if not sum(listing.sizes):
-            return None, f"{why}, but there is nothing to read", None
-        split = split_size_for(listing.sizes, listing.splittable, number, OPEN_COST)
-        possible = count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
-        found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
-        if listing.fraction < 1:
-            found += f", {listing.fraction:.0%} of each row read"
-        if possible != number:
-            return possible, f"{why}, but {found} can be cut into {possible} at most", split
-        return number, f"{found}: {why}", split

@@ -131,7 +131,7 @@ class VertexDecider:
         slots = self._outputs.slots(vertex, parallelism)
         setup = VertexSetup(
             edges={edge_id: how for one in inputs for edge_id, how in one.reads.items()},
-            scans={node_id: one.read for node_id, one in sources.items() if one.read is not None},
+            scans={node_id: one.split.settings for node_id, one in sources.items() if one.split.settings},
             subpartitions=self._outputs.subpartitions(vertex, slots),
             slots=slots,
         )
