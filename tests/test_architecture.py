@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units", "hashing", "masking"},
+    {"errors", "units", "hashing", "masking", "threads"},
     {"tables"},
     {"location", "decisions", "config"},
     {"graph"},
@@ -30,7 +30,7 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
-PURE = ("graph", "config", "errors", "decisions", "units", "location", "sizing",
+PURE = ("graph", "config", "errors", "decisions", "units", "threads", "location", "sizing",
         "optimizer", "testing", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
         "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",

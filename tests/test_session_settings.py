@@ -118,6 +118,6 @@ def test_a_tag_of_the_user_reaches_every_job(spark, env):
         context.removeJobTag("mine")
     tracker = context._jsc.sc().statusTracker()
     tagged = set(tracker.getJobIdsForTag("mine"))
-    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.scheduler.group_of(execution.vertex))}
+    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.graphs.group_of(execution.vertex))}
     assert own
     assert own <= tagged

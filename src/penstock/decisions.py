@@ -37,6 +37,7 @@ class DecisionKind(StrEnum):
     REBALANCE = "rebalance"
     STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,19 @@ class SourceError(PenstockError):
         return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
 
 
+class SourceTimeoutError(SourceError):
+    """A source, a catalogue, a broker or a database does not answer."""
+
+    @classmethod
+    def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
+        """Build the error for a question that was left unanswered."""
+        return cls(
+            f"{source} has not answered for {seconds:g} s",
+            cause=f"{what}: {cause}" if cause else what,
+            hint="can it be reached, and is it well? If an answer may take so long, raise the option sources.timeout",
+        )
+
+
 class SinkError(PenstockError):
     """A sink cannot be written as asked."""
 

@@ -121,7 +121,7 @@ def compared(env, spark, tmp_path, steps, **given):
                 env.execute()
 
             found = raised(write)
-            env._outputs.clear()
+            env._outputs.take()
         assert (found is None) == (expected is None), f"{found!r} instead of {expected!r}"
         assert folders(ours) == folders(plain)
         kept, wanted = rows(spark, ours, kind, options), rows(spark, plain, kind, options)

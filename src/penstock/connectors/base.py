@@ -98,7 +98,7 @@ class DynamicParallelismInference(Protocol):
         """Return the number of tasks; 0 or less means that there is no answer.
 
         Called once, on the driver, off the scheduler's thread, after all upstream vertices have finished.
-        An exception is recorded and counts as no answer.
+        An exception is recorded and counts as no answer; silence fails the job, see the option ``sources.timeout``.
         """
 
 

@@ -16,6 +16,7 @@ from penstock.connectors.predicates import ColumnStatistics, Predicate, might_ma
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
+from penstock.connectors.timeouts import answered
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 
@@ -327,7 +328,8 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(path, version, dict(storage_options) or None)
+        what = "asking for its transaction log"
+        table = answered(path, what, lambda: DeltaTable(path, version, dict(storage_options) or None))
     except TableNotFoundError as error:
         raise SourceError(
             f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"

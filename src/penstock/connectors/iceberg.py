@@ -16,7 +16,8 @@ from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of, quoted
-from penstock.errors import SinkError, SourceError
+from penstock.connectors.timeouts import answered, timeout_of_attempt
+from penstock.errors import SinkError, SourceError, SourceTimeoutError
 from penstock.spark.files import read_parquet
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class IcebergSource(DataFrameScanProvider):
         if self.snapshot_id is None:
             return spark.createDataFrame([], schema)
         scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
-        tasks = list(scan.plan_files())
+        tasks = answered(f"table {self.table}", "asking for its files", lambda: list(scan.plan_files()))
         if not tasks:
             return spark.createDataFrame([], schema)
         plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)
@@ -246,12 +247,30 @@ def _catalog(properties: Mapping[str, str], error: type[SourceError | SinkError]
     needs("pyiceberg", "iceberg", error)
     from pyiceberg.catalog import load_catalog
 
+    name = properties.get("name", "default")
+
+    def load() -> Catalog:
+        if error is not SourceError:  # a commit must not be given up, as it may have been made
+            return load_catalog(name, **properties)
+        from penstock.connectors.iceberg_rest import rest_catalog
+
+        bounded = _bounded(properties)
+        return rest_catalog(name, bounded) or load_catalog(name, **bounded)
+
     try:
-        return load_catalog(properties.get("name", "default"), **properties)
+        return answered(f"catalogue {name}", "connecting to it", load)
+    except SourceTimeoutError:
+        raise
     except Exception as problem:
         raise error(
             "the Iceberg catalogue cannot be reached", cause=str(problem), hint="check its properties"
         ) from problem
+
+
+def _bounded(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalogue whose store is not waited for without end; what the user gave wins."""
+    seconds = f"{timeout_of_attempt():g}"
+    return {"s3.connect-timeout": seconds, "s3.request-timeout": seconds, **properties}
 
 
 def _load(table: str, properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Table:
@@ -259,7 +278,7 @@ def _load(table: str, properties: Mapping[str, str], error: type[SourceError | S
 
     catalog = _catalog(properties, error)
     try:
-        return catalog.load_table(table)
+        return answered(f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table))
     except NoSuchTableError as problem:
         raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem
 

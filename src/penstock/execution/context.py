@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from penstock.spark.session import SessionPool
 
 
+def group_of(job_id: str, vertex: JobVertex) -> str:
+    """Return the Spark job group of a vertex."""
+    return f"penstock-{job_id}-{vertex.id}"
+
+
 class GraphOwner(Protocol):
     """Has the stream graph."""
 
@@ -68,7 +73,7 @@ class JobContext:
 
     def group_of(self, vertex: JobVertex) -> str:
         """Return the Spark job group of a vertex."""
-        return f"penstock-{self.job_id}-{vertex.id}"
+        return group_of(self.job_id, vertex)
 
     def thread(self, session: Any, group: str, description: str) -> AbstractContextManager[None]:
         """Let this thread run Spark jobs of a session and a group, with the user's own properties."""

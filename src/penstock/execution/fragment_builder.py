@@ -15,6 +15,7 @@ from penstock.optimizer.skew import LARGEST
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import SizeRow, pack_exactly
 from penstock.spark import exchange, fragment
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,7 +75,9 @@ class FragmentBuilder:
     def _node(self, node_id: int, plans: Mapping[int, Any]) -> Any:
         source = self.context.plan.sources.get(node_id)
         if source is not None:
-            return source.scan.leaf(self.scan_sessions.get(node_id))
+            name = source.coordinator.name
+            with doing(f"opening {name} for reading", name):
+                return source.scan.leaf(self.scan_sessions.get(node_id))
         if self.context.plan.nodes[node_id].top is None:
             (plan,) = self._inputs(node_id, plans).values()
             return plan

@@ -17,6 +17,7 @@ from penstock.execution.sink_writer import SinkWriter
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.spark import exchange
 from penstock.spark.exchange import StagedResult
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,4 +160,6 @@ class VertexRunner:
         self._broadcasts.release()
         self._filters.clear()
         for source in self._context.plan.sources.values():
-            source.scan.close()
+            name = source.coordinator.name
+            with doing(f"letting go of {name}", name):
+                source.scan.close()

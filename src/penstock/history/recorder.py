@@ -119,15 +119,15 @@ class JobRecorder:
             listener(self.record)
 
     def _graph_events(self) -> Iterable[Event]:
-        scheduler = self._job.scheduler
-        if scheduler is None:
+        graphs = self._job.graphs
+        if graphs is None:
             return
         if self._graph is None:
-            self._graph = scheduler.planned_graph
+            self._graph = graphs.planned
             yield _nodes(self._graph)
             self._names = column_names(self._graph)
             yield self._edges(self._graph.edges)
-        now = scheduler.manager.graph
+        now = graphs.manager.graph
         if now is not self._graph:
             before, self._graph = self._graph, now
             yield from self._changes(before, now)
@@ -163,11 +163,11 @@ class JobRecorder:
         ]}  # fmt: skip
 
     def _vertex_events(self) -> Iterable[Event]:
-        scheduler = self._job.scheduler
-        if scheduler is None:
+        graphs = self._job.graphs
+        if graphs is None:
             return
-        if len(scheduler.execution_graph) > self._vertices:
-            made = list(scheduler.execution_graph)[self._vertices :]
+        if len(graphs.execution) > self._vertices:
+            made = list(graphs.execution)[self._vertices :]
             self._vertices += len(made)
             self._active += made
             for execution in made:
@@ -183,10 +183,10 @@ class JobRecorder:
                 yield from self._task_events(execution.vertex)
 
     def _task_events(self, vertex: JobVertex) -> Iterable[Event]:
-        if self._bridge is None or self._job.scheduler is None:
+        if self._bridge is None or self._job.graphs is None:
             return
         try:
-            found = tasks_of(self._bridge, self._job.scheduler.group_of(vertex), _TASKS)
+            found = tasks_of(self._bridge, self._job.graphs.group_of(vertex), _TASKS)
         except Exception:
             log.debug("the tasks of %s are not known", vertex.id, exc_info=True)
             return

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, SinkStage
 from penstock.spark.fingerprint import Counted
 from penstock.spark.plain_runs import in_users_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -83,15 +83,12 @@ class ShadowedSink(Sink):
         The other sink.
     watched
         Where the fingerprint goes.
-    before_commit
-        Called when all sinks of the job have their rows and none shows them.
     """
 
-    def __init__(self, inner: Sink, watched: Watched, before_commit: Callable[[], None]) -> None:
+    def __init__(self, inner: Sink, watched: Watched) -> None:
         self.inner = inner
         self.parallelism = inner.parallelism
         self._watched = watched
-        self._before_commit = before_commit
 
     @property
     def materialised(self) -> bool:  # type: ignore[override]
@@ -131,16 +128,15 @@ class ShadowedSink(Sink):
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Open the sink."""
-        return ShadowedSinkJob(self.inner.open(spark), self._watched, self._before_commit)
+        return ShadowedSinkJob(self.inner.open(spark), self._watched)
 
 
 class ShadowedSinkJob(SinkJob):
     """The writing of one job into a `ShadowedSink`."""
 
-    def __init__(self, inner: SinkJob, watched: Watched, before_commit: Callable[[], Any]) -> None:
+    def __init__(self, inner: SinkJob, watched: Watched) -> None:
         self.inner = inner
         self._watched = watched
-        self._before_commit = before_commit
 
     def check(self, schema: StructType) -> None:
         """As the sink says."""
@@ -159,8 +155,7 @@ class ShadowedSinkJob(SinkJob):
         return self.inner.restart()
 
     def commit(self) -> None:
-        """Compare first: what a job reads is as it was only until its sinks show what it wrote."""
-        self._before_commit()
+        """As the sink says."""
         self.inner.commit()
 
     def abort(self) -> None:

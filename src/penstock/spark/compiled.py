@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
+_LOCK = threading.Lock()
 _LOADED: dict[tuple[str, str], Any] = {}
 """Classes by application and name; executors of one application need a class once."""
 
@@ -31,8 +33,9 @@ def new_instance(bridge: Bridge, name: str, *, on_executors: bool = True) -> Any
         If it does not compile against the running Spark.
     """
     key = (str(bridge.spark.sparkContext.applicationId), name)
-    if key not in _LOADED:
-        _LOADED[key] = _load(bridge, name, on_executors=on_executors)
+    with _LOCK:
+        if key not in _LOADED:
+            _LOADED[key] = _load(bridge, name, on_executors=on_executors)
     nothing = bridge.new_array("java.lang.Class", [])
     return _LOADED[key].getDeclaredConstructor(nothing).newInstance(bridge.new_array("java.lang.Object", []))
 

@@ -113,8 +113,8 @@ def test_bad_targets(env, spark, postgres):
         env.write(numbers(spark), JdbcSink(postgres.url, "t", postgres.properties | {"password": "not-this"}))
         env.execute()
     assert "not-this" not in str(raised.value)
-    env._outputs.clear()
+    env._outputs.take()
     with pytest.raises(SinkError, match="upsert needs a table"):
         env.write(numbers(spark), JdbcSink(postgres.url, "no_such", postgres.properties, mode="upsert", key=["id"]))
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()

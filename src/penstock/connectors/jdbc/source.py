@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
 from penstock.connectors.scan import Scan
 from penstock.connectors.splits import worth_opening
-from penstock.errors import SourceError
+from penstock.connectors.timeouts import timeout
+from penstock.errors import SourceError, SourceTimeoutError
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sources")
 
+_NEARLY = 0.9
+"""The part of the timeout after which a connection that fails has failed for it."""
 _COARSE = 16
 """How many times the volume per task a split may hold: a connection costs more to open than a file does."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
@@ -88,6 +92,14 @@ class JdbcSource(Source):
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the table's rows as a DataFrame; the database is asked for its schema."""
         options = {**self.properties, "url": self.url, "dbtable": self.table}
+        dialect = dialect_of(self.url)
+        known = {key.lower() for key in self.properties}
+        waits = dialect.waits(timeout()) if dialect else {}
+        options |= {
+            key: value
+            for key, value in waits.items()
+            if key.lower() not in known and f"{key.lower()}=" not in self.url.lower()
+        }
         if self.max_connections is not None:
             options["scan.max-connections"] = str(self.max_connections)
         try:
@@ -148,7 +160,7 @@ class JdbcScan(Scan):
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the database's statistics."""
-        with self._relation.connect() as database:
+        with self._connect() as database:
             estimate = self._estimated(database)
             bound = context.parallelism_inference_upper_bound
             volume = context.data_volume_per_task
@@ -169,7 +181,7 @@ class JdbcScan(Scan):
         """About what is read, by the database's statistics; 0 if they cannot be had."""
         if self._estimate is None:
             try:
-                with self._relation.connect() as database:
+                with self._connect() as database:
                     self._estimated(database)
             except Exception:
                 log.warning("%s could not be reached", self._relation.table, exc_info=True)
@@ -178,7 +190,7 @@ class JdbcScan(Scan):
     def cut(self, parallelism: int) -> int:
         """Cut the table into at most so many conditions; return how many there are."""
         if self._conditions is None or len(self._conditions) != parallelism:
-            with self._relation.connect() as database:
+            with self._connect() as database:
                 self._conditions = self._estimated(database).cut(database, parallelism)
         return len(self._conditions)
 
@@ -188,7 +200,7 @@ class JdbcScan(Scan):
         if not conditions:  # one piece
             return 0
         met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
-        with self._relation.connect() as database:
+        with self._connect(for_long=True) as database:
             ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
         return int(found or 0)
 
@@ -204,9 +216,29 @@ class JdbcScan(Scan):
         if len(conditions) > 1 and self._dialect.no_snapshot:
             log.warning("%s, read in %d pieces: %s", self._relation.table, len(conditions), self._dialect.no_snapshot)
         elif len(conditions) > 1 and self._snapshot is None:
-            self._snapshot = self._relation.connect()
+            self._snapshot = self._connect()
             self._begin = self._dialect.export_snapshot(self._snapshot)
-        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size)
+        waits = self._dialect.waits(timeout())
+        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size, waits)
+
+    def _connect(self, *, for_long: bool = False) -> JdbcConnection:
+        """Open a connection.
+
+        Parameters
+        ----------
+        for_long
+            Whether answers may take as long as they do, as what is asked for is not in the statistics.
+        """
+        seconds, begun = timeout(), time.monotonic()
+        waits = self._dialect.waits(seconds) if for_long else self._dialect.asking_waits(seconds)
+        try:
+            return self._relation.connect(waits)
+        except Exception as error:
+            if time.monotonic() - begun < _NEARLY * seconds:
+                raise
+            why = next(iter(masked(root_cause(error)).splitlines()), "")
+            where = f"the database of {self._relation.table}"
+            raise SourceTimeoutError.of(where, "connecting to it", seconds, why) from error
 
     def close(self) -> None:
         """Let go of the snapshot; nothing can be read of it any more."""

@@ -10,6 +10,7 @@ from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan import Splitting
 from penstock.connectors.scan_parallelism import SourceBounds, choose_scan_parallelism, is_asked
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -100,7 +101,9 @@ class SourceDecider:
         if number is None:
             split = Splitting(None, f"{why}: {source.scan.reason}" if source.scan.reason else why)
         else:
-            split = source.scan.split(number, why)
+            name = source.coordinator.name
+            with doing(f"asking {name} for its splits", name):
+                split = source.scan.split(number, why)
         if split.parallelism is not None:
             source.coordinator.initialize(split.parallelism)
         return DecidedSource(source.coordinator.name, split, source.scan.size_in_bytes)
