@@ -116,7 +116,7 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
     assert_as_plain_spark(env, result)
     (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
     assert found.parallelism == number
-    if found.tasks > 0:
+    if found.tasks:
         assert found.tasks == number
 
 

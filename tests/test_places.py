@@ -5,7 +5,8 @@ import uuid
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.planner.planner import Output, plan_job
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 from tests.outcomes import some
 from tests.equality import assert_as_plain_spark

@@ -44,5 +44,5 @@ def test_every_vertex_ran_as_decided(spark, env, tables):
     for number in ("3", "5", "18", "21"):
         env.collect(spark.sql(tables[number]))
         for execution in env.last_job.vertices:
-            if execution.tasks > 0:
+            if execution.tasks:
                 assert execution.tasks == execution.parallelism, f"Q{number} {execution.vertex.name}"

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -32,7 +33,12 @@ API = {
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
+        "Operator", "OperatorKind", "ScanOperator", "CalcOperator", "AggregateOperator", "GroupingSets", "JoinOperator",
+        "JoinSide", "JoinStrategy", "JoinSequence", "ShuffledJoin", "SinkOperator", "Side", "JoinType", "JoinInput",
+        "FilterPath", "DynamicFilterRef",
     ),
+    "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
+    "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
     "penstock.optimizer": (
         "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
     ),
@@ -69,7 +75,7 @@ def options_page() -> str:
 
 def signature(thing) -> str:
     try:
-        return str(inspect.signature(thing)).replace("'", "")
+        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))  # annotations are kept as texts
     except ValueError:
         return "(...)"
 

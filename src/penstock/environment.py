@@ -17,8 +17,9 @@ from penstock.location import callers_line
 from penstock.marks import Mark, marked
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
-from penstock.planner.outputs import Registered
-from penstock.planner.planner import Output, at_one_time, plan_job
+from penstock.planner.outputs import Output, at_one_time
+from penstock.planner.planner import plan_job
+from penstock.planner.registered import Registered
 from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink

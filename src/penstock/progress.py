@@ -90,7 +90,7 @@ class Progress:
         for execution in vertices:
             line = self._lines.get(execution.vertex.id)
             if execution.state is ExecutionState.RUNNING and line is None:
-                text = f"  {execution.vertex.id} {execution.vertex.name[:60]} x{max(execution.parallelism, 1)}"
+                text = f"  {execution.vertex.id} {execution.vertex.name[:60]} x{execution.parallelism or 1}"
                 self._lines[execution.vertex.id] = bars.add_task(text, total=None)
             elif execution.state.is_terminal and line is not None:
                 bars.remove_task(self._lines.pop(execution.vertex.id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from penstock.errors import SourceError
 
@@ -159,34 +159,9 @@ class DataFrameScanProvider(Source):
         """
 
 
-class SplitScan(DynamicParallelismInference, Protocol):
-    """A source of a running job that makes its splits once its parallelism is known."""
-
-    @property
-    def reason(self) -> str:
-        """What its answer was inferred from, half a sentence; empty before it was asked."""
-
-    @property
-    def uses_predicates(self) -> bool:
-        """Whether it leaves out data that conditions on its columns rule out."""
-
-    @property
-    def size_in_bytes(self) -> int:
-        """About how many bytes it gives, 0 if that is not known."""
-
-    def cut(self, parallelism: int) -> int:
-        """Make at most so many splits; return how many there are."""
-
-    def leaf(self) -> Any:
-        """Return the leaf of Spark's plan that reads the splits, each by a task of its own."""
-
-    def close(self) -> None:
-        """Let go of what was held open for reading; the job has ended."""
-
-
 @runtime_checkable
 class CountableSplits(Protocol):
-    """A `SplitScan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
+    """A `Scan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
 
     def rows_not_read_once(self) -> int:
         """Return how many rows of the source would be left out by the splits, or read by several of them."""
@@ -222,12 +197,12 @@ class StageReport:
     reason
         Why, in half a sentence.
     tasks
-        How many Spark tasks did it, -1 if the driver did.
+        How many Spark tasks did it, None if the driver did.
     """
 
     chosen: str
     reason: str
-    tasks: int = -1
+    tasks: int | None = None
 
 
 @dataclass(frozen=True)

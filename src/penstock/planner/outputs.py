@@ -1,41 +1,70 @@
-"""Sinks that were registered and wait to be run."""
+"""The outputs of a job: DataFrames, where their rows go, and one present time for all of them."""
 
 from __future__ import annotations
 
-import threading
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+from penstock.spark import catalyst
+from penstock.spark.dataframes import dataframe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.planner.planner import Output
+    from pyspark.sql import DataFrame
+
+    from penstock.connectors.base import Sink
+    from penstock.location import SourceLine
+    from penstock.spark.jvm import Bridge
 
 
-class Registered:
-    """What the threads of a program have registered; each takes its own, or all if it has none."""
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A DataFrame and where its rows go.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._outputs: list[tuple[threading.Thread, Output]] = []
+    Parameters
+    ----------
+    df, sink
+        The two.
+    parallelism
+        The sink's number of tasks, or None.
+    location
+        The user's line that asked for it.
+    """
 
-    def add(self, outputs: Sequence[Output]) -> None:
-        """Register outputs of the calling thread."""
-        with self._lock:
-            self._outputs += [(threading.current_thread(), output) for output in outputs]
+    df: DataFrame
+    sink: Sink
+    parallelism: int | None = None
+    location: SourceLine | None = None
 
-    def look(self) -> list[Output]:
-        """Return what the calling thread would take."""
-        with self._lock:
-            return [output for _, output in self._chosen()]
 
-    def take(self) -> list[Output]:
-        """Return what the calling thread has registered, or all if it has registered nothing; they wait no more."""
-        with self._lock:
-            chosen = self._chosen()
-            taken = set(map(id, chosen))
-            self._outputs = [one for one in self._outputs if id(one) not in taken]
-            return [output for _, output in chosen]
+def check_output(bridge: Bridge, output: Output) -> None:
+    """Refuse a DataFrame that no job can run.
 
-    def _chosen(self) -> list[tuple[threading.Thread, Output]]:
-        own = [one for one in self._outputs if one[0] is threading.current_thread()]
-        return own or list(self._outputs)
+    Raises
+    ------
+    PenstockError
+        If it is a stream, or belongs to another session.
+    """
+    df = output.df
+    if not bridge.owns(df):
+        raise PenstockError("the DataFrame belongs to another Spark session", hint="use Environment(df.sparkSession)")
+    if df.isStreaming:
+        raise PenstockError(
+            "the DataFrame is a stream, which does not end", hint="use writeStream; Penstock runs batch jobs"
+        )
+
+
+def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
+    """Return outputs that have one value for the present time in all of them."""
+    if len(outputs) == 1:  # Spark gives one value to all of a query
+        return outputs
+    for output in outputs:
+        check_output(bridge, output)
+    # With cached data in place: it has the time at which it was made, and would not be found under another one.
+    plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(output.df) for output in outputs])
+    if plans is None:
+        return outputs
+    frames = [dataframe(bridge, bridge.session, plan) for plan in plans]
+    return [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]

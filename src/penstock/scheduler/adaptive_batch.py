@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.config.options import SOURCES_TIMEOUT
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
 from penstock.decisions import Decision, DecisionKind
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
-from penstock.graph import UNDECIDED, AdaptiveGraphManager
-from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.execution.context import JobContext, group_of
+from penstock.execution.vertex_runner import VertexRunner
+from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.planner.sources import SourceMaker
-from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.events import (
     JobCancelEvent,
     JobEvent,
@@ -29,10 +29,10 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
-from penstock.scheduler.runner import VertexRunner, VertexSetup, group_of
 from penstock.scheduler.silence import check_silence
+from penstock.scheduler.vertex_execution import VertexExecution
 from penstock.spark import jobs
-from penstock.threads import DaemonPool, doing
+from penstock.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -138,22 +138,22 @@ class AdaptiveBatchScheduler:
         self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         self.execution_graph = ExecutionGraph()
         self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
-        self._sources = SourceMaker(bridge, config)
-
-        def graph_now() -> StreamGraph:
-            return self._manager.graph
-
-        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks, decisions)
-        self._decider = VertexDecider(
+        context = JobContext(
+            bridge,
+            sessions,
             plan,
-            config,
-            jobs.cluster_cores(bridge),
-            graph_now,
-            self._runner.result_of,
+            self._manager,
+            job_id,
+            sinks,
             decisions,
-            self._runner.file_ratio,
+            verify=config.flag(VERIFY),
+            exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
         )
-        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.result_info)
+        self._runner = VertexRunner(context)
+        results, cores = self._runner.results, jobs.cluster_cores(bridge)
+        self._decider = VertexDecider(plan, config, cores, self._manager, results, self._runner.sinks, decisions)
+        self._execution = VertexExecution(context, self._decider, self._runner, job_name)
+        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -241,24 +241,17 @@ class AdaptiveBatchScheduler:
     def _initialize(self, execution: ExecutionJobVertex) -> None:
         """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
-        if any(node.properties.get(FILTERS) for node in nodes):
+        if any(node.filters for node in nodes):
             self._running.append(self._workers.submit(self._fetch_filters, execution))
         else:
             self._ask_sources(execution, {})
 
     def _fetch_filters(self, execution: ExecutionJobVertex) -> None:
         """Fetch filters, and let sources know; on a worker's thread."""
-        vertex = execution.vertex
         try:
-            with doing(f"fetching the filters of {vertex.id} {vertex.name}"):
-                filters = self._runner.fetch_filters(vertex, f"{self._job_name}: {vertex.id} {vertex.name}")
-            for node_id in filters.keys() & self._plan.sources.keys():
-                scan = self._runner.filtered_scan(node_id)
-                self._plan.sources[node_id] = self._sources.narrowed(self._plan.sources[node_id], scan)
-            self._ask_sources(execution, filters)
+            self._ask_sources(execution, self._execution.fetch_filters(execution.vertex))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
-            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
-            self._events.put(JobVertexFailedEvent(vertex.id, error))
+            self._fail(execution, error)
 
     def _ask_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
         """Ask the sources of a vertex; it goes on when all have answered."""
@@ -304,64 +297,25 @@ class AdaptiveBatchScheduler:
 
     def _execute(self, execution: ExecutionJobVertex) -> None:
         """Decide and run a vertex; on a worker's thread."""
-        vertex = execution.vertex
         if self._stopping.is_set():
             return
+        vertex = execution.vertex
         try:
-            with doing(f"running {vertex.id} {vertex.name}"):
-                setup = VertexSetup() if vertex.tail_id in self._plan.stages else self._decide(execution)
-                execution.move(ExecutionState.RUNNING)
-                self._tell()
-                description = f"{self._job_name}: {vertex.id} {vertex.name}"
-                run = self._runner.run(vertex, setup, description)
-            execution.tasks = run.tasks
-            if run.report is not None:
-                execution.reason = f"{run.report.chosen}: {run.report.reason}"
-                subject = f"{vertex.id} {vertex.name}"
-                said = run.report.chosen, run.report.reason
-                self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, *said, nodes=vertex.node_ids))
-            if run.result is not None:
-                execution.rows_out = run.result.rows
-                execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
-            execution.subpartitions = self._runner.subpartitions(vertex)
-            if execution.parallelism == UNDECIDED and run.tasks > 0:
-                execution.parallelism = run.tasks
-            for decision in self._decisions.of(vertex.node_ids):
-                self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
-            self._tell_channels(vertex)
-            execution.move(ExecutionState.FINISHED)
+            inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
+            self._execution.execute(execution, inferred, self._tell)
             self._events.put(JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
-            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
-            self._events.put(JobVertexFailedEvent(vertex.id, error))
+            self._fail(execution, error)
+
+    def _fail(self, execution: ExecutionJobVertex, error: BaseException) -> None:
+        execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
+        self._events.put(JobVertexFailedEvent(execution.vertex.id, error))
 
     def leave_behind(self) -> None:
         """Count vertices that still run, though the job has ended, as cancelled."""
         for execution in self.execution_graph:
             with suppress(GraphError):  # it has ended by itself
                 execution.move(ExecutionState.CANCELED)
-
-    def _tell_channels(self, vertex: JobVertex) -> None:
-        """Record what each consumer of an adaptive exchange took."""
-        for report in self._runner.channels(vertex):
-            rows = {f"rows to {one['reader']}": one["rows"] for one in report["channels"]}
-            paces = {f"rows a second of {one['reader']}": one["pace"] for one in report["channels"]}
-            subject = f"{vertex.id} {vertex.name}, task {report['index']}"
-            reason = (
-                f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own"
-            )
-            own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
-            figures = own | rows | paces
-            said = f"{report['rows']} rows", reason, figures
-            self._decisions.record(Decision(DecisionKind.REBALANCE, subject, *said, nodes=vertex.node_ids))
-
-    def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:
-        vertex = execution.vertex
-        inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
-        decided = self._decider.decide(vertex, inferred)
-        execution.parallelism, execution.reason = decided.parallelism, decided.reason
-        execution.bytes_in = decided.bytes_in
-        return decided.setup
 
     def _stop_all(self) -> None:
         """Cancel what runs; the workers end with the exceptions this gives them."""

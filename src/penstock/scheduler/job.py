@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
     from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
-    from penstock.planner.planner import Output
     from penstock.planner.whole_query import WholeQuery
     from penstock.scheduler.adaptive_batch import JobGraphs, JobStatusListener
     from penstock.scheduler.execution_graph import ExecutionJobVertex

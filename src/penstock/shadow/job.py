@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
-from penstock.planner.planner import Output
+from penstock.planner.outputs import Output
 from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.job import Job
 from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, run_plain

@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
@@ -14,6 +15,7 @@ from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
+from penstock.connectors.scan import Scan
 from penstock.connectors.splits import worth_opening
 from penstock.connectors.timeouts import answered, timeout
 from penstock.errors import SourceError, SourceTimeoutError
@@ -117,7 +119,7 @@ class JdbcSource(Source):
             ) from error
 
 
-class JdbcScan:
+class JdbcScan(Scan):
     """A relation of a plan while its job runs.
 
     Parameters
@@ -151,9 +153,17 @@ class JdbcScan:
         self._conditions: list[str | None] | None = None
         self._snapshot: JdbcConnection | None = None
         self._begin: str | None = None
-        self.reason = ""
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
         """What the number was inferred from, half a sentence."""
-        self.uses_predicates = True
+        return self._reason
+
+    @property
+    def uses_predicates(self) -> bool:
+        """True: conditions become a part of the statement."""
+        return True
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the database's statistics."""
@@ -168,9 +178,9 @@ class JdbcScan:
             self._conditions = estimate.cut(database, min(wanted, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
         capped = f", no more than {limit} connections" if limit < wanted else ""
-        self.reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
+        self._reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
         if len(self._conditions) > 1 and self._dialect.no_snapshot:
-            self.reason += f"; {self._dialect.no_snapshot}"
+            self._reason += f"; {self._dialect.no_snapshot}"
         return len(self._conditions)
 
     @property
@@ -201,8 +211,14 @@ class JdbcScan:
             ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
         return int(found or 0)
 
-    def leaf(self) -> Any:
+    def with_filters(self, plan: Any) -> JdbcScan:
+        """Return a scan of the rows that are left by more filters."""
+        request = cache(lambda: self._relation.request(plan))
+        return JdbcScan(self._relation, self._dialect, request, self._cores, self._max_connections)
+
+    def leaf(self, session: Any | None = None) -> Any:
         """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
+        del session
         conditions = self._conditions or [None]
         if len(conditions) > 1 and self._dialect.no_snapshot:
             log.warning("%s, read in %d pieces: %s", self._relation.table, len(conditions), self._dialect.no_snapshot)
