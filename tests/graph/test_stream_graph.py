@@ -52,6 +52,6 @@ def test_edges_tell_how_data_is_handed_over():
     assert [edge.exchange for edge in edges] == ["PIPELINED", "BLOCKING"]
 
 
-def test_properties_cannot_be_changed():
+def test_nodes_cannot_be_changed():
     with pytest.raises(FrozenInstanceError):
         node(1).operator = CalcOperator(is_cheap=True)
