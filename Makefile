@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
+.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -25,12 +25,15 @@ demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and w
 test: $(STAMP)  ## Run the tests that are quick enough for every change (under 20 minutes).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@$(BIN)/python -m pytest -m "not slow"
+	@tools/test.sh $(BIN)/python "not slow"
+
+smoke: $(STAMP)  ## Run pipelines on each release of PySpark that is supported; downloads three of them, once.
+	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
 
 test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them.
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@$(BIN)/python -m pytest
+	@tools/test.sh $(BIN)/python "slow or not slow"
 
 lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
 	@$(BIN)/ruff check .

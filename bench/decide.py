@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.graph import AdaptiveGraphManager, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph import AdaptiveGraphManager, AggregateOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import HashPartitioner
-from penstock.scheduler.parallelism import Bounds, InputInfo, decide_vertex
+from penstock.sizing.parallelism import Bounds, decide_vertex
 
 HERE = Path(__file__).parent
 
 
 def chains(count: int) -> StreamGraph:
     """A hundred chains of vertices, each reading the one before it through a hash."""
-    nodes = [StreamNode(i, OperatorKind.AGGREGATE, f"n{i}") for i in range(count)]
+    nodes = [StreamNode(i, AggregateOperator(None), f"n{i}") for i in range(count)]
     edges = [StreamEdge(str(i), i - 100, i, HashPartitioner(("k",))) for i in range(100, count)]
     return StreamGraph(nodes, edges)
 
@@ -27,7 +27,7 @@ def run(count: int, subpartitions: int) -> tuple[float, float]:
     random = np.random.default_rng(1)
     # Sizes of all kinds: a few ranges, near the bound, far beyond it.
     means = random.choice([10_000, 1_000_000, 8_000_000], count)
-    sizes = [random.integers(0, 2 * mean, (1, subpartitions)) for mean in means]
+    sizes = [random.integers(0, 2 * mean, subpartitions) for mean in means]
     start = time.perf_counter()
     manager = AdaptiveGraphManager(chains(count))
     todo = [vertex.id for vertex in manager.job_graph]
@@ -37,7 +37,7 @@ def run(count: int, subpartitions: int) -> tuple[float, float]:
     made = time.perf_counter()
     bounds = Bounds(1, 128, 16 << 20)
     for size in sizes:
-        decide_vertex([InputInfo(size)], bounds)
+        decide_vertex([size], bounds)
     return made - start, time.perf_counter() - made
 
 

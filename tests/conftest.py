@@ -14,6 +14,8 @@ from tests.services import INTERPRETER, KafkaBroker, MariaDb, Postgres, SeaweedF
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""Of every driver that a test starts in a process of its own: it lives for seconds, as `tests.services` says of ours."""
 OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True}
 """The whole-query shortcut off, so that the real path is tested; and every job checks itself."""
 

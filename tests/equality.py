@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 
@@ -42,3 +43,15 @@ def assert_same_rows(found: Iterable, expected: Iterable) -> None:
     assert len(found) == len(expected), f"{len(found)} rows instead of {len(expected)}"
     for row, wanted in zip(found, expected, strict=True):
         assert same(row, wanted), f"{row} instead of {wanted}"
+
+
+def assert_as_plain_spark(env, df) -> list:
+    """Collect a DataFrame with Penstock and plainly, compare the rows, and return them.
+
+    Both run at the same time: most of a small query's time is spent on planning it, in one thread.
+    """
+    with ThreadPoolExecutor(1) as aside:
+        plainly = aside.submit(df.collect)
+        found = env.collect(df)
+    assert_same_rows(found, plainly.result())
+    return found

@@ -46,6 +46,14 @@ def outcome(action, seconds=60):
         pool.shutdown(wait=False)
 
 
+def assert_outcome_as_plain_spark(env, df, seconds=60) -> None:
+    """Fail unless a DataFrame gives the same with Penstock and plainly; both run at the same time."""
+    with ThreadPoolExecutor(1) as aside:
+        plainly = aside.submit(outcome, df.collect)
+        found = outcome(lambda: env.collect(df), seconds)
+    assert_same_outcome(found, plainly.result())
+
+
 def assert_same_outcome(found, expected) -> None:
     """Fail unless both are the same rows, or the same class of error."""
     if isinstance(found, str) or isinstance(expected, str):

@@ -13,10 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 JARS = Path("/usr/share/java")
 DRIVERS = {"postgresql": JARS / "postgresql.jar", "sqlite": JARS / "sqlite-jdbc.jar", "mariadb": JARS / "mariadb-java-client.jar"}
@@ -95,7 +100,10 @@ class Postgres:
     password = "wicket"
 
     def start(self) -> None:
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} -c fsync=off"
+            " -c log_connections=on -c log_disconnections=on -c log_line_prefix='%p %n '"
+        )
         run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
@@ -113,11 +121,50 @@ class Postgres:
     def properties(self) -> dict[str, str]:
         return {"user": self.user, "password": self.password, "driver": "org.postgresql.Driver"}
 
+    @contextmanager
+    def connections(self) -> Iterator[Connections]:
+        """Count the connections of others than `sql` that are opened in the block, by the server's own log."""
+        log = self.folder / "log"
+        start = log.stat().st_size
+        counted = Connections()
+        yield counted
+        time.sleep(0.2)  # the log of the last to close
+        counted.read(log.read_text()[start:])
+
     def sql(self, statement: str) -> str:
         """Run statements; return what they print, a line per row."""
         command = ["env", f"PGPASSWORD={self.password}", str(self.bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user,
                    "-v", "ON_ERROR_STOP=1", "-qAt", "postgres"]  # fmt: skip
         return run(*command, text=statement).strip()
+
+
+class Connections:
+    """How many connections of a PostgreSQL server were opened, and the most at a time that lasted."""
+
+    SHORT = 0.1
+    """Seconds that count as nothing: a connection is closed a little before the server says so."""
+
+    def __init__(self) -> None:
+        self.opened = self.most = 0
+
+    def read(self, log: str) -> None:
+        """Take what a server says of its connections, each line with its process and the time before it."""
+        began: dict[str, float] = {}
+        changes: list[tuple[float, int]] = []
+        for line in log.splitlines():
+            process, _, rest = line.partition(" ")
+            time, _, said = rest.partition(" ")
+            if "connection authorized" in said and "application_name=psql" not in said:
+                began[process] = float(time)
+                self.opened += 1
+            elif "disconnection" in said and process in began:
+                start, end = began.pop(process), float(time) - self.SHORT
+                changes += [(start, 1), (end, -1)] if start < end else []
+        changes += [(start, 1) for start in began.values()]
+        now = 0
+        for _, change in sorted(changes):
+            now += change
+            self.most = max(self.most, now)
 
 
 class MariaDb:
@@ -227,8 +274,8 @@ class KafkaBroker:
             done.result()
         return name
 
-    def fill(self, topic: str, counts: dict[int, int], first: int = 0) -> None:
-        """Write numbered records into partitions, and wait for their receipts."""
+    def fill(self, topic: str, counts: dict[int, int], first: int = 0, width: int = 0) -> None:
+        """Write numbered records, at least so wide, into partitions, and wait for their receipts."""
         from confluent_kafka import Producer
 
         errors = []
@@ -238,7 +285,7 @@ class KafkaBroker:
             for _ in range(count):
                 while True:
                     try:
-                        producer.produce(topic, value=str(number).encode(), key=f"k{number % 7}".encode(), partition=partition,
+                        producer.produce(topic, value=str(number).zfill(width).encode(), key=f"k{number % 7}".encode(), partition=partition,
                                          headers=[("h", b"x")], on_delivery=lambda error, _: errors.append(error) if error else None)  # fmt: skip
                         break
                     except BufferError:

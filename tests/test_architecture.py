@@ -10,16 +10,19 @@ SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
-    {"errors", "units", "hashing", "masking"},
+    {"errors", "units", "hashing", "masking", "threads"},
     {"tables"},
     {"location", "decisions", "config"},
     {"graph"},
     {"optimizer"},
+    {"testing", "sizing"},
     {"spark", "spark_errors"},
+    {"commit"},
     {"connectors"},
     {"marks", "state"},
     {"functions", "rebalance", "results"},
     {"planner"},
+    {"execution"},
     {"scheduler"},
     {"history"},
     {"web"},
@@ -28,10 +31,10 @@ LEVELS = [
     {"cli"},
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
-PURE = ("graph", "config", "errors", "decisions", "units", "location", "scheduler/parallelism", "scheduler/packing",
-        "optimizer", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
+PURE = ("graph", "config", "errors", "decisions", "units", "threads", "location", "sizing",
+        "optimizer", "testing", "connectors/splits", "connectors/scan_parallelism", "connectors/predicates",
         "connectors/jdbc/splits", "connectors/jdbc/keyspace", "connectors/kafka/offsets", "planner/distribution",
-        "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
+        "commit/owner", "rebalance/record_writer", "rebalance/credit", "rebalance/protocol", "hashing", "masking", "state/key_groups",
         "state/assignment", "state/layout", "state/recommendation", "state/ways", "history/record", "history/event_log",
         "web/views", "web/drawing", "web/pages", "web/store", "web/api", "web/models")  # fmt: skip
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")

@@ -132,5 +132,31 @@ def test_an_executor_lost_after_the_build_side_was_measured(tmp_path, threshold,
     assert chosen in [decision["chosen"] for decision in said["jobs"][0]["decisions"] if decision["kind"] == "broadcast"]
 
 
+@pytest.fixture(scope="module")
+def survived(tmp_path_factory):
+    """What jobs say whose executors were killed in the middle, and a worker with its executor in the last."""
+    folder = tmp_path_factory.mktemp("killed")
+    with cluster(folder, cores=2) as (master, _):
+        job = [sys.executable, str(JOB.parent / "killed.py"), master, str(folder)]
+        done = subprocess.run(job, capture_output=True, text=True, check=False, timeout=300)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    assert lines, done.stderr[-4000:]
+    return json.loads(lines[0].removeprefix("SAID "))
+
+
+# The job, and how many of its tasks ran in the stage again that had succeeded: what they had written was lost.
+KILLED = [("shuffled", 1), ("broadcast", 1), ("behind", 1), ("exchanged", 0), ("written", 0)]
+
+
+@pytest.mark.parametrize(("name", "again"), KILLED)
+def test_rows_come_once_when_an_executor_is_killed_in_the_middle(survived, name, again):
+    said = survived[name]
+    assert said["killed"], said
+    assert said["rows"] == "same"
+    assert said["state"] == "FINISHED"
+    assert said["failed"] >= 1, said
+    assert said["again"] >= again, said
+
+
 def test_the_job_file_names_no_cluster():
     assert not re.search(r"master|local\[", JOB.read_text())

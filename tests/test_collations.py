@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.outcomes import WAYS, assert_same_outcome, outcome, some
+from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 CASES = {
@@ -73,4 +73,4 @@ def tables(spark, tmp_path_factory):
 def test_joined_as_spark_does(spark, make_env, tables, name, way):
     df = spark.sql(CASES[name])
     env = make_env(**WAYS[way])
-    assert_same_outcome(outcome(lambda: env.collect(df)), outcome(df.collect))
+    assert_outcome_as_plain_spark(env, df)

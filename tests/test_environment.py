@@ -10,7 +10,7 @@ from penstock import Environment, with_parallelism
 from penstock.connectors import FileSink, FileSource, Source
 from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, JobCancelledError, PenstockError, SourceError
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,17 @@ def test_every_way_to_get_rows(env, spark, orders):
 
 def test_materialize_runs_once_and_is_measured(env, spark, orders):
     df = spark.read.parquet(orders).groupBy("user").count()
+    ran = spark.sparkContext.accumulator(0)
+
+    def count_rows(batches):
+        for batch in batches:
+            ran.add(batch.num_rows)
+            yield batch
+
+    counted = env.materialize(df.mapInArrow(count_rows, df.schema))
+    for _ in range(2):
+        assert counted.count() == 100
+    assert ran.value == 100
     kept = env.materialize(df)
     vertices = len(env.last_job.vertices)
     assert vertices == 3
@@ -102,10 +113,10 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
         "memory": lambda: with_parallelism(spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"), number, name="here"),
     }[operator]()
     result = df.groupBy("user").agg(F.max("id"))
-    assert_same_rows(env.collect(result), result.collect())
+    assert_as_plain_spark(env, result)
     (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
     assert found.parallelism == number
-    if found.tasks > 0:
+    if found.tasks:
         assert found.tasks == number
 
 
@@ -197,7 +208,7 @@ def test_cancel_leaves_nothing(env, spark, tmp_path):
 def test_small_queries_are_handed_to_spark(spark, orders):
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     df = spark.read.parquet(orders).groupBy("user").count()
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     (decision,) = env.last_job.decisions
     assert decision.kind is DecisionKind.WHOLE_QUERY
     assert env.last_job.vertices == []
@@ -236,12 +247,12 @@ def test_user_repartition_is_kept(env, spark, orders):
 def test_spark_sees_the_names_of_vertices(env, spark, orders):
     env.collect(spark.read.parquet(orders).groupBy("user").count())
     job = env.last_job
-    store = spark.sparkContext._jsc.sc().statusStore()
-    jobs = store.jobsList(None)
-    described = [jobs.apply(i).description() for i in range(min(jobs.size(), 20))]
-    texts = [d.get() for d in described if d.isDefined()]
-    assert any("v1 Source: o" in text for text in texts), texts
-    assert job.vertices
+    tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
+    for execution in job.vertices:
+        jobs = tracker.getJobIdsForGroup(job.scheduler.group_of(execution.vertex))
+        assert jobs
+        described = {store.job(one).description().get() for one in jobs}
+        assert all(f"{execution.vertex.id} {execution.vertex.name}" in text for text in described), described
 
 
 @pytest.mark.parametrize(

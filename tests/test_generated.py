@@ -10,7 +10,7 @@ import pytest
 
 FOLDER = Path(__file__).parent / "generated"
 ROOT = FOLDER.parent.parent
-SECONDS = os.environ.get("GENERATED_SECONDS", "60")
+SECONDS = os.environ.get("GENERATED_SECONDS", "30")
 
 
 @pytest.fixture(scope="module")

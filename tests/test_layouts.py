@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructType
 
 from penstock.errors import JobError
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark
 from tests.outcomes import some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -119,7 +119,7 @@ def tables(spark):
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_same_rows(make_env, tables, pipeline, mode):
     df = PIPELINES[pipeline](tables)
-    assert_same_rows(make_env(**MODES[mode]).collect(df), df.collect())
+    assert_as_plain_spark(make_env(**MODES[mode]), df)
 
 
 def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, tables):
@@ -157,7 +157,7 @@ def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, 
     spark.range(0, 97, 1, 3).selectExpr("id k", "id % 10 w").write.parquet(str(tmp_path / "few"))
     df = spark.read.parquet(str(tmp_path / "facts")).join(spark.read.parquet(str(tmp_path / "few")).where("w = 3"), "k")
     env = make_env(**MODES["shuffled"])
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     assert "dynamic filter" in {decision.kind.value for decision in env.last_job.decisions}
     made = filters.might_contain
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
 
 
@@ -139,7 +140,7 @@ MODES = ["shuffled", "broadcast", "eager"]
 def check(spark, make_env, df, mode, config=None):
     env = make_env(**(config or {}) | (EAGER if mode == "eager" else {}))
     with setting(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760" if mode == "broadcast" else "-1"):
-        assert_same_rows(env.collect(df), df.collect())
+        assert_as_plain_spark(env, df)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -5,10 +5,11 @@ import uuid
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.planner.planner import Output, plan_job
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 from tests.outcomes import some
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark
 from tests.test_several_results import check as check_all
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -94,7 +95,7 @@ def view(t):
 
 
 def check(env, df):
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     return env.last_job
 
 

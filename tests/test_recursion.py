@@ -6,7 +6,7 @@ import time
 import pytest
 
 from penstock.errors import JobCancelledError
-from tests.outcomes import WAYS, assert_same_outcome, outcome, some
+from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 COUNT = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 12)"
@@ -51,9 +51,10 @@ def edges(spark, tmp_path_factory):
 def test_recursive(spark, make_env, edges, name, way):
     df = spark.sql(CASES[name])
     env = make_env(**WAYS[way])
-    assert_same_outcome(outcome(lambda: env.collect(df), 40), outcome(df.collect))
+    assert_outcome_as_plain_spark(env, df, 40)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("query", ["select n from r", "select r.n, e.id from r join e on r.n = e.id"])
 def test_cancelled_within_two_seconds(spark, make_env, edges, query):
     endless = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 90)"

@@ -3,8 +3,9 @@
 import pytest
 from pyspark.sql import functions as F
 
-from tests.outcomes import some, VOLUME, WAYS, assert_same_outcome, outcome
+from tests.outcomes import VOLUME, WAYS, assert_outcome_as_plain_spark, some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # w: 3000 rows, z is 0 for some, t is no number for some; d: few rows, and their keys; zs: what leaves out z = 0
 JOINS = {
     "remainder behind a join": "select * from w join zs on w.z = zs.z join d on w.id % w.z = d.k",
@@ -66,7 +67,7 @@ def ansi(spark):
 
 def check(make_env, df, way, **options):
     env = make_env(**WAYS[way] | options)
-    assert_same_outcome(outcome(lambda: env.collect(df)), outcome(df.collect))
+    assert_outcome_as_plain_spark(env, df)
 
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
@@ -119,7 +120,7 @@ def test_sums_below_grouping_sets(spark, make_env, ansi, tmp_path, name, on):
     spark.read.parquet(str(tmp_path / "f")).createOrReplaceTempView("f")
     spark.range(2).createOrReplaceTempView("dim")
     for groups in ("grouping sets ((c), ())", "rollup(a.id)"):
-        text = f"""select count(*), sum(v), avg(v) from
+        text = """select count(*), sum(v), avg(v) from
                    (select f.v, f.a, if(f.id % 4 < 2, 'x', 'y') as c, a.id as ai from f join dim a on f.a = a.id) t"""
         df = spark.sql(text + " group by " + groups.replace("a.id", "ai"))
         check(make_env, df, "as configured", **{VOLUME: "4 mb"})

@@ -8,7 +8,7 @@ from pyspark.sql.types import StringType
 
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark
 
 DATES = "concat(id % 28 + 1, '/', id % 12 + 1, '/2020') d"
 
@@ -76,7 +76,7 @@ def test_settings_reach_tasks(spark, case, whole):
     values, pipeline = CASES[case]
     with with_settings(spark, values):
         df = pipeline(spark)
-        assert_same_rows(Environment(spark, config=OFF if whole == 0 else {}, progress=False).collect(df), df.collect())
+        assert_as_plain_spark(Environment(spark, config=OFF if whole == 0 else {}, progress=False), df)
 
 
 def told(_):
@@ -118,6 +118,6 @@ def test_a_tag_of_the_user_reaches_every_job(spark, env):
         context.removeJobTag("mine")
     tracker = context._jsc.sc().statusTracker()
     tagged = set(tracker.getJobIdsForTag("mine"))
-    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.scheduler.group_of(execution.vertex))}
+    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.graphs.group_of(execution.vertex))}
     assert own
     assert own <= tagged

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 
@@ -20,8 +21,9 @@ API = {
     "penstock.connectors": (
         "Source", "DynamicParallelismInference", "ParallelismInferenceContext", "ParallelismProvider", "FileSource",
         "Sink", "SinkJob", "SinkOptions", "SinkStage", "StageReport", "DataFrameSinkProvider", "FileSink",
-        "CommittedPartition",
+        "DeltaSink", "IcebergSink", "JdbcSink", "KafkaSink", "CommittedPartition",
     ),
+    "penstock.commit": ("Prepared", "Access", "Recovery"),
     "penstock.rebalance.operator": ("Rebalanced",),
     "penstock.state": ("inspect", "plan", "rescale", "abort", "prune", "start_query"),
     "penstock.state.inspection": ("Inspection", "StoreState"),
@@ -31,12 +33,17 @@ API = {
     "penstock.graph": (
         "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
         "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
+        "Operator", "OperatorKind", "ScanOperator", "CalcOperator", "AggregateOperator", "GroupingSets", "JoinOperator",
+        "JoinSide", "JoinStrategy", "JoinSequence", "ShuffledJoin", "SinkOperator", "Side", "JoinType", "JoinInput",
+        "FilterPath", "DynamicFilterRef",
     ),
+    "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
+    "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
     "penstock.optimizer": (
         "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
     ),
     "penstock.errors": (
-        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "GraphError", "RebalanceError",
+        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "CommitError", "GraphError", "RebalanceError",
         "StateError", "HistoryError", "WebError", "RowsDifferError", "JobError", "JobCancelledError",
     ),
 }  # fmt: skip
@@ -68,7 +75,7 @@ def options_page() -> str:
 
 def signature(thing) -> str:
     try:
-        return str(inspect.signature(thing)).replace("'", "")
+        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))  # annotations are kept as texts
     except ValueError:
         return "(...)"
 

@@ -37,6 +37,7 @@ class DecisionKind(StrEnum):
     REBALANCE = "rebalance"
     STRATEGY = "strategy"
     WHOLE_QUERY = "whole query"
+    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,14 @@ class DecisionLog:
         log.info("%s", mask(str(decision)))
         return decision
 
-    def settle(self, decision: Decision, **outcome: float | str) -> None:
-        """Add what came of a recorded decision."""
+    def settle(self, decision: Decision, **outcome: float | str | None) -> None:
+        """Add what came of a recorded decision; what is not known is left out."""
+        known = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
             same = replace(decision, outcome={})  # it may have been settled with something else since
             index = next(i for i, kept in enumerate(self._decisions) if replace(kept, outcome={}) == same)
             kept = self._decisions[index]
-            self._decisions[index] = replace(kept, outcome={**kept.outcome, **outcome})
+            self._decisions[index] = replace(kept, outcome={**kept.outcome, **known})
 
     def of(self, nodes: Collection[int], kind: DecisionKind | None = None) -> list[Decision]:
         """Return the decisions about any of some operators."""

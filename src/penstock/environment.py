@@ -6,22 +6,25 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.commit import Access
 from penstock.config import Configuration
-from penstock.config.options import SHADOW, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
+from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
-from penstock.marks import Mark, remember
+from penstock.marks import Mark, marked
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
-from penstock.planner.planner import Output, at_one_time, plan_job
+from penstock.planner.outputs import Output, at_one_time
+from penstock.planner.planner import plan_job
+from penstock.planner.registered import Registered
 from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.dataframes import mark
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
 
@@ -90,7 +93,7 @@ class Environment:
         self._progress = sys.stderr.isatty() if progress is None else progress
         self._strategies = tuple(strategies)
         self._observer = Observer(self._bridge, self.config, ui)
-        self._outputs: list[Output] = []
+        self._outputs = Registered()
         self.last_job: Job | None = None
 
     def _configuration(
@@ -137,8 +140,9 @@ class Environment:
             raise SourceError(f"{source!r} is not a source", hint="give a penstock.connectors.Source")
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, source.name)
-        df = source.read(self.spark)
-        return mark(df, remember(Mark(parallelism, static=static, source=source, location=callers_line())))
+        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
+            df = source.read(self.spark)
+        return marked(df, Mark(parallelism, static=static, source=source, location=callers_line()))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""
@@ -148,6 +152,8 @@ class Environment:
 
     def write(self, df: DataFrame, sink: Sink | DataFrameSinkProvider, parallelism: int | None = None) -> None:
         """Register a sink; `execute` runs all registered ones as one job, which does their common work once.
+
+        Each thread has its own: what one registers, another's `execute` runs only if it has registered nothing itself.
 
         Parameters
         ----------
@@ -164,7 +170,7 @@ class Environment:
             parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
         written = [(df, sink)] if isinstance(sink, Sink) else sink.consume_data_frame(df)
         line = callers_line()
-        self._outputs += [Output(rows, target, parallelism, line) for rows, target in written]
+        self._outputs.add([Output(rows, target, parallelism, line) for rows, target in written])
 
     def execute(self, name: str = "penstock job") -> Job:
         """Run all registered sinks as one job, and wait for its end.
@@ -188,7 +194,7 @@ class Environment:
         SinkError
             If a target cannot be written as asked; nothing has run then.
         """
-        outputs, self._outputs = self._outputs, []
+        outputs = self._outputs.take()
         if not outputs:
             raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
         return self._start(outputs, name)
@@ -226,7 +232,7 @@ class Environment:
         df
             A DataFrame; if None, the registered sinks.
         """
-        outputs = self._outputs if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
+        outputs = self._outputs.look() if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
         strategies = strategies_of(self.config, self._strategies)
@@ -244,9 +250,14 @@ class Environment:
         return value
 
     def _start(self, outputs: Sequence[Output], name: str) -> Job:
+        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
+            return self._started(outputs, name)
+
+    def _started(self, outputs: Sequence[Output], name: str) -> Job:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
+        self._recover(outputs)
         opened = [output.sink.open(self.spark) for output in outputs]
         for output, sink in zip(outputs, opened, strict=True):
             sink.check(output.df.schema)
@@ -270,6 +281,12 @@ class Environment:
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
+
+    def _recover(self, outputs: Sequence[Output]) -> None:
+        """Complete or take back what dead drivers have left half-way at the targets."""
+        secrets = {address: found for output in outputs for address, found in output.sink.secrets.items()}
+        for output in outputs:
+            output.sink.recover(Access(self._bridge, secrets))
 
     def _whole(self, outputs: Sequence[Output]) -> WholeQuery | None:
         return plan_whole(self._bridge, self.config, outputs, has_own_strategies=bool(self._strategies))

@@ -105,6 +105,19 @@ class SourceError(PenstockError):
         return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
 
 
+class SourceTimeoutError(SourceError):
+    """A source, a catalogue, a broker or a database does not answer."""
+
+    @classmethod
+    def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
+        """Build the error for a question that was left unanswered."""
+        return cls(
+            f"{source} has not answered for {seconds:g} s",
+            cause=f"{what}: {cause}" if cause else what,
+            hint="can it be reached, and is it well? If an answer may take so long, raise the option sources.timeout",
+        )
+
+
 class SinkError(PenstockError):
     """A sink cannot be written as asked."""
 
@@ -123,6 +136,60 @@ class SinkError(PenstockError):
             f"the partition commit policy {policy!r} failed for {partition} of {path}",
             cause=f"{type(problem).__name__}: {problem}",
             hint="the job's new files are taken back; what the policy did for other partitions is not",
+        )
+
+
+class CommitError(SinkError):
+    """The sinks of a job could not all commit, or what a job has left half-way cannot be recovered."""
+
+    @classmethod
+    def unreadable(cls, path: str, cause: str) -> Self:
+        """Build the error for a journal that is not what it should be."""
+        return cls(
+            f"the commit journal {path} cannot be read",
+            cause=cause,
+            hint="it tells how to complete or take back what a job has left half-way: do not write to its targets, "
+            "and recover with the release of Penstock that has written it",
+        )
+
+    @classmethod
+    def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
+        """Build the error for a commit that stays half-way, because some of it cannot be taken back."""
+        recovered = "nothing of it was removed" if journal is None else f"`penstock recover {journal}` completes it, or"
+        return cls(
+            f"only a part of the job's sinks has committed: {', '.join(done) or 'none for sure'}; "
+            f"waiting: {', '.join(waiting)}",
+            cause=f"{type(problem).__name__}: {problem}",
+            hint=f"{recovered}; look at the target before the job is run again"
+            if journal is None
+            else f"{recovered} the next job that writes to one of these targets",
+        )
+
+    @classmethod
+    def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
+        """Build the error for a commit of another job that takes too long."""
+        return cls(
+            f"job {job!r} is still committing to {', '.join(targets)}",
+            cause=f"{owner} holds {journal}",
+            hint="run the job again when that one has ended",
+        )
+
+    @classmethod
+    def taken_over(cls, journal: str) -> Self:
+        """Build the error for a commit that another process has completed, or taken back, meanwhile."""
+        return cls(
+            f"the commit was recovered by another process: {journal} is gone",
+            cause="this process did not show for a minute that it lived",
+            hint="look whether the new rows are there before the job is run again",
+        )
+
+    @classmethod
+    def unreachable(cls, target: str, cause: str) -> Self:
+        """Build the error for a target that cannot be asked whether it has committed."""
+        return cls(
+            f"an earlier job was interrupted while it committed to {target}, and what became of it cannot be told",
+            cause=cause,
+            hint="make the target reachable; `penstock recover --help` tells how to give passwords",
         )
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, DecisionLog
-from penstock.graph import UNDECIDED, AdaptiveGraphManager
+from penstock.execution.results import NothingWritten
+from penstock.graph import AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 from penstock.spark.dataframes import executed_plan_text
@@ -40,7 +41,7 @@ class ExplainedNode:
     id, kind, name, description
         As in the stream graph.
     parallelism
-        What is known of it now, -1 for what is decided later.
+        What is known of it now, None for what is decided later.
     reason
         Why that number, or when it is decided.
     inputs
@@ -51,7 +52,7 @@ class ExplainedNode:
     kind: str
     name: str
     description: str
-    parallelism: int
+    parallelism: int | None
     reason: str
     inputs: tuple[tuple[int, str], ...]
 
@@ -81,8 +82,9 @@ class Explanation:
         decisions = DecisionLog()
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
-        decider = VertexDecider(plan, config, jobs.cluster_cores(bridge), lambda: plan.graph, lambda _: None, decisions)
-        known: dict[int, tuple[int, str]] = {}
+        cores, nothing = jobs.cluster_cores(bridge), NothingWritten()
+        decider = VertexDecider(plan, config, cores, plan, nothing, nothing, decisions)
+        known: dict[int, tuple[int | None, str]] = {}
         with ThreadPoolExecutor(4) as askers:
             for vertex in manager.job_graph:
                 inferred = {
@@ -101,7 +103,7 @@ class Explanation:
                 node.description,
                 *known.get(
                     node.id,
-                    (node.parallelism, "given by the user" if node.parallelism != UNDECIDED else LATER),
+                    (node.parallelism, "given by the user" if node.parallelism is not None else LATER),
                 ),
                 tuple(
                     (edge.source_id, readable(str(edge.partitioner), names)) for edge in plan.graph.in_edges(node.id)
@@ -141,7 +143,7 @@ class Explanation:
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = ["Stream graph"]
         for node in self.nodes:
-            number = "?" if node.parallelism == UNDECIDED else str(node.parallelism)
+            number = "?" if node.parallelism is None else str(node.parallelism)
             sources = ", ".join(f"{source} {partitioner}" for source, partitioner in node.inputs)
             lines.append(f"  {node.id:>3} {node.name}  x{number}" + (f"  <- {sources}" if sources else ""))
             lines.append(f"      {node.reason}")

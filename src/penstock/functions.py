@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import checked_parallelism
 from penstock.location import callers_line
-from penstock.marks import Mark, remember
-from penstock.spark.dataframes import mark
+from penstock.marks import Mark, marked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -41,4 +40,4 @@ def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> Data
     cannot be given (a union, cached data, rows in memory), the rows are dealt out once more.
     """
     number = checked_parallelism(parallelism, "with_parallelism")
-    return mark(df, remember(Mark(number, name, location=callers_line())))
+    return marked(df, Mark(number, name, location=callers_line()))

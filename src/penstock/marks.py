@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
 from penstock.errors import PenstockError, RebalanceError
+from penstock.spark import barrier, dataframes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from penstock.config import Configuration
@@ -84,11 +85,7 @@ class Mark:
     location: SourceLine | None = None
 
 
-_numbers = itertools.count(1)
-_marks: dict[int, Mark] = {}
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Stage:
     """A function in a plan that is one stage with the exchange before it.
 
@@ -104,14 +101,15 @@ class Stage:
     reports: Callable[[], list[dict[str, Any]]]
 
 
-_stages: dict[int, Stage] = {}
+def marked(df: DataFrame, mark: Mark, partitions: int | None = None) -> DataFrame:
+    """Return a DataFrame whose plan carries a mark at this place; it is kept as long as a plan has it.
 
-
-def remember(mark: Mark) -> int:
-    """Keep a mark for the life of the process; return its number."""
-    number = next(_numbers)
-    _marks[number] = mark
-    return number
+    Parameters
+    ----------
+    partitions
+        The number of partitions in plain Spark; None for as many as Spark makes of 64 MiB.
+    """
+    return dataframes.mark(df, mark, partitions)
 
 
 def recall(number: int) -> Mark:
@@ -122,21 +120,23 @@ def recall(number: int) -> Mark:
     PenstockError
         If it was made in another process.
     """
-    if number not in _marks:
+    found = dataframes.marked_by(number)
+    if not isinstance(found, Mark):
         raise PenstockError("a plan carries a mark of another process", hint="make the DataFrame anew in this one")
-    return _marks[number]
+    return found
 
 
-def remember_stage(function_id: int, stage: Stage) -> None:
-    """Keep what a function in a plan, by the id of its result, was made for."""
-    _stages[function_id] = stage
+def remember_stage(df: DataFrame, stage: Stage) -> None:
+    """Keep what the function of a ``DataFrame.mapInArrow`` that was just called was made for."""
+    barrier.keep_with_function(df, stage)
 
 
 def stage_of(function_id: int) -> Stage | None:
     """Return what a function in a plan was made for, None of a function that is the user's own."""
-    return _stages.get(function_id)
+    found = barrier.kept_with_function(function_id)
+    return found if isinstance(found, Stage) else None
 
 
 def has_exchanges() -> bool:
     """Whether any DataFrame of this process deals rows out by `penstock.rebalance` or `penstock.rescale`."""
-    return any(mark.exchange is not None for mark in _marks.values())
+    return any(isinstance(mark, Mark) and mark.exchange is not None for mark in dataframes.all_marks())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,42 +17,80 @@ if TYPE_CHECKING:
     from penstock.scheduler.job import Job
 
 
+class _Screen:
+    """The terminal, which all jobs that run at the same time draw on together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bars: Bars | None = None
+        self._jobs = 0
+
+    def enter(self) -> Bars:
+        """Return the bars of all jobs, for one more of them."""
+        with self._lock:
+            self._jobs += 1
+            if self._bars is None:
+                self._bars = Bars(
+                    SpinnerColumn(),
+                    TextColumn("{task.description}"),
+                    BarColumn(bar_width=24),
+                    MofNCompleteColumn(),
+                    TimeElapsedColumn(),
+                    console=Console(stderr=True),
+                    transient=True,
+                )
+                self._bars.start()
+            return self._bars
+
+    def leave(self) -> None:
+        """Stop drawing when the last job has ended."""
+        with self._lock:
+            self._jobs -= 1
+            if self._bars is not None and not self._jobs:
+                self._bars.stop()
+                self._bars = None
+
+
+_SCREEN = _Screen()
+
+
 class Progress:
     """Draws a bar for the operators of a job and a line for each running vertex, on standard error."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
+        self._lock = threading.Lock()
+        self._bars: Bars | None = None
+        self._total: TaskID | None = None
         self._lines: dict[str, TaskID] = {}
-        self._total = self._bars.add_task(job.name, total=None)
-        self._started = False
+        self._is_over = False
 
     def on_job_changed(self) -> None:
         """Draw what is known now."""
-        if not self._started:
-            self._started = True
-            self._bars.start()
+        with self._lock:
+            if self._is_over:
+                return
+            if self._bars is None or self._total is None:
+                self._bars = _SCREEN.enter()
+                self._total = self._bars.add_task(self._job.name, total=None)
+            self._draw(self._bars, self._total)
+            if self._job.state.is_terminal:
+                self._is_over = True
+                for line in (self._total, *self._lines.values()):
+                    self._bars.remove_task(line)
+                _SCREEN.leave()
+
+    def _draw(self, bars: Bars, total: TaskID) -> None:
         vertices = self._job.vertices
         frozen = sum(len(execution.vertex.node_ids) for execution in vertices)
         done = sum(
             len(execution.vertex.node_ids) for execution in vertices if execution.state is ExecutionState.FINISHED
         )
-        self._bars.update(self._total, total=frozen + self._job.pending_operators, completed=done)
+        bars.update(total, total=frozen + self._job.pending_operators, completed=done)
         for execution in vertices:
             line = self._lines.get(execution.vertex.id)
             if execution.state is ExecutionState.RUNNING and line is None:
-                text = f"  {execution.vertex.id} {execution.vertex.name[:60]} x{max(execution.parallelism, 1)}"
-                self._lines[execution.vertex.id] = self._bars.add_task(text, total=None)
+                text = f"  {execution.vertex.id} {execution.vertex.name[:60]} x{execution.parallelism or 1}"
+                self._lines[execution.vertex.id] = bars.add_task(text, total=None)
             elif execution.state.is_terminal and line is not None:
-                self._bars.remove_task(self._lines.pop(execution.vertex.id))
-        ended = done == frozen and self._job.pending_operators == 0
-        if ended or any(execution.state in {ExecutionState.FAILED, ExecutionState.CANCELED} for execution in vertices):
-            self._bars.stop()
+                bars.remove_task(self._lines.pop(execution.vertex.id))

@@ -44,11 +44,18 @@ def _vertex_as_dict(execution: ExecutionJobVertex) -> dict[str, Any]:
     }
 
 
+def _known(figure: int) -> int | None:
+    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
+    return None if figure < 0 else figure
+
+
 def record_table(record: JobRecord) -> Table:
     """Return a table of the vertices of a job of the past, as `Job.table` does of one that is at hand."""
     rows = (
-        VertexRow(vertex["id"], vertex["name"], vertex["bytes_in"], vertex["parallelism"], vertex["reason"],
-                  _seconds(vertex["timestamps"]))
+        VertexRow(
+            vertex["id"], vertex["name"], _known(vertex["bytes_in"]), _known(vertex["parallelism"]),
+            vertex["reason"], _seconds(vertex["timestamps"]),
+        )
         for vertex in record.vertices.values()
     )  # fmt: skip
     notes = ((str(decision["chosen"]), decision["reason"]) for decision in record.decisions)

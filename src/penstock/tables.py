@@ -20,12 +20,12 @@ _STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;o
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A vertex in a table; bytes and tasks are -1 while unknown."""
+    """A vertex in a table; bytes and tasks are None while unknown."""
 
     vertex: str
     operators: str
-    bytes_in: int
-    tasks: int
+    bytes_in: int | None
+    tasks: int | None
     reason: str
     seconds: float
 
@@ -51,8 +51,9 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[
     table.add_column("seconds", justify="right", no_wrap=True)
     shown = list(rows)
     for row in shown:
-        tasks = "" if row.tasks < 0 else str(row.tasks)
-        table.add_row(row.vertex, row.operators, show_bytes(row.bytes_in), tasks, row.reason, f"{row.seconds:.2f}")
+        tasks = "" if row.tasks is None else str(row.tasks)
+        size = "?" if row.bytes_in is None else show_bytes(row.bytes_in)
+        table.add_row(row.vertex, row.operators, size, tasks, row.reason, f"{row.seconds:.2f}")
     if not shown:
         for chosen, reason in notes:
             table.add_row("", chosen, "", "", reason, "")

@@ -1,11 +1,14 @@
 """`penstock verify`, as a user calls it."""
 
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
+from penstock.shadow.comparison import REPORTS
+from penstock.shadow.sinks import ShadowedSinkJob
 from tests.cli.test_main import penstock
 
 JOB = """
@@ -41,9 +44,28 @@ def test_help_teaches():
         assert word in " ".join(result.output.split())
 
 
-def test_equal(tmp_path):
-    done = run(tmp_path, JOB.format(broken=""))
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def here(spark, tmp_path, monkeypatch):
+    """Return a function that verifies a job in this process, on the session that the tests share: a JVM takes long to start."""
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(ShadowedSinkJob, "write", ShadowedSinkJob.write)
+    monkeypatch.setenv("PENSTOCK_EXECUTION_SHADOW", "NO")  # the command sets it for all of its process
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
+    REPORTS.clear()
+
+    def run(job):
+        file = tmp_path / "job.py"
+        file.write_text(job)
+        return CliRunner().invoke(main, ["verify", str(file), str(tmp_path / "out")])
+
+    yield run
+    REPORTS.clear()
+
+
+def test_equal(here):
+    done = here(JOB.format(broken=""))
+    assert done.exit_code == 0, done.stderr
     assert "2 equal" in done.stdout
     assert "bit by bit" in done.stdout
     assert "rows: 7" in done.stderr
@@ -61,15 +83,14 @@ def test_a_difference_as_json(tmp_path):
         assert [row[0] for row in output["more-on-spark"]] == ["3"]
 
 
-@pytest.mark.slow
-def test_a_difference_in_words(tmp_path):
-    done = run(tmp_path, JOB.format(broken=BROKEN))
-    assert done.returncode == 1
+def test_a_difference_in_words(here):
+    done = here(JOB.format(broken=BROKEN))
+    assert done.exit_code == 1
     assert "2 different" in done.stdout
     assert "more often on Spark: k=3" in done.stdout
 
 
-def test_nothing_to_compare(tmp_path):
-    done = run(tmp_path, "print('hello')")
-    assert done.returncode == 2
+def test_nothing_to_compare(here):
+    done = here("print('hello')")
+    assert done.exit_code == 2
     assert "nothing was compared" in done.stdout

@@ -12,6 +12,7 @@ from penstock.errors import SinkError
 from tests.connectors.test_file_sizes import files
 from tests.equality import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # name: files, target, groups
 GROUPS = {
     "none": ([], 100, []),
@@ -83,7 +84,7 @@ def test_text_formats_are_refused():
 
 
 def test_a_failed_merge_leaves_nothing(make_env, spark, tmp_path, monkeypatch):
-    from penstock.connectors import files as module
+    from penstock.connectors import file_job as module
 
     def broken(*_):
         raise OSError("the disk is full")

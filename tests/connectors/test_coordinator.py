@@ -4,7 +4,7 @@ import pytest
 
 from penstock.connectors import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER, SourceCoordinator
-from penstock.errors import GraphError
+from penstock.errors import GraphError, SourceTimeoutError
 
 CONTEXT = ParallelismInferenceContext(10, 1 << 20)
 
@@ -34,6 +34,12 @@ def test_answers(executor, answer, expected, problem):
     coordinator = SourceCoordinator("s", Inferring(answer))
     assert coordinator.infer_parallelism(CONTEXT, executor).result() == expected
     assert problem is None if coordinator.problem is None else problem in coordinator.problem
+
+
+def test_a_source_that_is_silent_is_not_passed_over(executor):
+    silent = SourceCoordinator("s", Inferring(SourceTimeoutError.of("s", "asking s for its parallelism", 2)))
+    with pytest.raises(SourceTimeoutError, match="s has not answered for 2 s"):
+        silent.infer_parallelism(CONTEXT, executor).result()
 
 
 def test_a_source_is_asked_once(executor):

@@ -1,5 +1,7 @@
 """Iceberg tables: files by their metadata, deleted rows and older schemas read right, a job is one commit."""
 
+import re
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -62,12 +64,14 @@ def test_all_rows(make_env, table, properties, expected):
 @pytest.mark.parametrize(
     ("condition", "files"), [("id between 4100 and 4200", 1), ("id in (5, 9999)", 2), ("name is null", 0), ("price > 3000 and price < 3003", 10), ("id < 0", 0)]
 )
-def test_files_that_cannot_match_are_left_out(make_env, table, properties, expected, condition, files):
+def test_files_that_cannot_match_are_left_out(make_env, spark, table, properties, expected, condition, files):
     env = make_env()
     df = env.read(IcebergSource(table, properties)).where(condition).select("id", "name")
     assert_same_rows(env.collect(df), expected.where(condition).select("id", "name").collect())
     if files:
-        assert f"{files} file" in env.last_job.vertices[0].reason
+        assert re.search(rf"\b{files} files?\b", env.last_job.vertices[0].reason)
+    else:
+        assert not sum(stage.input_records for stage in stages(spark, env.last_job))
 
 
 def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, properties):
@@ -118,11 +122,57 @@ def test_files_that_were_added_are_read_by_their_names(make_env, spark, catalog,
     assert bool(listed) is not renamed
 
 
-def test_deleted_rows_stay_deleted(env, catalog, properties):
+def test_rows_of_files_that_were_written_anew_stay_deleted(env, catalog, properties):
+    """A delete of pyiceberg copies what is left of a file: no delete file is made."""
     made = catalog.create_table("n.thinned", rows(0, 1).schema)
     made.append(rows(0, 1000))
     made.delete("id < 400")
+    assert not made.inspect.delete_files().num_rows
     assert env.count(env.read(IcebergSource("n.thinned", properties))) == 600
+
+
+@pytest.fixture(scope="module")
+def merged_on_read(catalog):
+    """A table of three files and two delete files: rows of two of them, and once more of one; a file without any row left."""
+    from tests.connectors.iceberg_deletes import delete_positions
+
+    made = catalog.create_table("n.merged_on_read", rows(0, 1).schema)
+    files = []
+    for part in range(3):
+        made.append(rows(part * 1000, 1000))
+        files += {task.file.file_path for task in made.scan().plan_files()} - set(files)
+    before = made.current_snapshot().snapshot_id
+    delete_positions(made, {files[0]: range(0, 1000, 2), files[1]: range(1000)})
+    delete_positions(made, {files[0]: [1, 999]})
+    made.append(rows(0, 2))  # deletes are older than these
+    assert made.inspect.delete_files().num_rows == 2
+    return before, [*range(3, 998, 2), *range(2000, 3000), 0, 1]
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_rows_of_delete_files_stay_deleted(make_env, spark, properties, merged_on_read, threshold):
+    before, left = merged_on_read
+    env = make_env(**VOLUME | {"execution.batch.adaptive.whole__query__threshold": threshold})
+    df = env.read(IcebergSource("n.merged_on_read", properties))
+    assert sorted(row.id for row in env.collect(df)) == sorted(left)
+    assert env.count(df) == len(left)
+    few = env.collect(df.where("id < 1500 and name <> 'n5'").select("id"))
+    assert sorted(row.id for row in few) == sorted(n for n in left if n < 1500 and n != 5)
+    wanted = spark.createDataFrame([(n,) for n in (0, 1, 2, 3, 4, 999, 1500, 2500)], "k long")
+    joined = env.collect(df.join(wanted, F.col("id") == F.col("k")).select("id"))
+    assert sorted(row.id for row in joined) == [0, 1, 3, 2500]
+    assert env.count(env.read(IcebergSource("n.merged_on_read", properties, snapshot_id=before))) == 3000
+
+
+def test_rows_deleted_by_value_are_refused(env, catalog, properties):
+    """No row that was deleted may be read; pyiceberg cannot apply such a delete file."""
+    from tests.connectors.iceberg_deletes import delete_values
+
+    made = catalog.create_table("n.by_value", rows(0, 1).schema)
+    made.append(rows(0, 100))
+    delete_values(made, "id", [5, 6])
+    with pytest.raises(SourceError, match=r"n\.by_value cannot be read(?s:.)*equality deletes"):
+        env.count(env.read(IcebergSource("n.by_value", properties)))
 
 
 def test_a_snapshot_stays_as_it_was(env, catalog, properties):

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 FIRST = "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
 REFUSED = {
     "a text for a number": ("select cast(id as string) as id, 'x' as name from range(3)", "id .* of type string"),
@@ -87,7 +88,7 @@ def test_rows_that_do_not_fit(env, spark, table, case):
     env.write(spark.sql(query), table.sink())
     with pytest.raises(SinkError, match=words):  # not a JobError: no job has begun
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()
     assert_same_rows(env.collect(env.read(table.source())), before)
 
 
@@ -119,7 +120,7 @@ def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
     env.write(spark.sql("select 'x' as name"), table.sink())
     with pytest.raises(SinkError, match="have no column id"):
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()
     assert env.count(env.read(table.source())) == 7
 
 
@@ -135,7 +136,7 @@ def test_nested_columns(env, spark, tmp_path):
         env.write(spark.sql(f"select {bad} from range(3)"), table.sink())
         with pytest.raises(SinkError, match="of type"):
             env.execute()
-        env._outputs.clear()
+        env._outputs.take()
 
 
 def test_a_delta_overwrite_brings_its_columns(env, spark, tmp_path):
@@ -158,7 +159,7 @@ def test_single_partitions_of_a_delta_table_are_not_overwritten(env, spark, tmp_
             env.execute()
     finally:
         spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
-        env._outputs.clear()
+        env._outputs.take()
     assert env.count(env.read(table.source())) == 9
 
 
@@ -209,7 +210,7 @@ def test_tables_that_promise_more(env, spark, tmp_path, promise):
     env.write(spark.sql("select -1L as id"), table.sink())
     with pytest.raises(Exception, match="cannot be written|not supported"):
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()
 
 
 @pytest.mark.parametrize(

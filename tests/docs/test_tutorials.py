@@ -1,5 +1,6 @@
 """The code in the tutorials is run as it stands there."""
 
+import doctest
 import json
 import re
 import shutil
@@ -10,17 +11,22 @@ from urllib.parse import parse_qs, urlparse
 
 from pyspark.sql import functions as F
 
-from penstock.spark.dataframes import with_settings
+import penstock.testing
 from penstock import Environment
+from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.state.queries import BASE, SCHEMA
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
+def blocks(name):
+    return re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / name).read_text(), re.DOTALL)
+
+
 def first_block(name):
-    return re.search(r"```python\n(.*?)```", (DOCS / "tutorials" / name).read_text(), re.DOTALL)[1]
+    return blocks(name)[0]
 
 
 def test_a_strategy_of_your_own(spark):
@@ -33,8 +39,19 @@ def test_a_strategy_of_your_own(spark):
     few = spark.range(0, 2000, 1, 2).where("id % 2 = 0").selectExpr("id as k", "repeat(string(id), 50) as wide")
     df = spark.range(0, 50_000, 1, 4).selectExpr("id % 3000 as j", "id as v").join(few.hint("merge"), F.col("j") == F.col("k"))
     df = df.groupBy("wide").agg(F.sum("v"))
-    assert_same_rows(env.collect(df), df.collect())
-    assert "the side with few rows" in [str(decision.chosen) for decision in env.last_job.decisions]
+    assert_as_plain_spark(env, df)
+    assert "it has 1000 rows only" in [decision.reason for decision in env.last_job.decisions]
+
+
+def test_a_strategy_is_tested_without_spark():
+    strategy, _, test = blocks("own-strategy.md")
+    found = {}
+    exec(strategy + test, found)
+    assert [decision.reason for decision in found["job"].decisions] == ["it has 4000 rows only"]
+
+
+def test_the_example_of_penstock_testing():
+    assert doctest.testmod(penstock.testing) == (0, 5)
 
 
 class Items(BaseHTTPRequestHandler):

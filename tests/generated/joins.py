@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.generated.builder import KEYS, MOST_ROWS, NUMBERS, Builder, Column, Relation
 from tests.generated.expressions import condition
 from tests.generated.operators import operator
-from tests.generated.tables import KINDS
 
 HOW = ["join", "left join", "right join", "full join", "left semi join", "left anti join"]
 HINTS = ["BROADCAST", "MERGE", "SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL"]

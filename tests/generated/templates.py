@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from tests.generated import joins, python_operators
 from tests.generated.builder import Builder, Column, Relation
-from tests.generated.expressions import condition
-from tests.generated.operators import OPERATORS, distinct, group, where, windowed
+from tests.generated.operators import OPERATORS, group, where, windowed
 from tests.generated.results import files, finish
 from tests.generated.tables import SQLITE_NAMES
 

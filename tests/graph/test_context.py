@@ -1,6 +1,14 @@
 import pytest
 
-from penstock.graph import AdaptiveGraphManager, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.errors import GraphError
+from penstock.graph import (
+    AdaptiveGraphManager,
+    CalcOperator,
+    DynamicFilterRef,
+    ScanOperator,
+    StreamEdgeUpdateRequest,
+    StreamNodeUpdateRequest,
+)
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -9,13 +17,13 @@ from penstock.graph.partitioner import (
     ForwardForUnspecifiedPartitioner,
     HashPartitioner,
 )
-from tests.graph.graphs import graph
+from penstock.testing import stream_graph
 
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
 
 
 def context_of(text, **facts):
-    manager = AdaptiveGraphManager(graph(text, **facts))
+    manager = AdaptiveGraphManager(stream_graph(text, **facts))
     return manager, manager.stream_graph_context
 
 
@@ -62,12 +70,23 @@ def test_a_batch_is_applied_whole_or_not_at_all():
 
 def test_nodes():
     _, context = context_of(JOIN)
-    requests = [StreamNodeUpdateRequest(3, parallelism=7, properties={"build_side": "left"}), StreamNodeUpdateRequest(4, max_parallelism=2)]
+    cheap, filters = CalcOperator(is_cheap=True), (DynamicFilterRef(3, 0),)
+    requests = [
+        StreamNodeUpdateRequest(3, parallelism=7, operator=cheap),
+        StreamNodeUpdateRequest(3, filters=filters),
+        StreamNodeUpdateRequest(4, max_parallelism=2),
+    ]
     assert context.modify_stream_node(requests)
-    assert context.stream_graph.node(3).parallelism == 7
-    assert context.stream_graph.node(3).properties["build_side"] == "left"
+    changed = context.stream_graph.node(3)
+    assert (changed.parallelism, changed.operator, changed.filters) == (7, cheap, filters)
     assert not context.modify_stream_node([StreamNodeUpdateRequest(4, parallelism=3), StreamNodeUpdateRequest(1, parallelism=3)])
-    assert context.stream_graph.node(4).parallelism == -1
+    assert context.stream_graph.node(4).parallelism is None
+
+
+def test_a_node_keeps_its_kind():
+    _, context = context_of(JOIN)
+    with pytest.raises(GraphError, match="n3 is a Calc, and cannot become a Source"):
+        context.modify_stream_node([StreamNodeUpdateRequest(3, operator=ScanOperator())])
 
 
 def test_frozen_once_the_inputs_have_finished():

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import GraphError
-from penstock.graph import AdaptiveGraphManager, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph import AdaptiveGraphManager, CalcOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import FORWARD, HashPartitioner
-from tests.graph.graphs import graph
+from penstock.testing import stream_graph
 
 
 def vertices(manager):
@@ -15,13 +15,13 @@ def vertices(manager):
 
 
 def test_sources_and_what_is_chained_come_first():
-    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
+    manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert vertices(manager) == {"n1 -> n2", "n3 -> n4"}
     assert manager.pending_operators == 2
 
 
 def test_a_vertex_waits_for_all_its_inputs():
-    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
+    manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert manager.on_job_vertex_finished("v1") == []
     (made,) = manager.on_job_vertex_finished("v2")
     assert made.name == "n5 -> n6"
@@ -31,27 +31,27 @@ def test_a_vertex_waits_for_all_its_inputs():
 
 
 def test_a_chain_waits_for_the_broadcast_side():
-    manager = AdaptiveGraphManager(graph("1 *> 3\n2 -> 3\n3 #> 4"))
+    manager = AdaptiveGraphManager(stream_graph("1 *> 3\n2 -> 3\n3 #> 4"))
     assert vertices(manager) == {"n1"}
     (made,) = manager.on_job_vertex_finished("v1")
     assert made.name == "n2 -> n3"
 
 
 def test_a_shared_result_feeds_all_its_readers():
-    manager = AdaptiveGraphManager(graph("1 #> 2\n1 #> 3"))
+    manager = AdaptiveGraphManager(stream_graph("1 #> 2\n1 #> 3"))
     assert {vertex.name for vertex in manager.on_job_vertex_finished("v1")} == {"n2", "n3"}
 
 
 def test_what_users_ask_for_reaches_the_vertex():
-    manager = AdaptiveGraphManager(graph("1 -> 2\n2 #> 3", parallelism={2: 7}))
+    manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 3", parallelism={2: 7}))
     assert manager.job_graph.vertex("v1").parallelism == 7
     with pytest.raises(GraphError, match="different parallelisms"):
-        AdaptiveGraphManager(graph("1 -> 2", parallelism={1: 2, 2: 3}))
+        AdaptiveGraphManager(stream_graph("1 -> 2", parallelism={1: 2, 2: 3}))
 
 
 @pytest.mark.parametrize("vertex", ["v9", "v1"])
 def test_only_what_runs_can_finish(vertex):
-    manager = AdaptiveGraphManager(graph("1 #> 2"))
+    manager = AdaptiveGraphManager(stream_graph("1 #> 2"))
     manager.on_job_vertex_finished("v1")
     with pytest.raises(GraphError):
         manager.on_job_vertex_finished(vertex)
@@ -70,7 +70,7 @@ def graphs(draw):
         for number, source in enumerate(sources, 1):
             forward = readers[source] == 1 and draw(st.booleans())
             edges.append(StreamEdge(f"{source}-{node}", source, node, FORWARD if forward else HashPartitioner(("k",)), number))
-    return StreamGraph([StreamNode(i, OperatorKind.CALC, f"n{i}") for i in range(count)], edges)
+    return StreamGraph([StreamNode(i, CalcOperator(), f"n{i}") for i in range(count)], edges)
 
 
 @given(graphs(), st.randoms())
@@ -95,7 +95,7 @@ def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_firs
 
 def test_a_thousand_nodes():
     text = "\n".join(f"{i} {'->' if i % 3 else '#>'} {i + 1}" for i in range(1, 1500))
-    manager = AdaptiveGraphManager(graph(text))
+    manager = AdaptiveGraphManager(stream_graph(text))
     start = time.perf_counter()
     todo = [v.id for v in manager.job_graph]
     while todo:

@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.graph.naming import column_names, readable
-from penstock.graph.stream_graph import OperatorKind, StreamNode
+from penstock.graph import CalcOperator, JoinOperator, JoinType, StreamNode
 
 NODES = [
-    StreamNode(1, OperatorKind.CALC, "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),
-    StreamNode(2, OperatorKind.JOIN, "Join", "Join Inner, (none#9 = user#21L)"),
+    StreamNode(1, CalcOperator(), "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),
+    StreamNode(2, JoinOperator(JoinType.INNER), "Join", "Join Inner, (none#9 = user#21L)"),
 ]
 
 

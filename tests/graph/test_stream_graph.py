@@ -1,17 +1,19 @@
+from dataclasses import FrozenInstanceError
+
 import pytest
 
 from penstock.errors import GraphError
-from penstock.graph import OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph import CalcOperator, StreamEdge, StreamGraph, StreamNode
 from penstock.graph.partitioner import FORWARD, REBALANCE, HashPartitioner
-from tests.graph.graphs import graph
+from penstock.testing import stream_graph
 
 
 def node(number, **facts):
-    return StreamNode(number, OperatorKind.CALC, f"n{number}", **facts)
+    return StreamNode(number, CalcOperator(), f"n{number}", **facts)
 
 
 def test_nodes_come_after_their_inputs():
-    order = [n.id for n in graph("3 -> 2\n2 #> 1\n4 #> 1")]
+    order = [n.id for n in stream_graph("3 -> 2\n2 #> 1\n4 #> 1")]
     assert order.index(3) < order.index(2) < order.index(1)
     assert order.index(4) < order.index(1)
 
@@ -26,10 +28,10 @@ def test_nodes_come_after_their_inputs():
         (lambda: StreamEdge("e", 1, 2, FORWARD, 0), "type number"),
         (lambda: StreamGraph([node(1), node(1)], []), "two nodes"),
         (lambda: StreamGraph([node(1)], [StreamEdge("e", 1, 2, FORWARD)]), "refers to node 2"),
-        (lambda: graph("1 #> 2\n2 #> 3\n3 #> 1"), "cycle"),
-        (lambda: graph("1 -> 2\n1 #> 3"), "several consumers and a FORWARD edge"),
-        (lambda: graph("1 -> 2").node(9), "no node 9"),
-        (lambda: graph("1 -> 2").edge("x"), "no edge x"),
+        (lambda: stream_graph("1 #> 2\n2 #> 3\n3 #> 1"), "cycle"),
+        (lambda: stream_graph("1 -> 2\n1 #> 3"), "several consumers and a FORWARD edge"),
+        (lambda: stream_graph("1 -> 2").node(9), "no node 9"),
+        (lambda: stream_graph("1 -> 2").edge("x"), "no edge x"),
     ],
 )
 def test_bad_states_are_refused(make, message):
@@ -38,7 +40,7 @@ def test_bad_states_are_refused(make, message):
 
 
 def test_a_replaced_edge_leaves_the_old_graph_as_it_was():
-    old = graph("1 #> 2")
+    old = stream_graph("1 #> 2")
     (edge,) = old.edges
     new = old.replace(edges=[StreamEdge(edge.id, 1, 2, REBALANCE)])
     assert str(new.edge(edge.id).partitioner) == "REBALANCE"
@@ -46,10 +48,10 @@ def test_a_replaced_edge_leaves_the_old_graph_as_it_was():
 
 
 def test_edges_tell_how_data_is_handed_over():
-    edges = graph("1 -> 2\n2 #> 3").edges
+    edges = stream_graph("1 -> 2\n2 #> 3").edges
     assert [edge.exchange for edge in edges] == ["PIPELINED", "BLOCKING"]
 
 
-def test_properties_cannot_be_changed():
-    with pytest.raises(TypeError):
-        node(1, properties={"a": "b"}).properties["a"] = "c"
+def test_nodes_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        node(1).operator = CalcOperator(is_cheap=True)

@@ -13,28 +13,23 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.connectors import JdbcSink
+from penstock.spark.jdbc import JdbcConnection
 
 
-class Mortal(JdbcSink):
-    """A sink whose driver dies around its commit."""
-
-    def open(self, spark):
-        job = super().open(spark)
-        commit = job.commit
-
-        def last_words():
-            if dies == "before":
-                os._exit(9)
-            commit()
-            if dies == "after":
-                os._exit(9)
-
-        job.commit = last_words
-        return job
+commit = JdbcConnection.commit
 
 
+def last_words(connection):
+    if dies == "before":
+        os._exit(9)
+    commit(connection)
+    if dies == "after":
+        os._exit(9)
+
+
+JdbcConnection.commit = last_words
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.jars", jars)
 env = Environment(builder.config("spark.log.level", "ERROR").getOrCreate(), progress=False)
 numbers = env.spark.range(0, 2000, 1, 4).selectExpr("cast(id as int) as id", "id * 2 as v")
-env.write(numbers, Mortal(url, table, {"user": user, "password": password, "driver": driver}, token=token))
+env.write(numbers, JdbcSink(url, table, {"user": user, "password": password, "driver": driver}, token=token))
 env.execute("copy")

@@ -1,14 +1,15 @@
 import pytest
 
+from penstock.graph import JoinOperator, JoinSide, JoinType
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
-from tests.optimizer.harness import Case, result
+from penstock.testing import StrategyHarness, measured
 
-INNER = {"join_type": "Inner"}
+INNER = JoinOperator(JoinType.INNER)
 TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
 
 
 def case(join_type="Inner", text=TEXT, **facts):
-    return Case([AdaptiveBroadcastJoin], text, {3: {"join_type": join_type}}, **facts)
+    return StrategyHarness([AdaptiveBroadcastJoin], text, {3: JoinOperator(JoinType(join_type))}, **facts)
 
 
 # join type, what finishes (node: MiB), edges after
@@ -32,49 +33,49 @@ SWITCHES = [
 def test_switch(join_type, finished, after):
     job = case(join_type)
     for node_id, size in finished.items():
-        job.finish(node_id, result(size))
+        job.finish(node_id, measured(size))
     assert job.edges == after
 
 
 def test_a_pending_probe_side_is_chained():
     job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4")
-    job.finish(1, result(3))
+    job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4"}
-    assert job.finish(0, result(500)) == ["n2 -> n3 -> n4"]
+    assert job.finish(0, measured(500)) == ["n2 -> n3 -> n4"]
 
 
 def test_a_given_parallelism_is_kept():
-    job = Case([AdaptiveBroadcastJoin], "1 #> 3\n0 #> 2\n2 #> 3", {3: {"join_type": "Inner", "parallelism": 2}, 2: {"parallelism": 7}})
-    job.finish(1, result(3))
+    job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n0 #> 2\n2 #> 3", {3: INNER}, parallelism={3: 2, 2: 7})
+    job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 /> 3"}
 
 
 def test_what_relied_on_the_hash_is_exchanged_again():
     job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4\n4 ~> 5\n5 -> 6\n6 ~> 7")
-    job.finish(1, result(3))
+    job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4", "4 #> 5", "5 -> 6", "6 #> 7"}
 
 
 def test_a_chained_probe_side_lies_hashed_still():
     job = case(text="1 #> 3\n0 #> 2\n2 ~> 3\n3 ~> 4")
-    job.finish(1, result(3))
+    job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 ~> 4"}
 
 
 def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one():
-    job = Case([AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER})
-    job.finish(4, result(3))
+    job = StrategyHarness([AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER})
+    job.finish(4, measured(3))
     assert job.edges == {"8 #> 1", "1 #> 3", "9 #> 2", "2 #> 3", "3 -> 5", "4 *> 5", "5 ~> 6"}
-    job.finish(9, result(500))
-    job.finish(2, result(3))
+    job.finish(9, measured(500))
+    job.finish(2, measured(3))
     assert job.edges == {"8 #> 1", "1 -> 3", "9 #> 2", "2 *> 3", "3 -> 5", "4 *> 5", "5 #> 6"}
 
 
 def test_the_table_must_fit_the_memory():
     job = case()
-    job.finish(1, result(3, memory=500 << 20))
+    job.finish(1, measured(3, memory=500 << 20))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
-    assert "as a table it would take 500.0 MiB" in str(list(job.decisions)[-1])
+    assert "as a table it would take 500.0 MiB" in str(job.decisions[-1])
 
 
 @pytest.mark.parametrize(
@@ -86,17 +87,17 @@ def test_the_table_must_fit_the_memory():
 )
 def test_the_option(config):
     job = case(config=config)
-    job.finish(1, result(3))
+    job.finish(1, measured(3))
     assert ("1 *> 3" in job.edges) is ("RUNTIME_ONLY" in config.values())
 
 
 def test_a_hint_of_the_user_is_kept():
-    job = Case([AdaptiveBroadcastJoin], TEXT, {3: {"join_type": "Inner", "hinted": True}})
-    job.finish(1, result(3))
+    job = StrategyHarness([AdaptiveBroadcastJoin], TEXT, {3: JoinOperator(JoinType.INNER, left=JoinSide(hint="merge"))})
+    job.finish(1, measured(3))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
 
 
 def test_a_broadcast_join_is_left_alone():
-    job = Case([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: {"join_type": "Inner"}})
-    job.finish(1, result(3))
+    job = StrategyHarness([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: INNER})
+    job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "2 -> 3", "3 #> 4"}

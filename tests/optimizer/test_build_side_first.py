@@ -1,109 +1,109 @@
 import pytest
 
+from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst, first_side
-from penstock.optimizer.dynamic_filtering import FilterPath
-from tests.optimizer.harness import MIB, Case, result
+from penstock.testing import MIB, StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
-    ("join_type", "left", "right", "is_open", "expected"),
+    ("join_type", "left", "right", "shrinking", "expected"),
     [
         ("Inner", 100, 900, "l", "left"),
-        ("Inner", 900, 100, "l", ""),  # far more lies below the side that may be small
+        ("Inner", 900, 100, "l", None),  # far more lies below the side that may be small
         ("Inner", 300, 100, "l", "left"),
         ("Inner", 100, 900, "lr", "left"),
         ("Inner", 900, 100, "lr", "right"),
-        ("Inner", 100, 900, "", ""),  # both sides are known
-        ("Inner", 5, 10, "l", ""),  # nothing to save
+        ("Inner", 100, 900, "", None),  # both sides are known
+        ("Inner", 5, 10, "l", None),  # nothing to save
         ("LeftOuter", 100, 900, "l", "left"),  # cannot be broadcast, but filters the right side
-        ("LeftOuter", 100, 900, "r", ""),
+        ("LeftOuter", 100, 900, "r", None),
         ("LeftOuter", 300, 100, "r", "right"),
-        ("FullOuter", 100, 900, "lr", ""),
+        ("FullOuter", 100, 900, "lr", None),
         ("LeftSemi", 500, 500, "lr", "right"),  # the right side can be broadcast as well
     ],
 )
-def test_first_side(join_type, left, right, is_open, expected):
-    known = {"left": left, "right": right}
-    assert first_side(join_type, known, {"left": "l" in is_open, "right": "r" in is_open}, 16) == expected
+def test_first_side(join_type, left, right, shrinking, expected):
+    held = {Side.LEFT: left, Side.RIGHT: right}
+    assert first_side(JoinType(join_type), held, [side for side in Side if side[0] in shrinking], 16) == expected
 
 
-def join(left, right, is_open="l", **facts):
-    return {
-        "join_type": "Inner", "left_bytes": left * MIB, "right_bytes": right * MIB,
-        "left_open": "l" in is_open, "right_open": "r" in is_open, **facts,
-    }  # fmt: skip
+def join(left, right, shrinking="l", sources=((), ()), filters=()):
+    sides = (
+        JoinSide(sources=frozenset(below), source_bytes=size * MIB, may_shrink=side[0] in shrinking)
+        for side, size, below in zip(Side, (left, right), sources, strict=True)
+    )
+    return JoinOperator(JoinType.INNER, *sides, filters=filters)
 
 
 def test_the_probe_side_waits():
-    job = Case([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
+    job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
     assert job.vertices == {"n1"}
-    assert job.manager.pending_operators == 3
-    assert job.finish(1, result(3)) == ["n2 -> n3 -> n4"]
+    assert job.pending == 3
+    assert job.finish(1, measured(3)) == ["n2 -> n3 -> n4"]
     assert job.edges == {"1 *> 3", "2 -> 3", "3 -> 4"}
 
 
 def test_nothing_is_lost_if_it_is_large():
-    job = Case([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
-    assert job.finish(1, result(300)) == ["n2"]
+    job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
+    assert job.finish(1, measured(300)) == ["n2"]
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
-    assert job.finish(2, result(300)) == ["n3 -> n4"]
+    assert job.finish(2, measured(300)) == ["n3 -> n4"]
 
 
 def test_both_start_at_once_where_both_are_known():
-    job = Case([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900, "")})
+    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900, "")})
     assert job.vertices == {"n1", "n2"}
 
 
 def test_a_star_collapses_into_one_vertex():
     text = "1 #> 12\n2 #> 12\n12 #> 13\n3 #> 13\n13 #> 14\n4 #> 14\n14 #> 15\n5 #> 15\n15 #> 16\n6 #> 16\n16 #> 99"
     facts = {n: join(900, 50, "r") for n in range(12, 17)}
-    job = Case([BuildSideFirst, AdaptiveBroadcastJoin], text, facts)
+    job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], text, facts)
     assert job.vertices == {"n2", "n3", "n4", "n5", "n6"}
-    made = [job.finish(dimension, result(1)) for dimension in range(2, 7)]
+    made = [job.finish(dimension, measured(1)) for dimension in range(2, 7)]
     assert made == [[], [], [], [], ["n1 -> n12 -> n13 -> n14 -> n15 -> n16"]]
 
 
 def test_a_source_waits_for_keys_from_further_away():
     # 1 and 2 are joined by 3; 4 is joined to that by 5, and its keys filter 1 before the exchange to 3
-    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
+    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {
-        1: {"bytes": 900 * MIB},
+        1: ScanOperator(bytes=900 * MIB),
         3: join(900, 900, ""),
-        5: join(1800, 20, "r", filters=(path,), left_sources=frozenset({1, 2})),
+        5: join(1800, 20, "r", ({1, 2}, {4}), (path,)),
     }
-    job = Case([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 *> 5", facts)
+    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 *> 5", facts)
     assert job.vertices == {"n2", "n4"}
-    assert job.finish(4, result(1)) == ["n1"]
+    assert job.finish(4, measured(1)) == ["n1"]
 
 
 @pytest.mark.parametrize(("size", "vertices"), [(15, {"n1", "n4"}), (17, {"n4"})])
 def test_a_small_table_waits_for_no_keys(size, vertices):
     # 1 is broadcast to 3; the keys of 4 could filter it
-    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
-    facts = {1: {"bytes": size * MIB}, 3: join(900, size, ""), 5: join(900, 20, "r", filters=(path,))}
-    job = Case([BuildSideFirst], "7 -> 3\n1 *> 3\n3 -> 5\n4 *> 5", facts)
+    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
+    facts = {1: ScanOperator(bytes=size * MIB), 3: join(900, size, ""), 5: join(900, 20, "r", filters=(path,))}
+    job = StrategyHarness([BuildSideFirst], "7 -> 3\n1 *> 3\n3 -> 5\n4 *> 5", facts)
     assert job.vertices == vertices
 
 
 def test_what_will_be_filtered_is_worth_waiting_for():
     # the keys of 4 filter 1, which makes the left side of 3 worth measuring before 2 starts
-    path = FilterPath("left", (1, 3), (5, "right"), keys_from=4)
+    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {
-        1: {"bytes": 500 * MIB},
-        3: join(500, 900, "", left_sources=frozenset({1}), right_sources=frozenset({2})),
-        5: join(1400, 20, "r", filters=(path,), left_sources=frozenset({1, 2})),
+        1: ScanOperator(bytes=500 * MIB),
+        3: join(500, 900, "", ({1}, {2})),
+        5: join(1400, 20, "r", ({1, 2}, {4}), (path,)),
     }
-    job = Case([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 *> 5", facts)
+    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 *> 5", facts)
     assert job.vertices == {"n4"}
-    assert job.finish(4, result(1)) == ["n1"]
-    assert job.finish(1, result(30)) == ["n2"]
+    assert job.finish(4, measured(1)) == ["n1"]
+    assert job.finish(1, measured(30)) == ["n2"]
 
 
 @pytest.mark.parametrize("text", ["1 #> 3\n2 #> 3\n3 -> 4", "1 #> 3\n3 #> 2\n0 #> 2"])
 def test_waiting_in_a_circle_is_refused(text):
-    job = Case([BuildSideFirst], text, {})
-    context = job.manager.stream_graph_context
-    assert not context.hold(1, until=1)
-    ends = job.manager.graph.edges[0]
-    assert not context.hold(ends.source_id, until=ends.target_id)
+    job = StrategyHarness([BuildSideFirst], text, {})
+    assert not job.context.hold(1, until=1)
+    ends = job.graph.edges[0]
+    assert not job.context.hold(ends.source_id, until=ends.target_id)

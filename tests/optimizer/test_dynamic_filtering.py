@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
-from penstock.graph import OperatorKind
-from penstock.optimizer.dynamic_filtering import FILTERS, DynamicFiltering, DynamicFilterRef, FilterPath, part_left
-from tests.optimizer.harness import MIB, Case, result
+from penstock.graph import DynamicFilterRef, FilterPath, JoinInput, JoinOperator, JoinType, ScanOperator, Side
+from penstock.optimizer.dynamic_filtering import DynamicFiltering, part_left
+from penstock.testing import MIB, StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
@@ -11,26 +13,34 @@ from tests.optimizer.harness import MIB, Case, result
         (10, 100, 1000, 0.1),
         (10, 1000, 100, 0.1),  # the filtered table has each key once, at most
         (500, 1000, 100, 1.0),
-        (10, -1, 100, 1.0),  # where the keys come from is not known
-        (10, 100, -1, 0.1),
-        (0, -1, -1, 0.0),
-        (-1, 100, 100, 1.0),
+        (10, None, 100, 1.0),  # where the keys come from is not known
+        (10, 100, None, 0.1),
+        (0, None, None, 0.0),
+        (None, 100, 100, 1.0),
     ],
 )
 def test_part_left(rows, of, filtered, expected):
     assert part_left(rows, of, filtered) == expected
 
 
-SOURCE = {"kind": OperatorKind.SOURCE, "rows": 10_000_000}
+SOURCE = ScanOperator(rows=10_000_000)
 
 
-def case(path, text="1 #> 3\n2 #> 3\n3 -> 4", join_type="Inner", config=None, **facts):
-    joined = {3: {"join_type": join_type, "filters": (path,)}, 1: SOURCE, **facts}
-    return Case([DynamicFiltering], text, joined, config)
+def path_to(targets, join_id=3, side=Side.LEFT, **facts):
+    """Return a path along which keys of a join's right side filter rows."""
+    return FilterPath(side, targets, JoinInput(join_id, Side.RIGHT), **facts)
+
+
+def inner(*paths):
+    return JoinOperator(JoinType.INNER, filters=paths)
+
+
+def case(path, text="1 #> 3\n2 #> 3\n3 -> 4", config=None):
+    return StrategyHarness([DynamicFiltering], text, {3: inner(path), 1: SOURCE}, config=config)
 
 
 def filtered_nodes(job):
-    return {node.id for node in job.manager.graph if node.properties.get(FILTERS)}
+    return {node.id for node in job.graph if node.filters}
 
 
 HELD = "0 #> 1\n1 #> 3\n2 #> 3\n3 -> 4"  # 1 is pending until 0 has finished
@@ -47,38 +57,38 @@ HELD = "0 #> 1\n1 #> 3\n2 #> 3\n3 -> 4"  # 1 is pending until 0 has finished
     ],
 )
 def test_a_filter_is_placed_where_it_leaves_little(rows, scanned, expected):
-    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD)
-    job.finish(2, result(30, rows=rows, scanned=scanned and {2: scanned}))
+    job = case(path_to((1,), keys_from=2), HELD)
+    job.finish(2, measured(30, rows=rows, scanned=scanned and {2: scanned}))
     assert filtered_nodes(job) == expected
 
 
 def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
-    path = FilterPath("left", (1, 5), (3, "right"), keys_from=2)
+    path = path_to((1, 5), keys_from=2)
     text = "1 #> 5\n5 #> 3\n2 #> 3\n3 -> 4"
     job = case(path, text)
-    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    job.finish(2, measured(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == {5}
-    assert job.manager.graph.node(5).properties[FILTERS] == (DynamicFilterRef(3, 0),)
+    assert job.graph.node(5).filters == (DynamicFilterRef(3, 0),)
 
 
 def test_no_filter_where_nothing_is_exchanged_before_the_join():
-    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
-    job.finish(2, result(1, rows=10, scanned={2: 1000}))
+    job = case(path_to((1,), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, measured(1, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
 def test_no_filter_where_a_chained_join_looks_up_the_same_keys():
     # 5 is behind an exchange, and its keys are those of 2, which 3 looks up already
-    path = FilterPath("left", (1, 3, 4), (3, "right"), keys_from=2)
-    facts = {1: SOURCE, 3: {"join_type": "Inner"}, 5: {"join_type": "Inner", "filters": (path,)}}
-    job = Case([DynamicFiltering], "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4\n4 #> 5\n6 #> 5", facts)
-    job.finish(2, result(1, rows=10, scanned={2: 1000}))
+    path = path_to((1, 3, 4), keys_from=2)
+    facts = {1: SOURCE, 3: inner(), 5: inner(path)}
+    job = StrategyHarness([DynamicFiltering], "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4\n4 #> 5\n6 #> 5", facts)
+    job.finish(2, measured(1, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
 def test_but_where_partitions_can_be_left_out():
-    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
-    job.finish(2, result(1, rows=10))
+    job = case(path_to((1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, measured(1, rows=10))
     assert filtered_nodes(job) == {1}
 
 
@@ -92,25 +102,25 @@ def test_but_where_partitions_can_be_left_out():
     ],
 )
 def test_a_small_table_is_broadcast_whole(size, after, expected):
-    path = FilterPath("left", (1,), (3, "right"), keys_from=2)
-    facts = {1: SOURCE | {"bytes": size * MIB}, 3: {"join_type": "Inner", "filters": (path,)}}
-    job = Case([DynamicFiltering], f"0 #> 1\n7 -> 6\n{after}\n6 -> 3\n2 *> 3\n3 -> 4", facts)
-    job.finish(2, result(1, rows=10, scanned={2: 100}))
+    path = path_to((1,), keys_from=2)
+    facts = {1: replace(SOURCE, bytes=size * MIB), 3: inner(path)}
+    job = StrategyHarness([DynamicFiltering], f"0 #> 1\n7 -> 6\n{after}\n6 -> 3\n2 *> 3\n3 -> 4", facts)
+    job.finish(2, measured(1, rows=10, scanned={2: 100}))
     assert filtered_nodes(job) == expected
 
 
-# what the table 1 is looked up in, and the ways that its own keys take
+# what the table 1 is looked up in, and the paths that its own keys take
 LOOKED_UP = {
     "in one vertex": ("7 -> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4", (), set()),
     "rows are exchanged between the joins": ("7 -> 6\n1 *> 6\n6 #> 3\n2 *> 3\n3 -> 4", (), {1}),
     "its keys filter what is exchanged": (
         "7 #> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4",
-        (FilterPath("left", (7,), (6, "right"), keys_from=1),),
+        (path_to((7,), 6, keys_from=1),),
         {1},
     ),
     "its keys filter what is not": (
         "7 -> 6\n1 *> 6\n6 -> 3\n2 *> 3\n3 -> 4",
-        (FilterPath("left", (7,), (6, "right"), keys_from=1),),
+        (path_to((7,), 6, keys_from=1),),
         set(),
     ),
 }
@@ -118,22 +128,22 @@ LOOKED_UP = {
 
 @pytest.mark.parametrize("name", LOOKED_UP)
 def test_a_small_table_is_filtered_where_that_saves_an_exchange(name):
-    text, ways, expected = LOOKED_UP[name]
-    path = FilterPath("right", (1,), (3, "right"), keys_from=2)
+    text, paths, expected = LOOKED_UP[name]
+    path = path_to((1,), side=Side.RIGHT, keys_from=2)
     facts = {
-        1: SOURCE | {"bytes": 5 * MIB},
-        3: {"join_type": "Inner", "filters": (path,)},
-        6: {"join_type": "Inner", "filters": ways},
+        1: replace(SOURCE, bytes=5 * MIB),
+        3: inner(path),
+        6: inner(*paths),
     }
-    job = Case([DynamicFiltering], f"0 #> 1\n{text}", facts)
-    job.finish(2, result(1, rows=10, scanned={2: 100}))
+    job = StrategyHarness([DynamicFiltering], f"0 #> 1\n{text}", facts)
+    job.finish(2, measured(1, rows=10, scanned={2: 100}))
     assert filtered_nodes(job) == expected
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(10_000, {1}), (10_001, set())])
 def test_a_database_leaves_out_rows_by_exact_keys(rows, expected):
-    job = case(FilterPath("left", (1,), (3, "right"), prunes=True, exact=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
-    job.finish(2, result(1, rows=rows))
+    job = case(path_to((1,), prunes=True, exact=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, measured(1, rows=rows))
     assert filtered_nodes(job) == expected
 
 
@@ -141,30 +151,22 @@ def test_a_database_leaves_out_rows_by_exact_keys(rows, expected):
 def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
     # 1 is chained to 6, which looks up the broadcast side 5, before the exchange to 3
     text = "0 #> 1\n1 -> 6\n5 *> 6\n6 #> 3\n2 #> 3\n3 -> 4"
-    dimension = FilterPath("left", (1,), (6, "right"), keys_from=5)
-    job = case(FilterPath("left", (1, 6), (3, "right"), keys_from=2), text, **{"6": {}})
-    job = Case(
-        [DynamicFiltering],
-        text,
-        {
-            1: SOURCE,
-            6: {"join_type": "Inner", "filters": (dimension,)},
-            3: {"join_type": "Inner", "filters": (FilterPath("left", (1, 6), (3, "right"), keys_from=2),)},
-        },
-    )
-    job.finish(5, result(1, rows=dimension_rows, scanned={5: 1000}))
-    job.finish(2, result(30, rows=300, scanned={2: 1000}))
+    dimension = path_to((1,), 6, keys_from=5)
+    operators = {1: SOURCE, 6: inner(dimension), 3: inner(path_to((1, 6), keys_from=2))}
+    job = StrategyHarness([DynamicFiltering], text, operators)
+    job.finish(5, measured(1, rows=dimension_rows, scanned={5: 1000}))
+    job.finish(2, measured(30, rows=300, scanned={2: 1000}))
     assert filtered_nodes(job) == expected
 
 
 def test_a_shared_result_is_not_filtered():
-    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD + "\n1 #> 9")
-    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    job = case(path_to((1,), keys_from=2), HELD + "\n1 #> 9")
+    job.finish(2, measured(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
 def test_the_option():
     config = {"table.optimizer.dynamic-filtering.enabled": False}
-    job = case(FilterPath("left", (1,), (3, "right"), keys_from=2), HELD, config=config)
-    job.finish(2, result(30, rows=10, scanned={2: 1000}))
+    job = case(path_to((1,), keys_from=2), HELD, config=config)
+    job.finish(2, measured(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()

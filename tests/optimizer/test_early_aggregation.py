@@ -1,8 +1,9 @@
 import pytest
 
-from penstock.graph import OperatorKind
-from penstock.optimizer.early_aggregation import GROUPING_SETS, SUMS_FIRST, EarlyAggregation, GroupingSets, pays
-from tests.optimizer.harness import MIB, Case, result
+from penstock.decisions import DecisionKind
+from penstock.graph import AggregateOperator, GroupingSets, JoinInput, JoinOperator, JoinType, ScanOperator, Side
+from penstock.optimizer.early_aggregation import EarlyAggregation, pays
+from penstock.testing import MIB, StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
@@ -28,19 +29,21 @@ TEXT = "1 -> 13\n3 *> 13\n13 -> 14\n4 *> 14\n14 -> 20\n20 #> 30\n30 -> 40"
 
 def facts(*origins, copies=3, rows=1_000_000, **changes):
     return {
-        1: {"kind": OperatorKind.SOURCE, "rows": rows, "bytes": 32 * MIB}, 13: {"join_type": "Inner"}, 14: {"join_type": "Inner"},
-        30: {"kind": OperatorKind.AGGREGATE, GROUPING_SETS: GroupingSets(20, copies, origins)},
-    } | {int(node): new for node, new in changes.items()}  # fmt: skip
+        1: ScanOperator(bytes=32 * MIB, rows=rows),
+        13: JoinOperator(JoinType.INNER),
+        14: JoinOperator(JoinType.INNER),
+        30: AggregateOperator(None, GroupingSets(20, copies, origins)),
+    } | {int(node): new for node, new in changes.items()}
 
 
-ITEM, STORE = ((14, "left"), (13, "right")), ((14, "right"),)
+ITEM, STORE = (JoinInput(14, Side.LEFT), JoinInput(13, Side.RIGHT)), (JoinInput(14, Side.RIGHT),)
 
 
 def run(text=TEXT, items=1000, stores=10, **changes):
     origins = changes.pop("origins", (ITEM, STORE))
-    job = Case([EarlyAggregation], text, facts(*origins, **changes))
-    job.finish(3, result(1, rows=items))
-    job.finish(4, result(1, rows=stores))
+    job = StrategyHarness([EarlyAggregation], text, facts(*origins, **changes))
+    job.finish(3, measured(1, rows=items))
+    job.finish(4, measured(1, rows=stores))
     return job
 
 
@@ -56,8 +59,8 @@ def run(text=TEXT, items=1000, stores=10, **changes):
 )
 def test_few_groups(changes, groups):
     job = run(**changes)
-    assert job.manager.graph.node(30).properties[SUMS_FIRST]
-    (decision,) = [d for d in job.decisions if d.kind.value == "early aggregation"]
+    assert job.operator(30).aggregates_first
+    (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
     assert (decision.chosen, decision.figures["groups"]) == ("before rows are multiplied", groups)
 
 
@@ -65,25 +68,25 @@ def test_few_groups(changes, groups):
     "changes",
     [
         {"origins": (ITEM, ())},  # a column of the sales themselves
-        {"items": -1},
-        {"rows": -1},
+        {"items": None},
+        {"rows": None},
         {"rows": 10_000},
         {"items": 50_000},
         {"copies": 1},
         {"text": TEXT.replace("20 #> 30", "20 /> 21\n21 #> 30")},  # the copies have other readers
         {"text": TEXT.replace("1 -> 13", "1 #> 13")},  # the sales are not measured yet
-        {"14": {"kind": OperatorKind.AGGREGATE}},
+        {"14": AggregateOperator(None)},
     ],
 )
 def test_what_is_left_alone(changes):
     job = run(**changes)
-    assert job.chosen("early aggregation") == []
-    assert SUMS_FIRST not in job.manager.graph.node(30).properties
+    assert job.chosen(DecisionKind.EARLY_AGGREGATION) == []
+    assert not job.operator(30).aggregates_first
 
 
 def test_rows_that_were_exchanged_are_counted():
-    job = run(TEXT.replace("1 -> 13", "1 #> 13"), rows=-1)
-    job.finish(1, result(32, rows=1_000_000))
-    assert job.chosen("early aggregation") == ["before rows are multiplied"]
-    (decision,) = [d for d in job.decisions if d.kind.value == "early aggregation"]
+    job = run(TEXT.replace("1 -> 13", "1 #> 13"), rows=None)
+    job.finish(1, measured(32, rows=1_000_000))
+    assert job.chosen(DecisionKind.EARLY_AGGREGATION) == ["before rows are multiplied"]
+    (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
     assert decision.reason == "1,000,000 rows are read of 10,000 groups at most, for 3 grouping sets"

@@ -1,8 +1,9 @@
 import pytest
 
-from penstock.graph import OperatorKind
-from penstock.optimizer.join_algorithm import HASH_SIDE, JoinAlgorithm, hash_side, largest_table
-from tests.optimizer.harness import MIB, Case, result
+from penstock.decisions import DecisionKind
+from penstock.graph import JoinOperator, JoinStrategy, JoinType, Operator, OperatorKind, ShuffledJoin, Side
+from penstock.optimizer.join_algorithm import JoinAlgorithm, largest_table, smallest_table
+from penstock.testing import MIB, StrategyHarness, measured
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from tests.optimizer.harness import MIB, Case, result
     ],
 )
 def test_largest_table(sizes, memory, all_bytes, volume, expected):
-    info = result(*sizes, rows=0, memory=memory * MIB)
+    info = measured(*sizes, rows=0, memory=memory * MIB)
     assert largest_table(info, all_bytes * MIB, volume * MIB) == expected * MIB
 
 
@@ -23,7 +24,7 @@ def test_largest_table(sizes, memory, all_bytes, volume, expected):
     [
         ("Inner", (5, 5), (50, 50), 100, "left"),
         ("Inner", (50, 50), (5, 5), 100, "right"),
-        ("Inner", (5, 500), (600, 600), 400, ""),
+        ("Inner", (5, 500), (600, 600), 400, None),
         ("Inner", (5, 500), (300, 300), 400, "right"),
         ("Inner", (5, 5), (5, 5), 100, "right"),
         ("LeftOuter", (5, 5), (50, 50), 100, "left"),
@@ -37,26 +38,30 @@ def test_largest_table(sizes, memory, all_bytes, volume, expected):
         ("LeftSemi", (5, 5), (50, 50), 100, "right"),
         ("LeftAnti", (5, 5), (50, 50), 100, "right"),
         ("LeftSingle", (5, 5), (50, 50), 100, "right"),
-        ("ExistenceJoin(exists#1)", (5, 5), (50, 50), 100, "right"),
+        ("ExistenceJoin", (5, 5), (50, 50), 100, "right"),
     ],
 )
-def test_hash_side(join_type, left, right, limit, expected):
-    results = {"left": result(*left, rows=0), "right": result(*right, rows=0)}
-    assert hash_side(join_type, results, 16 * MIB, limit * MIB)[0] == expected
+def test_smallest_table(join_type, left, right, limit, expected):
+    results = {Side.LEFT: measured(*left, rows=0), Side.RIGHT: measured(*right, rows=0)}
+    table = smallest_table(JoinType(join_type), results, 16 * MIB, limit * MIB)
+    assert (table and table.side) == expected
+
+
+INNER = JoinOperator(JoinType.INNER)
 
 
 def test_the_join_is_told_once_both_sides_are_measured():
-    job = Case([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: {"join_type": "Inner"}})
-    job.finish(1, result(20, 20))
-    assert HASH_SIDE not in job.manager.graph.node(3).properties
-    assert job.finish(2, result(200, 200)) == ["n3 -> n4"]
-    assert job.manager.graph.node(3).properties[HASH_SIDE] == "left"
-    assert job.chosen("join algorithm") == ["hash join, builds left"]
+    job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: INNER})
+    job.finish(1, measured(20, 20))
+    assert job.operator(3) == INNER
+    assert job.finish(2, measured(200, 200)) == ["n3 -> n4"]
+    assert job.operator(3).strategy == JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.LEFT)
+    assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["hash join, builds left"]
 
 
 def test_no_hash_tables_where_tasks_may_be_merged():
-    facts = {3: {"join_type": "Inner"}, 5: {"kind": OperatorKind.OPAQUE}}
-    job = Case([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4\n4 -> 5", facts)
-    job.finish(1, result(20, 20))
-    job.finish(2, result(200, 200))
-    assert HASH_SIDE not in job.manager.graph.node(3).properties
+    facts = {3: INNER, 5: Operator(OperatorKind.OPAQUE)}
+    job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4\n4 -> 5", facts)
+    job.finish(1, measured(20, 20))
+    job.finish(2, measured(200, 200))
+    assert job.operator(3) == INNER

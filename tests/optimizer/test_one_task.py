@@ -2,48 +2,53 @@
 
 import pytest
 
-from penstock.graph import OperatorKind
+from penstock.decisions import DecisionKind
+from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, JoinType, Operator, OperatorKind, ScanOperator
 from penstock.optimizer.one_task import OneTask
-from tests.optimizer.harness import Case, result
+from penstock.testing import StrategyHarness, measured
 
-AGGREGATE, SORT, WINDOW = ({"kind": kind} for kind in (OperatorKind.AGGREGATE, OperatorKind.SORT, OperatorKind.WINDOW))
-SOURCE, CALC = {"kind": OperatorKind.SOURCE}, {"cheap": True}
+AGGREGATE, SORT, WINDOW = AggregateOperator(None), Operator(OperatorKind.SORT), Operator(OperatorKind.WINDOW)
+SOURCE, CALC, INNER = ScanOperator(), CalcOperator(is_cheap=True), JoinOperator(JoinType.INNER)
 
 
-def case(text, facts, **config):
-    options = {key.replace("__", "."): value for key, value in config.items()}
-    return Case([OneTask], text, {1: SOURCE, **facts}, options)
+def case(text, operators, parallelism=None):
+    return StrategyHarness([OneTask], text, {1: SOURCE, **operators}, parallelism=parallelism)
 
 
 @pytest.mark.parametrize(
-    ("text", "facts", "size", "expected"),
+    ("text", "operators", "size", "expected"),
     [
         ("1 #> 2\n2 #> 3\n3 -> 4", {2: AGGREGATE, 3: SORT}, 16, {"1 #> 2", "2 -> 3", "3 -> 4"}),
         ("1 #> 2\n2 #> 3\n3 -> 4", {2: AGGREGATE, 3: SORT}, 17, {"1 #> 2", "2 #> 3", "3 -> 4"}),
         ("1 #> 2\n2 -> 3\n3 #> 4\n4 #> 5", {2: AGGREGATE, 3: CALC, 4: WINDOW, 5: SORT}, 1, {"1 #> 2", "2 -> 3", "3 -> 4", "4 -> 5"}),
         # a join may give more rows than it gets, and so may a narrow operator that is more than columns and filters
-        ("1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4", {2: AGGREGATE, 3: {"join_type": "Inner"}, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"}),
-        ("1 #> 2\n2 -> 3\n3 #> 4", {2: AGGREGATE, 3: {}, 4: SORT}, 1, {"1 #> 2", "2 -> 3", "3 #> 4"}),
+        ("1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4", {2: AGGREGATE, 3: INNER, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"}),
+        ("1 #> 2\n2 -> 3\n3 #> 4", {2: AGGREGATE, 3: CalcOperator(), 4: SORT}, 1, {"1 #> 2", "2 -> 3", "3 #> 4"}),
         # a join chained to what the exchange leaves meets its other side by it
-        ("1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4", {2: AGGREGATE, 3: AGGREGATE, 4: {"join_type": "Inner"}}, 1,
+        ("1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4", {2: AGGREGATE, 3: AGGREGATE, 4: INNER}, 1,
          {"1 #> 2", "2 #> 3", "3 ~> 4", "9 #> 4"}),
         ("1 #> 2\n2 #> 3\n3 ~> 4", {2: AGGREGATE, 3: AGGREGATE, 4: WINDOW}, 1, {"1 #> 2", "2 -> 3", "3 ~> 4"}),
-        # what several read, what the user gave a number, and what he asked to be dealt out
+        # what several read, and what the user asked to be dealt out
         ("1 #> 2\n2 #> 3\n2 #> 4", {2: AGGREGATE, 3: SORT, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "2 #> 4"}),
-        ("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: {**SORT, "parallelism": 3}}, 1, {"1 #> 2", "2 #> 3"}),
         ("1 #> 2\n2 => 3", {2: AGGREGATE, 3: SORT}, 1, {"1 #> 2", "2 => 3"}),
     ],
 )  # fmt: skip
-def test_graphs(text, facts, size, expected):
-    job = case(text, facts)
-    job.finish(1, result(size))
+def test_graphs(text, operators, size, expected):
+    job = case(text, operators)
+    job.finish(1, measured(size))
     assert job.edges == expected
+
+
+def test_a_number_that_the_user_gave_is_kept():
+    job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT}, parallelism={3: 3})
+    job.finish(1, measured(1))
+    assert job.edges == {"1 #> 2", "2 #> 3"}
 
 
 def test_it_is_recorded_once():
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT})
-    job.finish(1, result(1))
-    assert job.chosen("exchange") == ["no HASH(k)"]
+    job.finish(1, measured(1))
+    assert job.chosen(DecisionKind.EXCHANGE) == ["no HASH(k)"]
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,6 @@ def test_it_is_recorded_once():
     ],
 )
 def test_not_where_one_task_is_not_what_is_wanted(config):
-    job = Case([OneTask], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config)
-    job.finish(1, result(1))
+    job = StrategyHarness([OneTask], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config=config)
+    job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}

@@ -1,12 +1,13 @@
 import pytest
 
 from penstock.config import Configuration
+from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, OptimizerError
 from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import DEFAULT_STRATEGIES, strategies_of
-from tests.optimizer.harness import Case, result
+from penstock.testing import StrategyHarness, measured
 
 KEY = "execution.batch.adaptive.stream-graph-optimization.strategies"
 
@@ -30,13 +31,13 @@ class Limits(StreamGraphOptimizationStrategy):
 
 
 def test_a_strategy_that_raises_is_undone_recorded_and_skipped():
-    job = Case([Breaks, Limits], "1 #> 2\n2 #> 3", {})
-    job.finish(1, result(1))
+    job = StrategyHarness([Breaks, Limits], "1 #> 2\n2 #> 3", {})
+    job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
     (decision,) = job.decisions
     assert str(decision) == "strategy of Breaks: skipped (it raised RuntimeError: no luck)"
-    assert job.manager.graph.node(2).max_parallelism == 3
-    job.finish(2, result(1))
+    assert job.graph.node(2).max_parallelism == 3
+    job.finish(2, measured(1))
     assert len(job.decisions) == 1
 
 
@@ -48,15 +49,15 @@ def test_a_strategy_that_raises_at_the_start_is_skipped():
         def on_operators_finished(self, finished, context):
             raise AssertionError("is not called")
 
-    job = Case([Dies], "1 #> 2", {})
-    assert job.finish(1, result(1)) == ["n2"]
-    assert job.chosen("strategy") == ["skipped"]
+    job = StrategyHarness([Dies], "1 #> 2", {})
+    assert job.finish(1, measured(1)) == ["n2"]
+    assert job.chosen(DecisionKind.STRATEGY) == ["skipped"]
 
 
 def test_a_strategy_that_never_settles_is_named():
-    job = Case([Limits, Restless], "1 #> 2\n2 #> 3", {})
+    job = StrategyHarness([Limits, Restless], "1 #> 2\n2 #> 3", {})
     with pytest.raises(OptimizerError, match="still changed by Restless"):
-        job.finish(1, result(1))
+        job.finish(1, measured(1))
 
 
 def test_the_order():

@@ -1,6 +1,7 @@
 import pytest
 
-from penstock.planner.distribution import NOT_KNOWN, Distribution, keeps_keys, static_build_side
+from penstock.graph import JoinType, Side
+from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
 
 BY_AB = Distribution((("a", "b"),), 1)
 
@@ -45,33 +46,25 @@ def test_nothing_is_known_of_nothing():
 
 
 @pytest.mark.parametrize(
-    ("join", "left", "right"),
-    [("Inner", True, True), ("LeftOuter", True, False), ("RightOuter", False, True), ("FullOuter", False, False), ("LeftSemi", True, False), ("LeftAnti", True, False)],
-)
-def test_kept_keys(join, left, right):
-    assert keeps_keys(join, "left") is left
-    assert keeps_keys(join, "right") is right
-
-
-@pytest.mark.parametrize(
     ("join", "sizes", "hints", "threshold", "side"),
     [
-        ("Inner", (5, 9), ("", ""), 10, "left"),
-        ("Inner", (9, 5), ("", ""), 10, "right"),
-        ("Inner", (5, 5), ("", ""), 10, "right"),
-        ("Inner", (50, 90), ("", ""), 10, ""),
-        ("Inner", (5, 9), ("", ""), -1, ""),
-        ("LeftOuter", (5, 90), ("", ""), 10, ""),
-        ("LeftOuter", (5, 9), ("", ""), 10, "right"),
-        ("RightOuter", (5, 90), ("", ""), 10, "left"),
-        ("FullOuter", (5, 9), ("", ""), 10, ""),
-        ("LeftSemi", (5, 9), ("", ""), 10, "right"),
-        ("Inner", (50, 90), ("", "broadcast"), 10, "right"),
+        ("Inner", (5, 9), (None, None), 10, "left"),
+        ("Inner", (9, 5), (None, None), 10, "right"),
+        ("Inner", (5, 5), (None, None), 10, "right"),
+        ("Inner", (50, 90), (None, None), 10, None),
+        ("Inner", (5, 9), (None, None), -1, None),
+        ("LeftOuter", (5, 90), (None, None), 10, None),
+        ("LeftOuter", (5, 9), (None, None), 10, "right"),
+        ("RightOuter", (5, 90), (None, None), 10, "left"),
+        ("FullOuter", (5, 9), (None, None), 10, None),
+        ("LeftSemi", (5, 9), (None, None), 10, "right"),
+        ("Inner", (50, 90), (None, "broadcast"), 10, "right"),
         ("Inner", (50, 90), ("broadcast", "broadcast"), 10, "left"),
-        ("LeftOuter", (50, 90), ("broadcast", ""), 10, ""),
-        ("Inner", (5, 9), ("merge", ""), 10, ""),
-        ("Inner", (5, 9), ("no_broadcast_hash", ""), 10, "right"),
+        ("LeftOuter", (50, 90), ("broadcast", None), 10, None),
+        ("Inner", (5, 9), ("merge", None), 10, None),
+        ("Inner", (5, 9), ("no_broadcast_hash", None), 10, "right"),
     ],
 )
 def test_static_build_side(join, sizes, hints, threshold, side):
-    assert static_build_side(join, *sizes, *hints, threshold) == side
+    by_side = dict(zip(Side, sizes, strict=True)), dict(zip(Side, hints, strict=True))
+    assert static_build_side(JoinType(join), *by_side, threshold) == side

@@ -2,7 +2,9 @@
 
 import pytest
 
-from penstock.planner.planner import Output, plan_job
+from penstock.graph import JoinOperator, Side
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
 
@@ -22,13 +24,13 @@ def planned(make_env, spark, query):
     """Return the graph of a query, and its joins."""
     env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
-    return plan, [node for node in plan.graph if "join_type" in node.properties]
+    return plan, [node.operator for node in plan.graph if isinstance(node.operator, JoinOperator)]
 
 
-def ways(make_env, spark, query):
-    """Return for the last join of a query the sides that can be filtered, with the lowest place of each way."""
+def paths(make_env, spark, query):
+    """Return for the last join of a query the sides that can be filtered, with the lowest target of each path."""
     plan, joins = planned(make_env, spark, query)
-    return {(path.side, plan.graph.node(path.steps[0]).name) for path in joins[-1].properties["filters"]}
+    return {(path.side, plan.graph.node(path.targets[0]).name) for path in joins[-1].filters}
 
 
 A, B, C = "Source: a", "Source: b", "Source: c"
@@ -71,10 +73,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ways(make_env, spark, tables, name):
+def test_paths(make_env, spark, tables, name):
     query, expected = CASES[name]
     columns = "*" if name not in {"inner"} else "a.id"
-    assert ways(make_env, spark, f"select {columns} from {query}") == expected
+    assert paths(make_env, spark, f"select {columns} from {query}") == expected
 
 
 SMALL = "(select k from c where v > 3 group by k)"
@@ -93,6 +95,6 @@ def test_a_side_of_several_joins_is_known_to_come_from_its_source(make_env, spar
         f"select a.id from a join {side} x on a.k = x.k union all select b.id from b join {side} x on b.k = x.k",
     )
     sources = [node.id for node in plan.graph if node.name == C]
-    found = [path.keys_from for join in joins for path in join.properties["filters"] if path.side == "left"]
+    found = [path.keys_from for join in joins for path in join.filters if path.side is Side.LEFT]
     assert len(joins) == len(found) == 2
     assert found == sources * 2

@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.graph import OperatorKind
-from penstock.optimizer.early_aggregation import GROUPING_SETS
-from penstock.planner.planner import Output, plan_job
+from penstock.graph import AggregateOperator, OperatorKind
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
 # name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on
@@ -42,7 +42,7 @@ def tables(spark, tmp_path_factory):
 
 def tables_below(graph, join_id, side):
     """Return the tables that one side of a join is made of."""
-    (todo,) = [[e.source_id] for e in graph.in_edges(join_id) if e.type_number == side + 1]
+    (todo,) = [[e.source_id] for e in graph.in_edges(join_id) if e.type_number == side.input_number]
     names = set()
     while todo:
         node = graph.node(todo.pop())
@@ -57,13 +57,12 @@ def test_where_columns_come_from(make_env, spark, tables, name):
     query, copies, origins = CASES[name]
     env = make_env()
     graph = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x").graph
-    found = [node.properties[GROUPING_SETS] for node in graph if GROUPING_SETS in node.properties]
+    found = [node.operator.grouping_sets for node in graph if isinstance(node.operator, AggregateOperator)]
     if copies is None:
-        assert found == []
+        assert set(found) == {None}
         return
     (sets,) = found
     assert sets.copies == copies
     assert graph.node(sets.node_id).kind is OperatorKind.CALC
-    sides = {"left": 0, "right": 1}
-    through = [[tables_below(graph, join, sides[side]) for join, side in one] for one in sets.origins]
+    through = [[tables_below(graph, one.join_id, one.side) for one in inputs] for inputs in sets.origins]
     assert sorted(one[-1] if one else [] for one in through) == sorted(origins)

@@ -2,12 +2,15 @@
 
 import pytest
 
-from penstock.planner.planner import Output, plan_job
+from penstock.graph import JoinOperator
+from penstock.planner.outputs import Output
+from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 from penstock.spark import catalyst
 from penstock.spark.jvm import Bridge
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 # Spark shortens texts of more than 25 arguments: two functions that differ in the 30th look alike.
 LONG = f"max(xxhash64({'v, ' * 29}{{}}))"
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
@@ -96,10 +99,10 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, t
     df = spark.sql(" union all ".join(f"select t.k, t.v, d.w from {join}" for join in joins))
     env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1", VOLUME: "1 kb"})
     plan = plan_job(env._bridge, env.config, [Output(df, ResultSink("x", lambda df: df))], "x")
-    sides = [edge.id for edge in plan.graph.edges if "join_type" in plan.graph.node(edge.target_id).properties]
+    sides = [edge.id for edge in plan.graph.edges if isinstance(plan.graph.node(edge.target_id).operator, JoinOperator)]
     assert len({plan.groups[edge] for edge in sides}) == 2
     assert len({plan.family(plan.groups[edge]) for edge in sides}) == 1
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     written = {len(v.subpartitions) for v in env.last_job.vertices if "Source" in v.vertex.name}
     assert len(written) == 1
     assert not [v.vertex.name for v in env.last_job.vertices if "its own plan decides" in v.reason]

@@ -164,7 +164,7 @@ def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
     env = penstock.Environment(spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False)
     df = penstock.rebalance(spark.range(0, 100, 1, 2), 1, adaptive=adaptive).map_in_arrow(lambda batches: batches, "id bigint")
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
-    assert {str(edge.partitioner) for edge in env.last_job.scheduler.planned_graph.edges} & {"REBALANCE"}
+    assert {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges} & {"REBALANCE"}
     assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
 
 

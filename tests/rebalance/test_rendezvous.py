@@ -92,6 +92,7 @@ def test_who_has_gone_is_not_counted(place):
     assert told[0][0] == ALL
 
 
+@pytest.mark.alone
 def test_where_one_does_not_come_all_meet_elsewhere():
     place = MeetingPlace("127.0.0.1", patience=0.5)
     assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3

@@ -69,6 +69,7 @@ def test_few_writers_and_many_readers():
     assert [[channel.reader for channel in report.channels] for report in reports] == [[0, 1, 2], [3, 4, 5], [], [], [], []]
 
 
+@pytest.mark.alone
 def test_a_slow_reader_gets_less():
     def slow_first(found):
         for batch in found:

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 
+from penstock.graph import Side
 from penstock.spark import catalyst, exchange
 
 DAY = datetime.date(2024, 2, 29)
@@ -26,7 +27,7 @@ def relation_of(spark, bridge, schema, rows):
     joined = df.withColumnRenamed("v", "w").join(df, names)
     plan = catalyst.read_plan(bridge, catalyst.optimized_plan(joined))
     join = next(node for node in plan.walk() if node.name == "Join")
-    keys = catalyst.join_facts(bridge, join).handles("right")
-    mode = exchange.broadcast_mode(bridge, bridge.session, join, "right", keys)
+    keys = catalyst.join_facts(bridge, join).handles(Side.RIGHT)
+    mode = exchange.broadcast_mode(bridge, bridge.session, join, Side.RIGHT, keys)
     side = join.children[1].handle
     return side, exchange.broadcast(bridge, bridge.session, side, mode), keys

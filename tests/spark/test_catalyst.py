@@ -41,13 +41,12 @@ AGGREGATES = {
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_merging_facts(spark, name):
+def test_why_not_mergeable(spark, name):
     aggregate, reason = AGGREGATES[name]
     df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
     plan = catalyst.read_plan(Bridge(spark), catalyst.optimized_plan(df))
     node = next(node for node in plan.walk() if node.name == "Aggregate")
-    facts = catalyst.merging_facts(Bridge(spark), node)
-    assert facts == ({"mergeable": True} if reason is None else {"mergeable": False, "not_mergeable_because": reason})
+    assert catalyst.why_not_mergeable(node) == reason
 
 
 NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]

@@ -9,6 +9,7 @@ from penstock.spark.jobs import wait_for_tasks
 from penstock.spark.jvm import Bridge
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("patience", "least", "most"), [(20.0, 0.5, 15.0), (0.3, 0.3, 0.9)])
 def test_it_waits_until_no_task_runs(spark, patience, least, most):
     def slow(rows):

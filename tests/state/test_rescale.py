@@ -15,11 +15,9 @@ from tests.state.queries import BASE, QUERIES, Stopped, run
 # Each change: the numbers of key groups one after the other from 4 on, and how.
 QUICK = [
     ("counts updated", (8, 4), None),
-    ("windows appended", (6,), None),
     ("no key", (8,), None),
     ("format 2 with changelog", (12,), None),
     ("windows appended", (8,), Way.ROWS),
-    ("counts updated", (2,), Way.ROWS),
     ("counts updated", (6,), Way.SHUFFLE),
 ]
 CHANGES = [(way, numbers) for way, all_numbers in (

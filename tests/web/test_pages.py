@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as h
 
 from penstock.history.event_log import Summary
-from penstock.web import pages
+from penstock.web import pages, views
 from penstock.web.drawing import draw, layout
 from tests.history.records import record
 
@@ -49,6 +49,18 @@ def test_skew_is_marked():
     page = pages.vertex(one, one.vertices["v1"], 20.0)
     assert page.count('class="skewed"') == 2, "one subpartition and one task"
     assert [bar["skewed"] for bar in pages.bars([10, 20, 400])] == [False, False, True]
+
+
+def test_what_was_repeated_is_told():
+    """An earlier release's log has no attempts; see `test_skew_is_marked`."""
+    one = record()
+    ran = one.tasks["v1"][0]
+    again = [ran | {"attempt": 0}, ran | {"attempt": 0, "state": "FAILED"}, ran | {"attempt": 1}]
+    one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": again})
+    page = pages.vertex(one, one.vertices["v1"], 20.0)
+    assert re.findall(r"<tr><td>(1[^<]*)</td>", page) == ["1", "1, failed", "1 again"]
+    told = views.vertex_details(one, one.vertices["v1"], 20.0)["subtasks"]
+    assert [(task["attempt"], task["status"]) for task in told] == [(0, "SUCCESS"), (0, "FAILED"), (1, "SUCCESS")]
 
 
 def test_user_text_is_no_markup():

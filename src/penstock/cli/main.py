@@ -8,6 +8,7 @@ import click
 
 from penstock.cli.demo import run_demo
 from penstock.cli.history import history, ui
+from penstock.cli.recover import recover
 from penstock.cli.session import Common, common_options, register_tables, run_file
 from penstock.cli.state import state
 from penstock.cli.verify import verify
@@ -28,6 +29,7 @@ main.add_command(state)
 main.add_command(history)
 main.add_command(ui)
 main.add_command(verify)
+main.add_command(recover)
 
 
 @main.command()

@@ -98,6 +98,13 @@ class Configuration:
         """Return the value of a whole-number or size option, or None where it is unset."""
         return None if self.get(option) is None else self.integer(option)
 
+    def seconds(self, option: Option) -> float:
+        """Return the value of a duration option that has a default."""
+        value = self.get(option)
+        if not isinstance(value, float):
+            raise TypeError(option.key)
+        return value
+
     def flag(self, option: Option) -> bool:
         """Return the value of a boolean option."""
         return self.get(option) is True

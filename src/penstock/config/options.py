@@ -86,6 +86,12 @@ SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections", INT, default=None, minimum=1,
     doc="The most connections at a time to the database of a source; if unset, half of those it has free.",
 )  # fmt: skip
+SOURCES_TIMEOUT = Option(
+    "sources.timeout", DURATION, default=60.0, minimum=0.1,
+    doc="How long a source, catalogue, broker or database may leave a question unanswered before the job fails; time "
+    "in which it works on the answer in this process does not count. A minute is long enough for a broker or "
+    "database to fail over.",
+)  # fmt: skip
 SINK_PARALLELISM = Option(
     "sink.parallelism", INT, default=None, minimum=1,
     doc="The parallelism of sinks; if unset, that of the upstream where chained, else decided by volume.",

@@ -5,16 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from penstock.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
     from penstock.connectors.predicates import Predicate
 
 
@@ -98,7 +99,7 @@ class DynamicParallelismInference(Protocol):
         """Return the number of tasks; 0 or less means that there is no answer.
 
         Called once, on the driver, off the scheduler's thread, after all upstream vertices have finished.
-        An exception is recorded and counts as no answer.
+        An exception is recorded and counts as no answer; silence fails the job, see the option ``sources.timeout``.
         """
 
 
@@ -158,34 +159,9 @@ class DataFrameScanProvider(Source):
         """
 
 
-class SplitScan(DynamicParallelismInference, Protocol):
-    """A source of a running job that makes its splits once its parallelism is known."""
-
-    @property
-    def reason(self) -> str:
-        """What its answer was inferred from, half a sentence; empty before it was asked."""
-
-    @property
-    def uses_predicates(self) -> bool:
-        """Whether it leaves out data that conditions on its columns rule out."""
-
-    @property
-    def size_in_bytes(self) -> int:
-        """About how many bytes it gives, 0 if that is not known."""
-
-    def cut(self, parallelism: int) -> int:
-        """Make at most so many splits; return how many there are."""
-
-    def leaf(self) -> Any:
-        """Return the leaf of Spark's plan that reads the splits, each by a task of its own."""
-
-    def close(self) -> None:
-        """Let go of what was held open for reading; the job has ended."""
-
-
 @runtime_checkable
 class CountableSplits(Protocol):
-    """A `SplitScan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
+    """A `Scan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
 
     def rows_not_read_once(self) -> int:
         """Return how many rows of the source would be left out by the splits, or read by several of them."""
@@ -221,12 +197,12 @@ class StageReport:
     reason
         Why, in half a sentence.
     tasks
-        How many Spark tasks did it, -1 if the driver did.
+        How many Spark tasks did it, None if the driver did.
     """
 
     chosen: str
     reason: str
-    tasks: int = -1
+    tasks: int | None = None
 
 
 @dataclass(frozen=True)
@@ -240,7 +216,8 @@ class SinkStage:
     run
         Does it. Called once for a job, on a thread of its own.
     after_commit
-        Whether it waits until everything is visible; if it fails then, the job fails and its sinks are told to abort.
+        Whether it waits until everything is visible; if it fails then, the job fails, and is undone if all its sinks
+        can be.
     """
 
     name: str
@@ -278,13 +255,42 @@ class SinkJob(ABC):
         """
         return False
 
-    @abstractmethod
-    def commit(self) -> None:
-        """Make everything visible. Called after all vertices of the job have finished."""
+    def prepare(self) -> Prepared | None:
+        """Make what was written durable, and return how any process can commit it, or undo it.
+
+        Called after all vertices of the job have finished, and before any sink commits. The default is for sinks whose
+        commit only this process can do: `commit` is called instead, and a crash meanwhile leaves what it leaves.
+        """
+        return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """What the commit needs and journals do not keep, for each `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def commit(self) -> None:  # noqa: B027
+        """Make everything visible, if `prepare` returned None."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove whatever was written. Called instead of `commit`, or after it where something failed after all."""
+        """Remove whatever was written, if `prepare` was not called or returned None; then also after `commit`."""
+
+    def refresh(self) -> None:  # noqa: B027
+        """Let readers that keep rows see what is there now; called after the commit, and after it was undone."""
+
+
+class NothingToWrite(SinkJob):
+    """The writing of a job whose token is in the target already: its rows are not even made."""
+
+    def write(self, df: DataFrame) -> None:
+        """Leave the rows alone."""
+
+    def restart(self) -> bool:
+        """Return that there is nothing in the way."""
+        return True
+
+    def abort(self) -> None:
+        """Do nothing; there is nothing of this job."""
 
 
 class Sink(ABC):
@@ -317,6 +323,14 @@ class Sink(ABC):
         cut to fit.
         """
         return None
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """What journals do not keep and a commit needs, for each `Prepared.address`; see `Access.secrets`."""
+        return {}
+
+    def recover(self, access: Access) -> None:  # noqa: B027
+        """Complete or take back what a dead process has left half-way at the target; called before `open`."""
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:

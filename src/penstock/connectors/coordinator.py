@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import DynamicParallelismInference
-from penstock.errors import GraphError, first_line
+from penstock.errors import GraphError, SourceTimeoutError, first_line
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -44,7 +45,8 @@ class SourceCoordinator:
         Returns
         -------
         Future[int]
-            The number of tasks, or `NO_ANSWER` if the source does not infer, raised, or gave 0 or less.
+            The number of tasks, or `NO_ANSWER` if the source does not infer, raised, or gave 0 or less. One that
+            cannot be reached raises a `SourceTimeoutError`: it would not answer what it is asked next either.
         """
         if self._answer is None:
             if isinstance(self.source, DynamicParallelismInference):
@@ -57,7 +59,10 @@ class SourceCoordinator:
 
     def _ask(self, source: DynamicParallelismInference, context: ParallelismInferenceContext) -> int:
         try:
-            number = int(source.infer_parallelism(context))
+            with doing(f"asking {self.name} for its parallelism", self.name):
+                number = int(source.infer_parallelism(context))
+        except SourceTimeoutError:
+            raise
         except Exception as error:
             log.warning("source %s could not infer its parallelism", self.name, exc_info=True)
             self.problem = f"its inference raised {type(error).__name__}: {first_line(error)}"

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import re
-import time
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import needs
+from penstock.commit import recover_target
+from penstock.connectors.base import (
+    DataFrameScanProvider,
+    NothingToWrite,
+    ScanContext,
+    Sink,
+    SinkJob,
+    checked_parallelism,
+)
+from penstock.connectors.delta_commit import PreparedDelta, app_id
+from penstock.connectors.extras import needs, without_secrets
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
+from penstock.connectors.timeouts import answered
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
+from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +38,10 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from penstock.commit import Access, Prepared
+
+log = logging.getLogger("penstock.sinks")
 
 _REFUSED = {
     "deletionVectors": "rows are deleted by deletion vectors",
@@ -200,6 +216,9 @@ class DeltaSink(Sink):
         The number of writing tasks; if None, that of the upstream.
     storage_options
         For ``deltalake``, to reach the log on an object store.
+    token
+        A name for what is written. Once it is in the log (as a ``txn`` of Delta's protocol), a job that would write it
+        again does nothing: a rerun after a driver that died is safe, whatever it had reached.
     """
 
     path: str
@@ -207,6 +226,7 @@ class DeltaSink(Sink):
     partition_by: Sequence[str] = ()
     parallelism: int | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -219,14 +239,27 @@ class DeltaSink(Sink):
         """The last part of the path."""
         return self.path.rstrip("/").rpartition("/")[2]
 
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The storage options."""
+        return {self.path: dict(self.storage_options)}
+
+    def recover(self, access: Access) -> None:
+        """Complete or take back what a dead process has left half-way."""
+        recover_target(access, Folder(access.bridge, self.path))
+
     def open(self, spark: SparkSession) -> SinkJob:
-        """Look at the table, if there is one."""
+        """Look at the table, if there is one, and whether the job's token is in its log."""
         needs("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 
-        partition_by, columns = tuple(self.partition_by), None
+        partition_by, columns, version = tuple(self.partition_by), None, None
         if DeltaTable.is_deltatable(self.path, dict(self.storage_options) or None):
             table = _open(self.path, None, self.storage_options)
+            if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
+                log.warning("%s holds %s already, nothing is written", self.path, self.token)
+                return NothingToWrite()
+            version = table.version()
             _refuse_what_is_not_kept(table, self.path)
             found = tuple(table.metadata().partition_columns)
             if partition_by and partition_by != found:
@@ -240,7 +273,7 @@ class DeltaSink(Sink):
                     cause="spark.sql.sources.partitionOverwriteMode is dynamic",
                     hint="set it to static to replace the whole table",
                 )
-        return _DeltaSinkJob(spark, self, StagedFiles(spark, self.path, partition_by), columns)
+        return _DeltaSinkJob(spark, self, StagedFiles(spark, self.path, partition_by), columns, version)
 
 
 class _DeltaSinkJob(SinkJob):
@@ -250,14 +283,19 @@ class _DeltaSinkJob(SinkJob):
     ----------
     columns
         The schema of the table that is appended to, as the log has it; None where rows bring theirs.
+    version
+        The version of the table; None where there is none.
     """
 
-    def __init__(self, spark: SparkSession, sink: DeltaSink, staged: StagedFiles, columns: str | None) -> None:
+    def __init__(
+        self, spark: SparkSession, sink: DeltaSink, staged: StagedFiles, columns: str | None, version: int | None
+    ) -> None:
         from pyspark.sql.types import StructType
 
         self._sink = sink
         self._staged = staged
         self._columns = columns
+        self._version = version
         self._table = None if columns is None else StructType.fromJson(json.loads(columns))
         self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._schema = ""
@@ -286,23 +324,19 @@ class _DeltaSinkJob(SinkJob):
         self._schema = self._columns or as_nullable(df.schema).json()
         self._staged.write(df)
 
-    def commit(self) -> None:
-        from deltalake import DeltaTable, Schema
-        from deltalake.transaction import AddAction, RemoveAction
+    def prepare(self) -> Prepared:
+        """Look which files there are."""
+        sink, files = self._sink, self._staged.places()
+        return PreparedDelta(
+            sink.path, self._staged.root, sink.mode, self._schema, tuple(self._staged.partition_by),
+            tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in files), self._staged.folder,
+            self._version, uuid.uuid4().hex, sink.token, without_secrets(sink.storage_options),
+        )  # fmt: skip
 
-        schema, options = Schema.from_json(self._schema), dict(self._sink.storage_options) or None
-        by = list(self._staged.partition_by)
-        table = DeltaTable.create(self._sink.path, schema, mode="ignore", partition_by=by, storage_options=options)
-        if self._sink.mode == "append" and table.schema().to_json() != schema.to_json():
-            raise SinkError(
-                f"the columns of table {self._sink.path} have changed while the job ran", hint="run the job again"
-            )
-        now = int(time.time() * 1000)
-        actions: list[AddAction | RemoveAction] = [
-            AddAction(one.path, one.size, one.partition, now, True, json.dumps({"numRecords": one.rows}))
-            for one in self._staged.place()
-        ]
-        table.create_write_transaction(actions, self._sink.mode, schema, by)
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The storage options."""
+        return self._sink.secrets
 
     def abort(self) -> None:
         self._staged.delete()
@@ -327,7 +361,8 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(path, version, dict(storage_options) or None)
+        what = "asking for its transaction log"
+        table = answered(path, what, lambda: DeltaTable(path, version, dict(storage_options) or None))
     except TableNotFoundError as error:
         raise SourceError(
             f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"

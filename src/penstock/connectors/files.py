@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import math
-import uuid
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
+from penstock.commit import recover_target, wait_for_commits_at
+from penstock.commit.file_tokens import has_token
 from penstock.config.options import SINK_TARGET_FILE_SIZE
 from penstock.connectors.base import (
     ParallelismInferenceContext,
     Sink,
-    SinkJob,
     SinkStage,
     Source,
-    StageReport,
     checked_parallelism,
 )
 from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
-from penstock.connectors.compaction import compact
-from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values, policies_of
+from penstock.connectors.file_job import FileSinkJob
+from penstock.connectors.partition_commit import policies_of
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
 from penstock.errors import SinkError, SourceError
-from penstock.spark.filesystem import Folder, is_marker
+from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
-from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,11 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.connectors.base import SinkOptions
+    from penstock.commit import Access
+    from penstock.connectors.base import SinkJob, SinkOptions, StageReport
     from penstock.connectors.partition_commit import PartitionCommitPolicy
     from penstock.spark.files import FileListing
-
-log = logging.getLogger("penstock.sinks")
 
 FORMATS = ("parquet", "orc", "csv", "json", "text")
 MODES = ("error", "overwrite", "append", "ignore")
@@ -156,6 +152,9 @@ class FileSink(Sink):
         what the option ``sink.partition-commit.policy.kind`` says.
     table
         The table of Spark's catalogue that lies at the path; for the policy ``metastore``.
+    token
+        A name for what is written. Once it is in the folder, a job that would write it again does nothing: a rerun
+        after a driver that died is safe, whatever it had reached.
     """
 
     path: str
@@ -169,6 +168,7 @@ class FileSink(Sink):
     auto_compaction: bool | None = None
     partition_commit: Sequence[str | PartitionCommitPolicy] | None = None
     table: str | None = None
+    token: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
@@ -216,15 +216,23 @@ class FileSink(Sink):
             found.append(SinkStage(f"Partition commit: {self.name}", run, after_commit=True))
         return found
 
+    def recover(self, access: Access) -> None:
+        """Complete or take back what a dead process has left half-way."""
+        target = Folder(access.bridge, self.path)
+        recover_target(access, target)
+        if self.token is not None or self.mode == "ignore":  # what is there now decides whether anything is written
+            wait_for_commits_at(access, target)
+
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
         target = Folder(Bridge(spark), self.path)
-        if target.exists():
+        done = self.token is not None and has_token(target, self.token)
+        if target.exists() and not done:
             if self.mode == "error":
                 raise SinkError.exists(self.path)
             if self.mode == "append" and not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        return _FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark))
+        return FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark), done=done)
 
     def _replaces_partitions(self, spark: SparkSession) -> bool:
         """Whether an overwrite leaves the partitions that get no rows (``PartitionOverwriteMode``)."""
@@ -236,181 +244,10 @@ class FileSink(Sink):
 
 
 def _compact(job: SinkJob, target: int) -> StageReport:
-    assert isinstance(job, _FileSinkJob)
+    assert isinstance(job, FileSinkJob)
     return job.compact(target)
 
 
 def _commit_partitions(job: SinkJob, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
-    assert isinstance(job, _FileSinkJob)
+    assert isinstance(job, FileSinkJob)
     return job.commit_partitions(policies)
-
-
-class _FileSinkJob(SinkJob):
-    """Writes into a hidden folder beside the target, and moves it into place."""
-
-    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool) -> None:
-        self._spark = spark
-        self._sink = sink
-        self._target = target
-        self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}")
-        self._skip = sink.mode == "ignore" and target.exists()
-        self._by_partition = by_partition
-        self._moved: list[Folder] = []
-        self._set_aside: list[tuple[Folder, Folder]] = []
-        self._schema: StructType | None = None
-        self._partitions: list[str] = []
-        self._unmarked: list[Folder] = []
-
-    def sample_size(self, df: DataFrame) -> int:
-        if self._skip:
-            return 0
-        folder = self._staging.parent.child(f"{self._staging.name}-sample")
-        inside = df.drop(*self._sink.partition_by)  # folders tell the partition columns, files do not hold them
-        try:
-            inside.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
-            return sum(file.size() for file in folder.children() if not file.name.startswith(("_", ".")))
-        finally:
-            folder.delete()
-
-    def write(self, df: DataFrame) -> None:
-        if self._skip:
-            return
-        writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
-        if self._sink.partition_by:
-            writer = writer.partitionBy(*self._sink.partition_by)
-        writer.save(str(self._staging))
-        self._schema = df.schema
-
-    def restart(self) -> bool:
-        self._staging.delete()
-        return True
-
-    def compact(self, target: int) -> StageReport:
-        """Merge small files."""
-        if self._schema is None:
-            return StageReport("nothing", "nothing was written")
-        sink = self._sink
-        done = compact(self._spark, self._staging, sink.format, self._schema, sink.partition_by, sink.options, target)
-        if not done.merged:
-            return StageReport("nothing to merge", f"{show_count(done.before, 'file')}, none small beside another")
-        reason = f"{done.merged} of {show_bytes(done.merged_bytes)} were each less than half of {show_bytes(target)}"
-        return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
-
-    def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
-        """Apply policies to every partition that was written, now that all its files are visible."""
-        for folder in self._partitions:
-            values = partition_values(folder)
-            partition = CommittedPartition(self._spark, f"{self._target}/{folder}", values, self._sink.table)
-            for name, policy in policies:
-                try:
-                    policy(partition)
-                except Exception as error:
-                    raise SinkError.partition_commit(name, str(partition), str(self._target), error) from error
-        names = ", ".join(name for name, _ in policies)
-        return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
-
-    def commit(self) -> None:
-        if self._skip:
-            return
-        found = self._staging.files_below(unread=True)
-        self._partitions = sorted({path.rpartition("/")[0] for path, _ in found} - {""})
-        if not self._target.exists():
-            self._target.parent.make()
-            self._move(self._staging, self._target)
-            self._moved.append(self._target)
-        elif self._sink.mode == "append":
-            self._append(self._staging, self._target)
-            self._mark_again()
-            self._finish()
-        elif self._by_partition:
-            self._replace_partitions()
-            self._finish()
-        elif self._sink.mode == "overwrite":
-            self._replace()
-        else:
-            raise SinkError.exists(self._sink.path)
-        self._refresh()
-
-    def abort(self) -> None:
-        for folder in self._moved:
-            folder.delete()
-        restored = [self._put_back(aside, place) for aside, place in self._set_aside]
-        if self._by_partition and all(restored):
-            self._old.delete()
-        self._mark_again()
-        self._staging.delete()
-        if self._moved:
-            self._refresh()
-
-    def _put_back(self, aside: Folder, place: Folder) -> bool:
-        """Put a partition back where it was; whether that went well. If not, its rows are kept where they are."""
-        try:
-            self._move(aside, place)
-        except SinkError:
-            log.exception("what was to be replaced could not be put back to %s, it lies in %s", place, aside)
-            return False
-        return True
-
-    def _mark_again(self) -> None:
-        for marker in self._unmarked:
-            marker.touch()
-
-    def _finish(self) -> None:
-        """Leave the folder as Spark does: with its marker, and without what was only needed meanwhile."""
-        if self._staging.child(MARKER).exists():
-            self._target.child(MARKER).touch()
-        self._staging.delete()
-
-    def _refresh(self) -> None:
-        """Let cached readers see what was written, as Spark does after a write."""
-        try:
-            self._spark.catalog.refreshByPath(str(self._target))
-        except Exception:
-            log.warning("cached readers of %s could not be refreshed", self._target, exc_info=True)
-
-    @property
-    def _old(self) -> Folder:
-        """Where what is replaced lies meanwhile."""
-        return self._staging.parent.child(self._staging.name + "-old")
-
-    def _replace(self) -> None:
-        self._move(self._target, self._old)
-        try:
-            self._move(self._staging, self._target)
-        except SinkError:
-            self._move(self._old, self._target)
-            raise
-        self._old.delete()
-
-    def _replace_partitions(self) -> None:
-        for folder in self._partitions:
-            place, aside = self._target.child(folder), self._old.child(folder)
-            if place.exists():
-                aside.parent.make()
-                self._move(place, aside)
-                self._set_aside.append((aside, place))
-            place.parent.make()
-            self._move(self._staging.child(folder), place)
-            self._moved.append(place)
-        self._set_aside.clear()
-        self._moved.clear()  # from here on the new rows stay: the old ones are gone
-        self._old.delete()
-
-    def _append(self, source: Folder, target: Folder) -> None:
-        for entry in source.children():
-            place = target.child(entry.name)
-            if is_marker(entry.name):
-                continue
-            if entry.is_folder() and place.is_folder():
-                marker = place.child(MARKER)
-                if marker.exists():  # the partition is not complete until all files are there
-                    self._unmarked.append(marker)
-                    marker.delete()
-                self._append(entry, place)
-            else:
-                self._move(entry, place)
-                self._moved.append(place)
-
-    def _move(self, source: Folder, target: Folder) -> None:
-        if target.exists() or not source.move_to(target):
-            raise SinkError(f"cannot move {source} to {target}", cause="the file system refused, or the path is taken")

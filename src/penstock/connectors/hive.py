@@ -4,33 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.base import ParallelismInferenceContext, SplitScan
+from penstock.connectors.scan import Scan
 from penstock.connectors.splits import OPEN_COST, count_splits
 from penstock.spark import fragment
+from penstock.spark.hive import HiveRelation
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
-    from penstock.spark.hive import HiveRelation
+    from collections.abc import Mapping
+
+    from penstock.connectors.base import ParallelismInferenceContext
     from penstock.spark.jvm import Bridge
 
 
-class HiveScan(SplitScan):
+class HiveScan(Scan):
     """A scan whose tasks are merged to the decided number.
 
     Parameters
     ----------
     bridge
         The session.
-    relation
-        The table with what is read of it.
+    leaf, plan
+        The table, and what is read of it.
     """
 
-    uses_predicates = False
-
-    def __init__(self, bridge: Bridge, relation: HiveRelation) -> None:
+    def __init__(self, bridge: Bridge, leaf: Any, plan: Any) -> None:
         self._bridge = bridge
-        self._relation = relation
+        self._leaf = leaf
+        self._relation = HiveRelation(bridge, leaf, plan)
         self._parallelism = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+        return self._relation.name
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options of the table."""
+        return self._relation.options
 
     @property
     def reason(self) -> str:
@@ -54,11 +66,13 @@ class HiveScan(SplitScan):
         self._parallelism = min(parallelism, self._relation.tasks)
         return self._parallelism
 
-    def leaf(self) -> Any:
+    def leaf(self, session: Any | None = None) -> Any:
         """Return the relation, its partitions pruned and its tasks merged."""
+        del session
         if self._parallelism < self._relation.tasks:
             return fragment.coalesced(self._bridge, self._relation.leaf, self._parallelism)
         return self._relation.leaf
 
-    def close(self) -> None:
-        """Do nothing; nothing is held open."""
+    def with_filters(self, plan: Any) -> HiveScan:
+        """Return a scan of the partitions that are left by more filters."""
+        return HiveScan(self._bridge, self._leaf, plan)

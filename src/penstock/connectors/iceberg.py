@@ -7,29 +7,41 @@ by pyiceberg in Spark's tasks.
 from __future__ import annotations
 
 import logging
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.base import DataFrameScanProvider, ScanContext, Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import needs
+from penstock.commit import recover_target
+from penstock.connectors.base import (
+    DataFrameScanProvider,
+    NothingToWrite,
+    ScanContext,
+    Sink,
+    SinkJob,
+    checked_parallelism,
+)
+from penstock.connectors.extras import without_secrets
+from penstock.connectors.iceberg_commit import PreparedIceberg, address_of, catalog_of, has_token
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of, quoted
+from penstock.connectors.timeouts import answered
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
+from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
     from penstock.connectors.predicates import Predicate
 
 log = logging.getLogger("penstock.sources")
@@ -80,7 +92,14 @@ class IcebergSource(DataFrameScanProvider):
         if self.snapshot_id is None:
             return spark.createDataFrame([], schema)
         scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
-        tasks = list(scan.plan_files())
+        try:
+            tasks = answered(f"table {self.table}", "asking for its files", lambda: list(scan.plan_files()))
+        except ValueError as error:  # rows deleted by their values, which pyiceberg cannot leave out
+            raise SourceError(
+                f"table {self.table} cannot be read",
+                cause=str(error),
+                hint="rewrite its files with their deletes applied, as Iceberg's procedure rewrite_data_files does",
+            ) from error
         if not tasks:
             return spark.createDataFrame([], schema)
         plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)
@@ -144,12 +163,16 @@ class IcebergSink(Sink):
         ``append`` or ``overwrite``.
     parallelism
         The number of writing tasks; if None, that of the upstream.
+    token
+        A name for what is written. Once a snapshot that is kept has it among its properties, a job that would write it
+        again does nothing: a rerun after a driver that died is safe, whatever it had reached.
     """
 
     table: str
     catalog: Mapping[str, str] = field(repr=False)
     mode: str = "append"
     parallelism: int | None = None
+    token: str | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -162,12 +185,31 @@ class IcebergSink(Sink):
         """The table's name."""
         return self.table
 
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The properties of the catalogue."""
+        return {address_of(self.catalog): dict(self.catalog)}
+
+    def recover(self, access: Access) -> None:
+        """Complete or take back what a dead process has left half-way."""
+        catalog = catalog_of(self.catalog, SinkError)
+        table = catalog.load_table(self.table) if catalog.table_exists(self.table) else None
+        recover_target(access, Folder(access.bridge, self._root if table is None else table.location()))
+
+    @property
+    def _root(self) -> str:
+        """The folder of a new table."""
+        return f"{self.catalog.get('warehouse', '').rstrip('/')}/{self.table.replace('.', '/')}"
+
     def open(self, spark: SparkSession) -> SinkJob:
-        """Reach the catalogue, and look at the table if there is one."""
-        catalog = _catalog(self.catalog, SinkError)
-        root = f"{self.catalog.get('warehouse', '').rstrip('/')}/{self.table.replace('.', '/')}"
+        """Reach the catalogue, and look at the table if there is one, and whether it has the job's token."""
+        catalog = catalog_of(self.catalog, SinkError)
+        root = self._root
         if catalog.table_exists(self.table):
             found = catalog.load_table(self.table)
+            if self.token is not None and has_token(found, self.token):
+                log.warning("%s holds %s already, nothing is written", self.table, self.token)
+                return NothingToWrite()
             if not all(str(one.transform) == "identity" for one in found.spec().fields):
                 raise SinkError(
                     f"table {self.table} is partitioned by {found.spec()}, which is not supported",
@@ -178,8 +220,8 @@ class IcebergSink(Sink):
             # The columns stay in the files; copies of them make a folder, and so files, of one value each.
             folders = [f"penstock_{place}" for place in range(len(by))]
             columns = _spark_schema(found, None)
-            return _IcebergSinkJob(spark, self, catalog, StagedFiles(spark, f"{root}/data", folders), by, columns)
-        return _IcebergSinkJob(spark, self, catalog, StagedFiles(spark, f"{root}/data", ()), [], None)
+            return _IcebergSinkJob(spark, self, root, StagedFiles(spark, f"{root}/data", folders), by, columns)
+        return _IcebergSinkJob(spark, self, root, StagedFiles(spark, f"{root}/data", ()), [], None)
 
 
 class _IcebergSinkJob(SinkJob):
@@ -187,6 +229,8 @@ class _IcebergSinkJob(SinkJob):
 
     Parameters
     ----------
+    location
+        The table's folder, as the catalogue knows it.
     columns
         The columns of the table, None of a new one.
     """
@@ -195,7 +239,7 @@ class _IcebergSinkJob(SinkJob):
         self,
         spark: SparkSession,
         sink: IcebergSink,
-        catalog: Catalog,
+        location: str,
         staged: StagedFiles,
         partition_by: Sequence[str],
         columns: StructType | None,
@@ -203,7 +247,7 @@ class _IcebergSinkJob(SinkJob):
         self._sink = sink
         self._columns = columns
         self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
-        self._catalog = catalog
+        self._location = location
         self._staged = staged
         self._partition_by = partition_by
         self._schema: StructType | None = None
@@ -225,41 +269,31 @@ class _IcebergSinkJob(SinkJob):
             df = df.withColumn(folder, df[quoted(column)])
         self._staged.write(df)
 
-    def commit(self) -> None:
-        from pyiceberg.expressions import AlwaysTrue
-
+    def prepare(self) -> Prepared:
+        """Look which files there are; they lie in the table's folder, and no snapshot names them."""
         assert self._schema is not None
-        self._catalog.create_namespace_if_not_exists(self._sink.table.rpartition(".")[0])
-        table = self._catalog.create_table_if_not_exists(self._sink.table, arrow_schema(self._schema))
-        paths = [f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows]
-        with table.transaction() as transaction:
-            if self._sink.mode == "overwrite" and table.current_snapshot() is not None:
-                transaction.delete(AlwaysTrue())
-            if paths:
-                transaction.add_files(paths)
+        paths = tuple(f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows)
+        root = str(self._staged.child("").parent)
+        return PreparedIceberg(
+            self._sink.table, root, self._location, self._sink.mode, self._schema.json(), self._staged.folder, paths,
+            uuid.uuid4().hex, address_of(self._sink.catalog), self._sink.token, without_secrets(self._sink.catalog),
+        )  # fmt: skip
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The properties of the catalogue."""
+        return self._sink.secrets
 
     def abort(self) -> None:
         self._staged.delete()
 
 
-def _catalog(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
-    needs("pyiceberg", "iceberg", error)
-    from pyiceberg.catalog import load_catalog
-
-    try:
-        return load_catalog(properties.get("name", "default"), **properties)
-    except Exception as problem:
-        raise error(
-            "the Iceberg catalogue cannot be reached", cause=str(problem), hint="check its properties"
-        ) from problem
-
-
 def _load(table: str, properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Table:
     from pyiceberg.exceptions import NoSuchTableError
 
-    catalog = _catalog(properties, error)
+    catalog = catalog_of(properties, error)
     try:
-        return catalog.load_table(table)
+        return answered(f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table))
     except NoSuchTableError as problem:
         raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem
 

@@ -12,7 +12,9 @@ from penstock.connectors.base import ScanContext, checked_parallelism
 from penstock.connectors.predicates import ColumnStatistics, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.splits import OPEN_COST
-from penstock.errors import SourceError
+from penstock.connectors.timeouts import timeout, timeout_of_attempt
+from penstock.errors import SourceError, SourceTimeoutError, first_line
+from penstock.threads import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WORTH_A_FOOTER = 2
 """A file of so many times the volume per task is cut, at its row groups; others are read whole, unseen."""
+_TIMED_OUT = "Timeout was reached"
 _REQUESTS = 16
 """Footers that are asked for at a time."""
 
@@ -137,7 +140,8 @@ class ObjectStoreSource(SplitSource):
         from pyarrow import fs
 
         if self.uri.startswith("s3://"):
-            return fs.S3FileSystem(**self.options), self.uri.removeprefix("s3://").rstrip("/")
+            waits = dict.fromkeys(("connect_timeout", "request_timeout"), timeout_of_attempt())
+            return fs.S3FileSystem(**waits | dict(self.options)), self.uri.removeprefix("s3://").rstrip("/")
         system, path = fs.FileSystem.from_uri(self.uri)
         return system, path.rstrip("/")
 
@@ -146,8 +150,12 @@ class ObjectStoreSource(SplitSource):
 
         system, root = self._place()
         try:
-            found = system.get_file_info(fs.FileSelector(root, recursive=True))
+            with doing(f"listing the files of {self.uri}"):  # which may be many: each request is bounded by itself
+                found = system.get_file_info(fs.FileSelector(root, recursive=True))
         except OSError as error:
+            if _TIMED_OUT in str(error):
+                what = "asking for its files"
+                raise SourceTimeoutError.of(self.uri, what, timeout(), first_line(error)) from error
             raise SourceError(
                 f"{self.uri} cannot be listed", cause=str(error), hint="check the place and its keys"
             ) from error

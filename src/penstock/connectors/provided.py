@@ -12,6 +12,7 @@ from penstock.connectors.base import (
     ScanContext,
 )
 from penstock.connectors.predicates import Predicate
+from penstock.connectors.scan import Scan
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, split_size_for, worth_opening
 from penstock.spark import predicates
 from penstock.spark.files import split_settings
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
-class ProvidedScan:
+class ProvidedScan(Scan):
     """A scan of a `DataFrameScanProvider`.
 
     Parameters
@@ -52,8 +53,12 @@ class ProvidedScan:
         self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(bridge, scan))
         self._volume = volume
         self._built: tuple[int, ProvidedPlan] | None = None
-        self.reason = ""
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
         """What the number was inferred from, half a sentence."""
+        return self._reason
 
     @property
     def uses_predicates(self) -> bool:
@@ -72,22 +77,22 @@ class ProvidedScan:
         if isinstance(self._provider, DynamicParallelismInference):
             context = replace(context, columns=self._columns, predicates=self._predicates)
             number = self._provider.infer_parallelism(context)
-            self.reason = str(getattr(self._provider, "reason", ""))
+            self._reason = str(getattr(self._provider, "reason", ""))
             return number
         plan = self._build(bound)
         if plan.listing is None:
-            self.reason = "its own tasks"
+            self._reason = "its own tasks"
             return plan.partitions
         sizes = [int(size * plan.listing.fraction) for size in plan.listing.sizes]
         found = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"
-        self.reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
+        self._reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
         fine = count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST)
         coarse = count_splits(sizes, plan.listing.splittable, COARSE * self._volume, OPEN_COST)
         return max(1, min(worth_opening(fine, coarse, self._cores), bound))
 
-    def narrowed(self, scan: Any) -> ProvidedScan:
+    def with_filters(self, plan: Any) -> ProvidedScan:
         """Return the scan as it is once its rows are filtered further."""
-        return ProvidedScan(self._bridge, self._provider, self._leaf, scan, self._cores, self._volume)
+        return ProvidedScan(self._bridge, self._provider, self._leaf, plan, self._cores, self._volume)
 
     def cut(self, parallelism: int) -> int:
         """Build the scan for at most so many tasks; return how many it has."""
@@ -101,13 +106,11 @@ class ProvidedScan:
         plan.recut(split_settings(split, OPEN_COST))
         return count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
 
-    def leaf(self) -> Any:
+    def leaf(self, session: Any | None = None) -> Any:
         """Return the scan as the plan's leaf."""
+        del session
         assert self._built is not None
         return self._built[1].as_leaf(self._leaf.output())
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _build(self, parallelism: int) -> ProvidedPlan:
         """Return the scan; files are the same for every parallelism, and are listed once."""

@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.connectors.base import ScanContext
+from penstock.connectors.timeouts import answered, timeout, timeout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,8 @@ def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: li
     spark.dataSource.register(_SplitFormat)
     whole = source.schema  # told here: there is no session to parse one with in tasks
     schema = type(whole)([whole[name] for name in columns])
-    job = base64.b64encode(cloudpickle.dumps((source, schema, tasks))).decode()  # type: ignore[no-untyped-call]
+    told = source, schema, tasks, timeout()
+    job = base64.b64encode(cloudpickle.dumps(told)).decode()  # type: ignore[no-untyped-call]
     return spark.read.format(_FORMAT).option("job", job).load()
 
 
@@ -52,8 +54,8 @@ class _SplitFormat(DataSource):
     def name(cls) -> str:
         return _FORMAT
 
-    def _job(self) -> tuple[SplitSource, StructType, list[list[Any]] | None]:
-        found: tuple[SplitSource, StructType, list[list[Any]] | None]
+    def _job(self) -> tuple[SplitSource, StructType, list[list[Any]] | None, float]:
+        found: tuple[SplitSource, StructType, list[list[Any]] | None, float]
         found = cloudpickle.loads(base64.b64decode(self.options["job"]))
         return found
 
@@ -61,23 +63,33 @@ class _SplitFormat(DataSource):
         return self._job()[1]
 
     def reader(self, schema: StructType) -> _SplitReader:  # noqa: ARG002
-        source, columns, tasks = self._job()
-        return _SplitReader(source, columns.fieldNames(), tasks)
+        source, columns, tasks, seconds = self._job()
+        return _SplitReader(source, columns.fieldNames(), tasks, seconds)
 
 
 class _SplitReader(DataSourceReader):
-    def __init__(self, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> None:
+    def __init__(
+        self, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None, seconds: float
+    ) -> None:
         self._source = source
         self._columns = columns
         self._tasks = tasks
+        self._seconds = seconds
 
     def partitions(self) -> Sequence[InputPartition]:
         tasks = self._tasks
         if tasks is None:
-            tasks = [[split] for split in self._source.enumerate_splits(ScanContext(1 << 30, _VOLUME))]
+            tasks = [[split] for split in self._enumerated()]
         return [_Task(splits) for splits in tasks or [[]]]
+
+    def _enumerated(self) -> Sequence[Any]:
+        source, context = self._source, ScanContext(1 << 30, _VOLUME)
+        with timeout_of(self._seconds):
+            what = f"asking {source.name} for its splits"
+            return answered(source.name, what, lambda: list(source.enumerate_splits(context)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Task)
-        for split in partition.splits:
-            yield from self._source.read_split(split, self._columns)
+        with timeout_of(self._seconds):
+            for split in partition.splits:
+                yield from self._source.read_split(split, self._columns)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.partition_commit import partition_values
 from penstock.connectors.table_schema import quoted
-from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -66,7 +65,6 @@ class StagedFiles:
         self._bridge = Bridge(spark)
         self._root = Folder(self._bridge, root)
         self._folder = self._root.child(f"penstock-{uuid.uuid4().hex[:12]}")
-        self._placed: list[Folder] = []
         self.partition_by = tuple(partition_by)
 
     def write(self, df: DataFrame) -> None:
@@ -87,8 +85,14 @@ class StagedFiles:
         """The table's folder."""
         return str(self._root)
 
+    @property
+    def folder(self) -> str:
+        """Where the files lie."""
+        return str(self._folder)
+
     def files(self) -> list[StagedFile]:
-        """Return what was written."""
+        """Return what was written, which survives a loss of power from here on."""
+        self._folder.sync()
         found = list(self._folder.files_below(unread=True))
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as threads:
             rows = list(threads.map(lambda one: row_count(self._bridge, f"{self._folder}/{one[0]}"), found))
@@ -97,22 +101,14 @@ class StagedFiles:
             for (path, size), count in zip(found, rows, strict=True)
         ]
 
-    def place(self) -> list[StagedFile]:
-        """Move what was written to where the table's other files of the same partition lie; return it."""
-        placed = []
-        for one in self.files():
-            path = one.path.partition("/")[2]
-            target = self._root.child(path)
-            target.parent.make()
-            if not self._root.child(one.path).move_to(target):
-                raise SinkError(f"cannot move {one.path} to {target}", cause="the file system refused")
-            self._placed.append(target)
-            placed.append(replace(one, path=path))
-        self._folder.delete()
-        return placed
+    def child(self, path: str) -> Folder:
+        """Return a path within the table's folder."""
+        return self._root.child(path)
+
+    def places(self) -> list[StagedFile]:
+        """Return what was written by paths relative to `folder`, which are those it has among the table's files."""
+        return [replace(one, path=one.path.partition("/")[2]) for one in self.files()]
 
     def delete(self) -> None:
         """Remove all files."""
-        for file in self._placed:
-            file.delete()
         self._folder.delete()

@@ -1,19 +1,49 @@
 """Stream graph and job graph: plain data, without Spark."""
 
 from penstock.graph.context import StreamEdgeUpdateRequest, StreamGraphContext, StreamNodeUpdateRequest
+from penstock.graph.filter_paths import DynamicFilterRef, FilterPath, JoinInput
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
-from penstock.graph.manager import AdaptiveGraphGenerator, AdaptiveGraphManager
-from penstock.graph.stream_graph import UNDECIDED, OperatorKind, StreamEdge, StreamGraph, StreamNode
+from penstock.graph.join_types import JoinType, Side
+from penstock.graph.manager import AdaptiveGraphManager
+from penstock.graph.operators import (
+    AggregateOperator,
+    CalcOperator,
+    GroupingSets,
+    JoinOperator,
+    JoinSequence,
+    JoinSide,
+    JoinStrategy,
+    Operator,
+    OperatorKind,
+    ScanOperator,
+    ShuffledJoin,
+    SinkOperator,
+)
+from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 __all__ = [
-    "UNDECIDED",
-    "AdaptiveGraphGenerator",
     "AdaptiveGraphManager",
+    "AggregateOperator",
+    "CalcOperator",
+    "DynamicFilterRef",
+    "FilterPath",
+    "GroupingSets",
     "JobEdge",
     "JobGraph",
     "JobVertex",
     "JobVertexID",
+    "JoinInput",
+    "JoinOperator",
+    "JoinSequence",
+    "JoinSide",
+    "JoinStrategy",
+    "JoinType",
+    "Operator",
     "OperatorKind",
+    "ScanOperator",
+    "ShuffledJoin",
+    "Side",
+    "SinkOperator",
     "StreamEdge",
     "StreamEdgeUpdateRequest",
     "StreamGraph",

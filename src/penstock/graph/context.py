@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from penstock.errors import GraphError
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -14,11 +15,12 @@ from penstock.graph.partitioner import (
     ForwardForUnspecifiedPartitioner,
     Partitioner,
 )
-from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from penstock.graph.filter_paths import DynamicFilterRef
+    from penstock.graph.operators import Operator
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 log = logging.getLogger("penstock.graph")
@@ -36,12 +38,13 @@ class StreamEdgeUpdateRequest:
 
 @dataclass(frozen=True, slots=True)
 class StreamNodeUpdateRequest:
-    """A change of one node; what is None stays as it is, `properties` are merged."""
+    """A change of one node; what is None stays as it is."""
 
     node_id: int
     parallelism: int | None = None
     max_parallelism: int | None = None
-    properties: Mapping[str, Any] | None = None
+    operator: Operator | None = None
+    filters: tuple[DynamicFilterRef, ...] | None = None
 
 
 class PendingGraph(Protocol):
@@ -126,6 +129,11 @@ class StreamGraphContext:
         -------
         bool
             Whether the batch was applied.
+
+        Raises
+        ------
+        GraphError
+            If a request gives a node an operator of another kind.
         """
         graph = self.stream_graph
         changed: dict[int, StreamNode] = {}
@@ -134,11 +142,14 @@ class StreamGraphContext:
             if self.is_frozen(node.id):
                 log.info("node modification refused: %s is frozen", node.name)
                 return False
+            if request.operator is not None and request.operator.kind is not node.kind:
+                raise GraphError(f"{node.name} is a {node.kind}, and cannot become a {request.operator.kind}")
             changed[node.id] = replace(
                 node,
                 parallelism=request.parallelism or node.parallelism,
                 max_parallelism=request.max_parallelism or node.max_parallelism,
-                properties={**node.properties, **(request.properties or {})},
+                operator=request.operator or node.operator,
+                filters=node.filters if request.filters is None else request.filters,
             )
         self._owner.commit(graph.replace(nodes=changed.values()), ())
         return True
@@ -182,7 +193,7 @@ def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:
         node.parallelism
         for end in (edge.source_id, edge.target_id)
         for node in map(graph.node, forward_group(graph, end))
-        if node.parallelism != UNDECIDED
+        if node.parallelism is not None
     }
     return len(asked) <= 1
 

@@ -39,17 +39,17 @@ class JobVertex:
     inputs
         The edges from other vertices.
     parallelism
-        What a user asked for, or -1.
+        What a user asked for, or None.
     max_parallelism
-        The smallest bound of its nodes, or -1.
+        The smallest bound of its nodes, or None.
     """
 
     id: JobVertexID
     name: str
     node_ids: tuple[int, ...]
     inputs: tuple[JobEdge, ...]
-    parallelism: int
-    max_parallelism: int
+    parallelism: int | None
+    max_parallelism: int | None
 
     @property
     def tail_id(self) -> int:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 from penstock.graph.context import StreamGraphContext, forward_group
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
-from penstock.graph.stream_graph import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
-
-
-class AdaptiveGraphGenerator(Protocol):
-    """Grows a job graph while the job runs."""
-
-    @property
-    def job_graph(self) -> JobGraph:
-        """The vertices made so far."""
-
-    @property
-    def stream_graph_context(self) -> StreamGraphContext:
-        """The view through which pending nodes and edges are read and changed."""
-
-    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
-        """Note that a vertex has finished; return the vertices that could be made because of it."""
 
 
 class AdaptiveGraphManager:
@@ -184,17 +168,17 @@ class AdaptiveGraphManager:
             for edge in self._graph.in_edges(node_id)
             if edge.source_id not in group
         )
-        asked = {node.parallelism for node in nodes} - {UNDECIDED}
+        asked = {node.parallelism for node in nodes if node.parallelism is not None}
         if len(asked) > 1:
             raise GraphError(f"chained operators have different parallelisms {sorted(asked)}")
-        bounds = [node.max_parallelism for node in nodes if node.max_parallelism != UNDECIDED]
+        bounds = [node.max_parallelism for node in nodes if node.max_parallelism is not None]
         vertex = JobVertex(
             id=vertex_id,
             name=" -> ".join(node.name for node in nodes),
             node_ids=tuple(ordered),
             inputs=inputs,
-            parallelism=asked.pop() if asked else UNDECIDED,
-            max_parallelism=min(bounds, default=UNDECIDED),
+            parallelism=asked.pop() if asked else None,
+            max_parallelism=min(bounds, default=None),
         )
         self._job_graph.add(vertex)
         self._vertex_of.update(dict.fromkeys(ordered, vertex_id))

@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from enum import StrEnum
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
+    from penstock.graph.filter_paths import DynamicFilterRef
+    from penstock.graph.operators import Operator, OperatorKind
     from penstock.graph.partitioner import Partitioner
     from penstock.location import SourceLine
-
-UNDECIDED = -1
-"""The parallelism of what is decided at run time."""
-
-
-class OperatorKind(StrEnum):
-    """What a stream node does, as far as deciding cares."""
-
-    SOURCE = "Source"
-    CALC = "Calc"
-    AGGREGATE = "Aggregate"
-    JOIN = "Join"
-    WINDOW = "Window"
-    SORT = "Sort"
-    GROUPED_MAP = "GroupedMap"
-    REPARTITION = "Repartition"
-    UNION = "Union"
-    OPAQUE = "Opaque"
-    SINK = "Sink"
-    SINK_STAGE = "SinkStage"
-
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
@@ -45,36 +24,40 @@ class StreamNode:
     ----------
     id
         Unique within the graph.
-    kind
-        What it does.
+    operator
+        What it does, and what is known and decided about that.
     name
         A short name for people.
     description
         The operator in full, one line.
     parallelism
-        The number the user asked for, or `UNDECIDED`.
+        The number the user asked for, or None.
     max_parallelism
-        An upper bound for what may be decided, or `UNDECIDED`.
+        An upper bound for what may be decided, or None.
     location
         The user's line that made it, if known.
-    properties
-        Further facts that strategies may read and change, such as a join's type.
+    filters
+        The dynamic filters to apply behind it.
     """
 
     id: int
-    kind: OperatorKind
+    operator: Operator
     name: str
     description: str = ""
-    parallelism: int = UNDECIDED
-    max_parallelism: int = UNDECIDED
+    parallelism: int | None = None
+    max_parallelism: int | None = None
     location: SourceLine | None = field(default=None, compare=False)
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    filters: tuple[DynamicFilterRef, ...] = ()
 
     def __post_init__(self) -> None:
         for what, number in (("parallelism", self.parallelism), ("max parallelism", self.max_parallelism)):
-            if number != UNDECIDED and number < 1:
+            if number is not None and number < 1:
                 raise GraphError(f"invalid {what} {number} of {self.name}", hint="give a whole number of at least 1")
-        object.__setattr__(self, "properties", MappingProxyType(dict(self.properties)))
+
+    @property
+    def kind(self) -> OperatorKind:
+        """The kind of its operator."""
+        return self.operator.kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionKind
 from penstock.graph.naming import column_names, readable
+from penstock.history.changes import node_changes
 from penstock.history.record import JobRecord
 from penstock.masking import mask, mask_value
 from penstock.spark.jobs import tasks_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from penstock.config import Configuration
     from penstock.decisions import Decision
@@ -118,15 +119,15 @@ class JobRecorder:
             listener(self.record)
 
     def _graph_events(self) -> Iterable[Event]:
-        scheduler = self._job.scheduler
-        if scheduler is None:
+        graphs = self._job.graphs
+        if graphs is None:
             return
         if self._graph is None:
-            self._graph = scheduler.planned_graph
+            self._graph = graphs.planned
             yield _nodes(self._graph)
             self._names = column_names(self._graph)
             yield self._edges(self._graph.edges)
-        now = scheduler.manager.graph
+        now = graphs.manager.graph
         if now is not self._graph:
             before, self._graph = self._graph, now
             yield from self._changes(before, now)
@@ -151,9 +152,8 @@ class JobRecorder:
                 yield _change(what, before, after, reasons, target.id)
         for node in nodes:
             old_node = old_nodes.get(node.id)
-            words = _property_changes(old_node.properties, node.properties) if old_node is not None else None
-            if words is not None:
-                yield _change(node.name, *words, reasons, node.id)
+            for before, after in [] if old_node is None else node_changes(old_node, node):
+                yield _change(node.name, before, after, reasons, node.id)
 
     def _edges(self, edges: Iterable[StreamEdge]) -> Event:
         return {"type": "edges", "at": time.time(), "edges": [
@@ -163,11 +163,11 @@ class JobRecorder:
         ]}  # fmt: skip
 
     def _vertex_events(self) -> Iterable[Event]:
-        scheduler = self._job.scheduler
-        if scheduler is None:
+        graphs = self._job.graphs
+        if graphs is None:
             return
-        if len(scheduler.execution_graph) > self._vertices:
-            made = list(scheduler.execution_graph)[self._vertices :]
+        if len(graphs.execution) > self._vertices:
+            made = list(graphs.execution)[self._vertices :]
             self._vertices += len(made)
             self._active += made
             for execution in made:
@@ -183,10 +183,10 @@ class JobRecorder:
                 yield from self._task_events(execution.vertex)
 
     def _task_events(self, vertex: JobVertex) -> Iterable[Event]:
-        if self._bridge is None or self._job.scheduler is None:
+        if self._bridge is None or self._job.graphs is None:
             return
         try:
-            found = tasks_of(self._bridge, self._job.scheduler.group_of(vertex), _TASKS)
+            found = tasks_of(self._bridge, self._job.graphs.group_of(vertex), _TASKS)
         except Exception:
             log.debug("the tasks of %s are not known", vertex.id, exc_info=True)
             return
@@ -238,8 +238,8 @@ def _clean(value: float | str) -> float | str:
 def _nodes(nodes: Iterable[StreamNode]) -> Event:
     return {"type": "nodes", "at": time.time(), "nodes": [
         {"id": str(node.id), "kind": node.kind.value, "name": mask(node.name)[:_TEXT],
-         "description": mask(node.description)[:_TEXT], "parallelism": node.parallelism,
-         "max_parallelism": node.max_parallelism, "location": str(node.location or "")}
+         "description": mask(node.description)[:_TEXT], "parallelism": _figure(node.parallelism),
+         "max_parallelism": _figure(node.max_parallelism), "location": str(node.location or "")}
         for node in nodes
     ]}  # fmt: skip
 
@@ -249,33 +249,27 @@ def _change(what: str, before: str, after: str, reasons: list[str], node: int) -
             "after": mask(after)[:_TEXT], "reasons": reasons[-3:], "node": str(node)}  # fmt: skip
 
 
-def _property_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, str] | None:
-    changed = [key for key in after if before.get(key) != after[key]]
-    if not changed:
-        return None
-    was = ", ".join(f"{key} {_word(before[key])}" for key in changed if key in before)
-    return was or "nothing", ", ".join(f"{key} {_word(after[key])}" for key in changed)
-
-
-def _word(value: object) -> str:
-    return str(value) if isinstance(value, (str, int, float, bool)) else "set"
-
-
 def _vertex(vertex: JobVertex) -> dict[str, Any]:
     return {
         "id": vertex.id, "name": mask(vertex.name)[:_TEXT], "nodes": [str(node) for node in vertex.node_ids],
-        "max_parallelism": vertex.max_parallelism,
+        "max_parallelism": _figure(vertex.max_parallelism),
         "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
     }  # fmt: skip
 
 
 def _progress(execution: ExecutionJobVertex) -> dict[str, Any]:
     return {
-        "state": execution.state.value, "parallelism": execution.parallelism, "reason": mask(execution.reason),
-        "tasks": execution.tasks, "bytes_in": execution.bytes_in, "bytes_out": execution.bytes_out,
-        "rows_out": execution.rows_out, "timestamps": {state.value: at for state, at in execution.timestamps.items()},
+        "state": execution.state.value, "parallelism": _figure(execution.parallelism), "reason": mask(execution.reason),
+        "tasks": _figure(execution.tasks), "bytes_in": _figure(execution.bytes_in),
+        "bytes_out": _figure(execution.bytes_out), "rows_out": _figure(execution.rows_out),
+        "timestamps": {state.value: at for state, at in execution.timestamps.items()},
         "subpartitions": _bars(list(execution.subpartitions)), "subpartition_count": len(execution.subpartitions),
     }  # fmt: skip
+
+
+def _figure(known: int | None) -> int:
+    """Return a figure as records have it: -1 where it is not known, as in Flink's REST API."""
+    return -1 if known is None else known
 
 
 def _bars(sizes: list[int]) -> list[int]:

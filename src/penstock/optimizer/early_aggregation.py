@@ -14,50 +14,21 @@ measured; it is done where even so many groups would cost less than the copies t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
-from penstock.graph import OperatorKind, StreamNodeUpdateRequest
-from penstock.optimizer.graphs import is_broadcast, sides
-from penstock.optimizer.strategy import (
-    OperatorsFinished,
-    ResultInfo,
-    StrategyContext,
-    StreamGraphOptimizationStrategy,
-)
+from penstock.graph import AggregateOperator, OperatorKind, ScanOperator, StreamNodeUpdateRequest
+from penstock.optimizer.graphs import equi_join, is_broadcast
+from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamGraph, StreamNode
-
-GROUPING_SETS = "grouping_sets"
-"""The property of an aggregate that tells the grouping sets it can be made before."""
-SUMS_FIRST = "sums_first"
-"""The property of an aggregate that sums up before its rows are multiplied."""
+    from penstock.graph import GroupingSets, StreamNode
 
 _WORTH_IT = 0.9
 """The most that the way around may cost, as a part of the plain way."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupingSets:
-    """What multiplies the rows before an aggregate.
-
-    Parameters
-    ----------
-    node_id
-        The node whose last operator does.
-    copies
-        How many rows it makes of one.
-    origins
-        For each grouped column, the joins and their sides that it comes through, from the last join to the first.
-    """
-
-    node_id: int
-    copies: int
-    origins: tuple[tuple[tuple[int, str], ...], ...]
 
 
 def pays(rows: int, groups: int, copies: int) -> bool:
@@ -68,29 +39,32 @@ def pays(rows: int, groups: int, copies: int) -> bool:
 class EarlyAggregation(StreamGraphOptimizationStrategy):
     """Looks at aggregates over grouping sets whenever something has been measured."""
 
-    def __init__(self) -> None:
-        self._results: dict[int, ResultInfo] = {}
-
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Decide for aggregates whose groups are bounded by now."""
-        self._results.update(finished.results)
+        del finished
         changed = False
         for node in context.stream_graph:
-            sets = node.properties.get(GROUPING_SETS)
-            if sets is not None and SUMS_FIRST not in node.properties and not context.is_frozen(sets.node_id):
-                changed |= self._decide(node, sets, context)
+            operator = node.operator
+            if isinstance(operator, AggregateOperator) and not operator.aggregates_first:
+                changed |= self._decide(node, operator, context)
         return changed
 
-    def _decide(self, node: StreamNode, sets: GroupingSets, context: StrategyContext) -> bool:
-        graph = context.stream_graph
+    def _decide(self, node: StreamNode, aggregate: AggregateOperator, context: StrategyContext) -> bool:
+        graph, sets = context.stream_graph, aggregate.grouping_sets
+        if sets is None or context.is_frozen(sets.node_id):
+            return False
         if [edge.source_id for edge in graph.in_edges(node.id)] != [sets.node_id]:
             return False  # the copies are written for several readers
-        groups = self._groups(sets, graph)
-        rows, size = self._input(sets.node_id, graph)
-        tasks = max(1, ceil(size / context.resources.volume_per_task))
-        if groups < 0 or rows < 0 or not pays(rows // tasks, groups, sets.copies):
+        groups, read = _most_groups(sets, context), _input(sets.node_id, context)
+        if groups is None or read is None:
             return False
-        if not context.modify_stream_node([StreamNodeUpdateRequest(node.id, properties={SUMS_FIRST: True})]):
+        rows, size = read
+        tasks = max(1, ceil(size / context.resources.volume_per_task))
+        if not pays(rows // tasks, groups, sets.copies):
+            return False
+        if not context.modify_stream_node(
+            [StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))]
+        ):
             return False
         reason = (
             f"{show_count(rows, 'row')} are read of {show_count(groups, 'group')} at most, "
@@ -100,36 +74,39 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         context.decide(DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
         return True
 
-    def _groups(self, sets: GroupingSets, graph: StreamGraph) -> int:
-        """Return how many groups there are at most, -1 if that is not known."""
-        bounds: dict[int, int] = {}
-        for joins in sets.origins:
-            known = [
-                (result.rows, edge.source_id)
-                for join, side in joins
-                if (edge := sides(graph, graph.node(join)).get(side)) is not None
-                and (result := self._results.get(edge.source_id)) is not None
-                and result.rows >= 0
-            ]
-            if not known:
-                return -1
-            rows, source = min(known)
-            bounds[source] = rows
-        return prod(bounds.values())
 
-    def _input(self, node_id: int, graph: StreamGraph) -> tuple[int, int]:
-        """Return how many rows, and bytes, a node's vertex reads; (-1, 0) if that is not known.
+def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
+    """Return how many groups there are at most, or None if that is not known."""
+    bounds: dict[int, int] = {}
+    for inputs in sets.origins:
+        known = [
+            (result.rows, edge.source_id)
+            for one in inputs
+            if (join := equi_join(context.stream_graph, one.join_id)) is not None
+            and (result := context.result((edge := join.edges[one.side]).source_id)) is not None
+            and result.rows is not None
+        ]
+        if not known:
+            return None
+        rows, source = min(known)
+        bounds[source] = rows
+    return prod(bounds.values())
 
-        Joins may leave few of them; then neither way takes long.
-        """
-        node = graph.node(node_id)
-        while node.kind in {OperatorKind.CALC, OperatorKind.JOIN}:
-            inputs = [edge for edge in graph.in_edges(node.id) if not is_broadcast(edge)]
-            if len(inputs) != 1:
-                return -1, 0
-            if not inputs[0].is_forward:
-                result = self._results.get(inputs[0].source_id)
-                return (result.rows, result.total) if result is not None and result.rows >= 0 else (-1, 0)
-            node = graph.node(inputs[0].source_id)
-        rows = int(node.properties.get("rows", -1))
-        return (rows, int(node.properties.get("bytes", 0))) if rows >= 0 else (-1, 0)
+
+def _input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
+    """Return how many rows, and bytes, a node's vertex reads, or None if that is not known.
+
+    Joins may leave few of them; then neither way takes long.
+    """
+    graph = context.stream_graph
+    node = graph.node(node_id)
+    while node.kind in {OperatorKind.CALC, OperatorKind.JOIN}:
+        inputs = [edge for edge in graph.in_edges(node.id) if not is_broadcast(edge)]
+        if len(inputs) != 1:
+            return None
+        if not inputs[0].is_forward:
+            result = context.result(inputs[0].source_id)
+            return None if result is None or result.rows is None else (result.rows, result.total)
+        node = graph.node(inputs[0].source_id)
+    scan = node.operator
+    return (scan.rows, scan.bytes or 0) if isinstance(scan, ScanOperator) and scan.rows is not None else None

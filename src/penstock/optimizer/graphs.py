@@ -1,16 +1,16 @@
-"""Small questions about joins in a stream graph that several strategies ask."""
+"""Small questions about a stream graph that several strategies ask."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import JoinOperator, JoinType, Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import (
     BroadcastPartitioner,
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
 )
-from penstock.optimizer.joins import NUMBER, SIDES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,18 +18,69 @@ if TYPE_CHECKING:
     from penstock.graph import StreamEdge, StreamGraph, StreamNode
 
 
-def sides(graph: StreamGraph, join: StreamNode) -> dict[str, StreamEdge]:
-    """Return the one edge of each side of a join; empty for what is no equi-join of two inputs."""
-    if join.kind is not OperatorKind.JOIN or "join_type" not in join.properties:
-        return {}
-    edges = {edge.type_number: edge for edge in graph.in_edges(join.id)}
-    return {side: edges[NUMBER[side]] for side in SIDES} if len(edges) == len(SIDES) else {}
+@dataclass(frozen=True, slots=True)
+class EquiJoin:
+    """An equi-join in its graph.
+
+    Parameters
+    ----------
+    node, operator
+        Its node, and the node's operator.
+    left, right
+        The edges that lead to it.
+    """
+
+    node: StreamNode
+    operator: JoinOperator
+    left: StreamEdge
+    right: StreamEdge
+
+    @property
+    def id(self) -> int:
+        """Its node's id."""
+        return self.node.id
+
+    @property
+    def type(self) -> JoinType:
+        """Its type."""
+        return self.operator.type
+
+    @property
+    def edges(self) -> dict[Side, StreamEdge]:
+        """The edges that lead to it, by side."""
+        return {Side.LEFT: self.left, Side.RIGHT: self.right}
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether the rows of both sides lie hashed, exchanged for this join or as they were before it."""
+        kinds = (HashPartitioner, ForwardForConsecutiveHashPartitioner)
+        return all(isinstance(edge.partitioner, kinds) for edge in (self.left, self.right))
+
+    @property
+    def broadcast_side(self) -> Side | None:
+        """The one side that is broadcast, or None."""
+        found = [side for side, edge in self.edges.items() if is_broadcast(edge)]
+        return found[0] if len(found) == 1 else None
 
 
-def is_shuffled(edges: dict[str, StreamEdge]) -> bool:
-    """Whether both sides of a join lie hashed, each written for it or chained to it."""
-    kinds = (HashPartitioner, ForwardForConsecutiveHashPartitioner)
-    return bool(edges) and all(isinstance(edge.partitioner, kinds) for edge in edges.values())
+def equi_join(graph: StreamGraph, node_id: int) -> EquiJoin | None:
+    """Return a node as an equi-join, or None if it is none."""
+    node = graph.node(node_id)
+    if not isinstance(node.operator, JoinOperator):
+        return None
+    edges = {edge.type_number: edge for edge in graph.in_edges(node_id)}
+    return EquiJoin(node, node.operator, edges[Side.LEFT.input_number], edges[Side.RIGHT.input_number])
+
+
+def equi_joins(graph: StreamGraph) -> Iterator[EquiJoin]:
+    """Return all equi-joins of a graph, each after those before it."""
+    return (join for node in graph if (join := equi_join(graph, node.id)) is not None)
+
+
+def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[EquiJoin]:
+    """Return the equi-joins that read what some nodes wrote."""
+    targets = dict.fromkeys(edge.target_id for node_id in node_ids for edge in graph.out_edges(node_id))
+    return (join for target in targets if (join := equi_join(graph, target)) is not None)
 
 
 def is_hashed(edge: StreamEdge) -> bool:
@@ -40,17 +91,6 @@ def is_hashed(edge: StreamEdge) -> bool:
 def is_broadcast(edge: StreamEdge) -> bool:
     """Whether an edge is broadcast."""
     return isinstance(edge.partitioner, BroadcastPartitioner)
-
-
-def joins_behind(graph: StreamGraph, node_ids: tuple[int, ...]) -> Iterator[StreamNode]:
-    """Return the joins that read what some nodes wrote."""
-    seen = set()
-    for node_id in node_ids:
-        for edge in graph.out_edges(node_id):
-            node = graph.node(edge.target_id)
-            if node.kind is OperatorKind.JOIN and node.id not in seen:
-                seen.add(node.id)
-                yield node
 
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:

@@ -15,13 +15,13 @@ After::
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
-from penstock.graph import OperatorKind, StreamNodeUpdateRequest
+from penstock.graph import JoinType, OperatorKind, ShuffledJoin, Side, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
-from penstock.optimizer.graphs import is_shuffled, joins_behind, sides
-from penstock.optimizer.joins import SIDES, may_hash
+from penstock.optimizer.graphs import joins_behind
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -33,14 +33,28 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.graph import StreamGraph, StreamNode
-
-HASH_SIDE = "hash_side"
-"""The property of a join that names the side of which every task makes a hash table."""
+    from penstock.graph import StreamGraph
+    from penstock.optimizer.graphs import EquiJoin
 
 
-def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int:
-    """Return the memory of the largest hash table that a task would make of a result, -1 if unknown.
+@dataclass(frozen=True, slots=True)
+class HashTable:
+    """The hash tables that the tasks of a join would make.
+
+    Parameters
+    ----------
+    side
+        The side whose rows are in them.
+    memory
+        The bytes that the largest takes.
+    """
+
+    side: Side
+    memory: int
+
+
+def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
+    """Return the memory of the largest hash table that a task would make of a result, or None if unknown.
 
     Parameters
     ----------
@@ -52,24 +66,28 @@ def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int:
         Bytes of both sides that a task reads.
     """
     memory = table_memory(result)
-    if memory < 0 or not result.total:
+    if memory is None or not result.total:
         return memory
     packed = volume * result.total // max(all_bytes, 1)
     return memory * max(packed, int(result.subpartitions.max())) // result.total
 
 
-def hash_side(join_type: str, results: Mapping[str, ResultInfo], volume: int, limit: int) -> tuple[str, int]:
-    """Return the side to make hash tables of and the memory of the largest, or an empty text.
+def smallest_table(
+    join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
+) -> HashTable | None:
+    """Return the hash tables of the smaller side among those that the join type allows and that fit, or None.
 
-    The smaller side of those the join type allows, if its largest table fits; of equal ones the right.
+    Of sides of equal bytes the right one.
     """
     total = sum(result.total for result in results.values())
-    tables = {side: largest_table(results[side], total, volume) for side in SIDES if may_hash(join_type, side)}
-    fitting = [side for side, table in tables.items() if 0 <= table <= limit]
-    if not fitting:
-        return "", max(tables.values(), default=-1)
-    best = min(reversed(fitting), key=lambda side: results[side].total)
-    return best, tables[best]
+    fitting = [
+        HashTable(side, memory)
+        for side in reversed(Side)
+        if join_type.can_hash(side)
+        and (memory := largest_table(results[side], total, volume)) is not None
+        and memory <= limit
+    ]
+    return min(fitting, key=lambda table: results[table.side].total, default=None)
 
 
 def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
@@ -90,31 +108,28 @@ def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
 class JoinAlgorithm(StreamGraphOptimizationStrategy):
     """Looks at every pending join of which both sides have been measured."""
 
-    def __init__(self) -> None:
-        self._results: dict[int, ResultInfo] = {}
-
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Choose the algorithm of joins that are about to become vertices."""
-        self._results.update(finished.results)
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and HASH_SIDE not in join.properties:
+            if not context.is_frozen(join.id) and join.operator.strategy.algorithm is None:
                 changed |= self._choose(join, context)
         return changed
 
-    def _choose(self, join: StreamNode, context: StrategyContext) -> bool:
-        edges = sides(context.stream_graph, join)
-        results = {side: self._results[e.source_id] for side, e in edges.items() if e.source_id in self._results}
-        if not is_shuffled(edges) or len(results) < len(SIDES) or join.properties.get("hinted"):
+    def _choose(self, join: EquiJoin, context: StrategyContext) -> bool:
+        results = {side: found for side, e in join.edges.items() if (found := context.result(e.source_id)) is not None}
+        if not join.is_shuffled or len(results) < len(Side) or join.operator.is_hinted:
             return False
         if may_merge_tasks(context.stream_graph, join.id):
             return False
         limits = context.resources
-        side, table = hash_side(str(join.properties["join_type"]), results, limits.volume_per_task, limits.task_memory)
-        request = StreamNodeUpdateRequest(join.id, properties={HASH_SIDE: side})
+        table = smallest_table(join.type, results, limits.volume_per_task, limits.task_memory)
+        algorithm = ShuffledJoin.SORT_MERGE if table is None else ShuffledJoin.SHUFFLED_HASH
+        strategy = replace(join.operator.strategy, algorithm=algorithm, build=None if table is None else table.side)
+        request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
         if not context.modify_stream_node([request]):
             return False
-        if side:
-            reason = f"the largest table of a task takes {show_bytes(table)} of {show_bytes(limits.task_memory)}"
-            context.decide(DecisionKind.JOIN_ALGORITHM, join, f"hash join, builds {side}", reason)
+        if table is not None:
+            reason = f"the largest table of a task takes {show_bytes(table.memory)} of {show_bytes(limits.task_memory)}"
+            context.decide(DecisionKind.JOIN_ALGORITHM, join.node, f"hash join, builds {table.side}", reason)
         return True

@@ -16,38 +16,20 @@ in order anew.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
-from penstock.graph import StreamNodeUpdateRequest
-from penstock.optimizer.dynamic_filtering import FILTERS, left_by
-from penstock.optimizer.graphs import is_broadcast, joins_behind, sides
+from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamNodeUpdateRequest
+from penstock.optimizer.dynamic_filtering import left_by
+from penstock.optimizer.graphs import equi_join, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.graph import StreamGraph, StreamNode
-
-SEQUENCE = "join_sequence"
-"""The property of the last join of a chain that tells the order in which its joins run."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinSequence:
-    """A chain of joins in another order.
-
-    Parameters
-    ----------
-    chain
-        Its nodes as the graph has them, from the first join to the last.
-    joins
-        Its joins in the order in which they run.
-    """
-
-    chain: tuple[int, ...]
-    joins: tuple[int, ...]
+    from penstock.graph import StreamGraph
+    from penstock.optimizer.graphs import EquiJoin
 
 
 def best_order(joins: Sequence[int], left: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
@@ -64,89 +46,102 @@ def best_order(joins: Sequence[int], left: Mapping[int, float], needs: Mapping[i
 class JoinOrder(StreamGraphOptimizationStrategy):
     """Looks at a chain of joins when the last of its small sides has been measured."""
 
-    def __init__(self) -> None:
-        self._rows: dict[int, int] = {}
-        self._scanned: dict[int, int] = {}
-
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Order chains whose small sides are all measured."""
-        for node_id, result in finished.results.items():
-            self._rows[node_id] = result.rows
-            self._scanned.update(result.scanned)
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and self._can_move(join, context.stream_graph):
+            if not context.is_frozen(join.id) and _can_move(join, context.stream_graph):
                 changed |= self._order(join, context)
         return changed
 
-    def _can_move(self, node: StreamNode, graph: StreamGraph) -> bool:
-        edges = sides(graph, node)
-        return bool(
-            node.properties.get("join_type") == "Inner"
-            and node.properties.get("cannot_fail")
-            and FILTERS not in node.properties
-            and sum(is_broadcast(edge) for edge in edges.values()) == 1
-            and sum(edge.is_forward for edge in edges.values()) == 1
-            and len(graph.out_edges(node.id)) == 1
-        )
-
-    def _order(self, join: StreamNode, context: StrategyContext) -> bool:
+    def _order(self, join: EquiJoin, context: StrategyContext) -> bool:
         graph = context.stream_graph
-        chain = self._chain(join, graph)
-        joins = [node_id for node_id in chain if "join_type" in graph.node(node_id).properties]
-        build = {node_id: next(side for side, e in sides(graph, graph.node(node_id)).items() if is_broadcast(e))
-                 for node_id in joins}  # fmt: skip
-        sources = {node_id: sides(graph, graph.node(node_id))[build[node_id]].source_id for node_id in joins}
-        if len(joins) < 2 or not sources.keys() <= {n for n, source in sources.items() if source in self._rows}:
+        chain = _chain(join, graph)
+        joins = [found for node_id in chain if (found := equi_join(graph, node_id)) is not None]
+        left = {one.id: part for one in joins if (part := _left_by(one, context)) is not None}
+        if len(joins) < 2 or len(left) < len(joins):
             return False
-        facts = {node_id: graph.node(node_id).properties for node_id in joins}
         needs = {
-            one: {
-                before
+            one.id: {
+                before.id
                 for before in joins
-                if before != one and facts[one]["condition_ids"] & facts[before][f"{build[before]}_output"]
+                if before is not one and one.operator.condition_columns & _build_columns(before)
             }
             for one in joins
         }
-        left = {
-            node_id: left_by(graph.node(node_id), build[node_id], self._rows[sources[node_id]], self._scanned)
-            for node_id in joins
-        }
-        sequence = JoinSequence(tuple(chain[: chain.index(joins[-1]) + 1]), best_order(joins, left, needs))
+        last = joins[-1]
+        order = best_order([one.id for one in joins], left, needs)
+        sequence = JoinSequence(tuple(chain[: chain.index(last.id) + 1]), order)
         # A chain may have been put in order before, when it was shorter.
-        known = {node_id: one for node_id in joins if (one := graph.node(node_id).properties.get(SEQUENCE)) is not None}
-        last = graph.node(joins[-1])
-        if known == {last.id: sequence} or (not known and sequence.joins == tuple(joins)):
+        known = {one.id: decided for one in joins if (decided := one.operator.strategy.sequence) is not None}
+        if known == {last.id: sequence} or (not known and order == tuple(one.id for one in joins)):
             return False
-        wanted = dict.fromkeys(known) | {last.id: sequence}
-        requests = [StreamNodeUpdateRequest(node_id, properties={SEQUENCE: one}) for node_id, one in wanted.items()]
+        wanted: dict[int, JoinSequence | None] = {**dict.fromkeys(known), last.id: sequence}
+        requests = [
+            StreamNodeUpdateRequest(
+                one.id,
+                operator=one.operator.with_strategy(replace(one.operator.strategy, sequence=wanted[one.id])),
+            )
+            for one in joins
+            if one.id in wanted
+        ]
         if not context.modify_stream_node(requests):
             return False
-        chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in sequence.joins)
-        context.decide(DecisionKind.JOIN_ORDER, last, chosen, "the most reducing join first")
+        chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in order)
+        context.decide(DecisionKind.JOIN_ORDER, last.node, chosen, "the most reducing join first")
         return True
 
-    def _chain(self, join: StreamNode, graph: StreamGraph) -> list[int]:
-        """Return the nodes of the chain a join is in, from the first to the last."""
-        chain = [join.id]
-        while (before := self._before(graph, chain[0])) is not None:
-            chain.insert(0, before)
-        while (after := self._after(graph, chain[-1])) is not None:
-            chain.append(after)
-        while "join_type" not in graph.node(chain[0]).properties:
-            chain.pop(0)
-        return chain
 
-    def _before(self, graph: StreamGraph, node_id: int) -> int | None:
-        forward = [edge.source_id for edge in graph.in_edges(node_id) if edge.is_forward]
-        return forward[0] if len(forward) == 1 and self._belongs(graph.node(forward[0]), graph) else None
+def _left_by(join: EquiJoin, context: StrategyContext) -> float | None:
+    """Return about which part of its probe side's rows a broadcast join leaves, or None before that is measured."""
+    build = join.broadcast_side
+    result = None if build is None else context.result(join.edges[build].source_id)
+    return None if build is None or result is None else left_by(join, build, result.rows, context)
 
-    def _after(self, graph: StreamGraph, node_id: int) -> int | None:
-        outgoing = graph.out_edges(node_id)
-        if len(outgoing) != 1 or not outgoing[0].is_forward:
-            return None
-        return outgoing[0].target_id if self._belongs(graph.node(outgoing[0].target_id), graph) else None
 
-    def _belongs(self, node: StreamNode, graph: StreamGraph) -> bool:
-        drops = bool(node.properties.get("drops_columns")) and FILTERS not in node.properties
-        return (drops and len(graph.out_edges(node.id)) == 1) or self._can_move(node, graph)
+def _build_columns(join: EquiJoin) -> frozenset[str]:
+    assert join.broadcast_side is not None
+    return join.operator.side(join.broadcast_side).columns
+
+
+def _can_move(join: EquiJoin, graph: StreamGraph) -> bool:
+    return (
+        join.type is JoinType.INNER
+        and join.operator.cannot_fail
+        and not join.node.filters
+        and join.broadcast_side is not None
+        and sum(edge.is_forward for edge in join.edges.values()) == 1
+        and len(graph.out_edges(join.id)) == 1
+    )
+
+
+def _chain(join: EquiJoin, graph: StreamGraph) -> list[int]:
+    """Return the nodes of the chain a join is in, from the first join to the last node."""
+    chain = [join.id]
+    while (before := _before(graph, chain[0])) is not None:
+        chain.insert(0, before)
+    while (after := _after(graph, chain[-1])) is not None:
+        chain.append(after)
+    while equi_join(graph, chain[0]) is None:
+        chain.pop(0)
+    return chain
+
+
+def _before(graph: StreamGraph, node_id: int) -> int | None:
+    forward = [edge.source_id for edge in graph.in_edges(node_id) if edge.is_forward]
+    return forward[0] if len(forward) == 1 and _belongs(graph, forward[0]) else None
+
+
+def _after(graph: StreamGraph, node_id: int) -> int | None:
+    outgoing = graph.out_edges(node_id)
+    if len(outgoing) != 1 or not outgoing[0].is_forward:
+        return None
+    return outgoing[0].target_id if _belongs(graph, outgoing[0].target_id) else None
+
+
+def _belongs(graph: StreamGraph, node_id: int) -> bool:
+    node, join = graph.node(node_id), equi_join(graph, node_id)
+    if join is not None:
+        return _can_move(join, graph)
+    drops = isinstance(node.operator, CalcOperator) and node.operator.drops_columns
+    return drops and not node.filters and len(graph.out_edges(node_id)) == 1

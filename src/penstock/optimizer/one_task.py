@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
 from penstock.decisions import DecisionKind
-from penstock.graph import UNDECIDED, OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
 from penstock.optimizer.graphs import relying_edges
 from penstock.optimizer.strategy import (
@@ -38,9 +38,6 @@ _DROPPED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
 
 class OneTask(StreamGraphOptimizationStrategy):
     """Looks at operators whose only input has just been measured."""
-
-    def __init__(self) -> None:
-        self._results: dict[int, ResultInfo] = {}
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Chain what follows such operators to them."""
@@ -80,5 +77,5 @@ class OneTask(StreamGraphOptimizationStrategy):
         return self._may_pass(node, len(graph.in_edges(node.id))) and not meets
 
     def _may_pass(self, node: StreamNode, inputs: int) -> bool:
-        narrow = node.kind is OperatorKind.CALC and bool(node.properties.get("cheap"))
-        return inputs == 1 and node.parallelism == UNDECIDED and (node.kind in _PASSED or narrow)
+        narrow = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
+        return inputs == 1 and node.parallelism is None and (node.kind in _PASSED or narrow)

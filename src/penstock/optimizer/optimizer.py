@@ -91,6 +91,7 @@ class StreamGraphOptimizer:
         OptimizerError
             If a strategy keeps changing the graph without an end.
         """
+        self._context.add_results(finished.results)
         changed_by: list[StreamGraphOptimizationStrategy] = []
         for _ in range(_ROUNDS):
             changing = [strategy for strategy in list(self._strategies) if self._call(strategy, finished)]

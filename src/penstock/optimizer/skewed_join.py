@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_FACTOR, SKEWED_JOIN_STRATEGY, SKEWED_THRESHOLD
 from penstock.decisions import DecisionKind
-from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
-from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges, sides
-from penstock.optimizer.joins import SIDES, may_be_split
-from penstock.optimizer.skew import LARGEST, skew_threshold
+from penstock.graph import AggregateOperator, Side, StreamEdgeUpdateRequest
+from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
+from penstock.optimizer.skew import LARGEST, median_size, skew_threshold
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -37,12 +36,8 @@ from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
-    from penstock.graph import StreamEdge, StreamGraph, StreamNode
-
-MERGEABLE = "mergeable"
-"""The property of an aggregate that says whether partial results of one group can be merged, and stay small."""
-WHY_NOT = "not_mergeable_because"
-"""The property of an aggregate that says why not."""
+    from penstock.graph import StreamEdge, StreamGraph
+    from penstock.optimizer.graphs import EquiJoin
 
 
 def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]:
@@ -53,8 +48,8 @@ def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]
     return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
 
 
-def obstacle(graph: StreamGraph, relying: list[StreamEdge], word: str = "") -> str:
-    """Return why operators that rely on keys lying together forbid a split, or an empty text.
+def obstacle(graph: StreamGraph, relying: list[StreamEdge], word: str | None = None) -> str | None:
+    """Return why operators that rely on keys lying together forbid a split, or None.
 
     Parameters
     ----------
@@ -65,61 +60,62 @@ def obstacle(graph: StreamGraph, relying: list[StreamEdge], word: str = "") -> s
     """
     for edge in relying:
         node = graph.node(edge.target_id)
-        if node.kind is not OperatorKind.AGGREGATE:
-            return f"{word or f'{node.name} behind it'} needs equal keys in one task"
-        if not node.properties.get(MERGEABLE):
-            return f"{word or f'{node.name} behind it'} cannot be merged: {node.properties.get(WHY_NOT, 'not known')}"
-    return ""
+        name = word or f"{node.name} behind it"
+        if not isinstance(node.operator, AggregateOperator):
+            return f"{name} needs equal keys in one task"
+        if node.operator.not_mergeable is not None:
+            return f"{name} cannot be merged: {node.operator.not_mergeable}"
+    return None
 
 
 class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
     """Looks at every pending join of which both sides have been measured."""
 
     def __init__(self) -> None:
-        self._results: dict[int, ResultInfo] = {}
-        self._told: set[int] = set()
+        self._seen: set[int] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Let skewed sides be split."""
-        self._results.update(finished.results)
         if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
             return False
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
-            if not context.is_frozen(join.id) and join.id not in self._told:
+            if not context.is_frozen(join.id) and join.id not in self._seen:
                 changed |= self._look_at(join, context)
         return changed
 
-    def _look_at(self, join: StreamNode, context: StrategyContext) -> bool:
-        graph = context.stream_graph
-        edges = sides(graph, join)
-        results = {side: self._results.get(edge.source_id) for side, edge in edges.items()}
-        if not edges or not all(map(is_hashed, edges.values())) or None in results.values():
+    def _look_at(self, join: EquiJoin, context: StrategyContext) -> bool:
+        graph, edges = context.stream_graph, join.edges
+        results = {side: found for side, e in edges.items() if (found := context.result(e.source_id)) is not None}
+        if not all(map(is_hashed, edges.values())) or len(results) < len(Side):
             return False
-        self._told.add(join.id)
-        skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items() if result}
-        join_type, hints = str(join.properties["join_type"]), join.properties.get("hints", ())
-        split = [side for side in SIDES if skewed[side] and may_be_split(join_type, side, hints)]
-        for side in SIDES:
+        self._seen.add(join.id)
+        skewed = {side: skewed_subpartitions(result, context.config) for side, result in results.items()}
+        split = [side for side in Side if skewed[side] and join.operator.can_split(side)]
+        for side in Side:
             if skewed[side] and side not in split:
-                reason = f"a {join_type} join must find all rows of a key of that side in one task"
-                if may_be_split(join_type, side):
-                    reason = f"the hint {' and '.join(filter(None, hints))} may have Spark read all rows in one task"
-                context.decide(DecisionKind.SKEW, join, f"{side} side not split", reason)
+                context.decide(DecisionKind.SKEW, join.node, f"{side} side not split", _why_not(join, side))
         if not split:
             return False
         relying = relying_edges(graph, join.id)
-        why_not = "" if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else obstacle(graph, relying)
-        if why_not:
-            context.decide(DecisionKind.SKEW, join, "not split", why_not)
+        why_not = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else obstacle(graph, relying)
+        if why_not is not None:
+            context.decide(DecisionKind.SKEW, join.node, "not split", why_not)
             return False
         requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False) for side in split]
         if not context.modify_stream_edge([*requests, *hashed_again(relying)]):
             return False
         for side in split:
-            sizes = self._results[edges[side].source_id].subpartitions
-            largest, median = int(sizes.max()), int(sorted(sizes.tolist())[len(sizes) // 2])
+            sizes = results[side].subpartitions.tolist()
+            largest, median = max(sizes), median_size(sizes)
             reason = f"the largest of its subpartitions has {show_bytes(largest)}, the median {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
-            context.decide(DecisionKind.SKEW, join, chosen, reason, **{LARGEST: largest}, median=median)
+            context.decide(DecisionKind.SKEW, join.node, chosen, reason, **{LARGEST: largest}, median=median)
         return True
+
+
+def _why_not(join: EquiJoin, side: Side) -> str:
+    if not join.type.can_split(side):
+        return f"a {join.type} join must find all rows of a key of that side in one task"
+    hints = " and ".join(filter(None, (join.operator.left.hint, join.operator.right.hint)))
+    return f"the hint {hints} may have Spark read all rows in one task"

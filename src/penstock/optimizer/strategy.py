@@ -27,9 +27,9 @@ class ResultInfo:
     subpartitions
         Bytes per subpartition as written (compressed), shape (subpartitions,).
     rows
-        Rows, -1 if unknown.
+        Rows, or None if they were not counted.
     memory
-        Bytes of the rows in memory, -1 if unknown.
+        Bytes of the rows in memory, or None.
     mappers
         Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)); asked
         of Spark on demand, as there are many.
@@ -38,8 +38,8 @@ class ResultInfo:
     """
 
     subpartitions: np.ndarray
-    rows: int = -1
-    memory: int = -1
+    rows: int | None = None
+    memory: int | None = None
     mappers: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, compare=False, repr=False)
     scanned: Mapping[int, int] = field(default_factory=dict)
 
@@ -112,6 +112,22 @@ class StrategyContext(StreamGraphContext):
         self.config = config
         self.resources = resources
         self._decisions = decisions
+        self._results: dict[int, ResultInfo] = {}
+        self._scanned: dict[int, int] = {}
+
+    def add_results(self, results: Mapping[int, ResultInfo]) -> None:
+        """Add what finished vertices have written, by the node that wrote it."""
+        self._results.update(results)
+        for result in results.values():
+            self._scanned.update(result.scanned)
+
+    def result(self, node_id: int) -> ResultInfo | None:
+        """Return what a node has written, or None before its vertex has finished."""
+        return self._results.get(node_id)
+
+    def rows_scanned(self, source_id: int) -> int | None:
+        """Return how many rows were read from a source, or None if that was not measured yet."""
+        return self._scanned.get(source_id)
 
     def decide(
         self, kind: DecisionKind, about: StreamNode | str, chosen: int | str, reason: str, **figures: Any

@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.optimizer.joins import SIDES, may_build
+from penstock.graph import Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from penstock.graph import JoinType
 
 Keys = tuple[str, ...]
 _MOST_EQUATED = 3
@@ -30,11 +32,11 @@ class Distribution:
     hashed_by
         Tuples of keys; the rows are hashed by each of them (the two sides of an inner join have equal keys).
     group
-        The exchange group that hashed them.
+        The exchange group that hashed them, or None.
     """
 
     hashed_by: tuple[Keys, ...] = ()
-    group: int = -1
+    group: int | None = None
 
     def together(self, keys: Sequence[str]) -> bool:
         """Whether rows with equal keys lie in one task already."""
@@ -76,31 +78,21 @@ class Distribution:
 
 NOT_KNOWN = Distribution()
 
-_KEEPS_LEFT = ("Inner", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin", "Cross")
-_KEEPS_RIGHT = ("Inner", "RightOuter", "Cross")
-
-
-def keeps_keys(join_type: str, side: str) -> bool:
-    """Whether a join's result holds the keys of a side as they were, none replaced by null."""
-    return join_type.startswith(_KEEPS_LEFT if side == "left" else _KEEPS_RIGHT)
-
 
 def static_build_side(
-    join_type: str, left_bytes: int, right_bytes: int, left_hint: str, right_hint: str, threshold: int
-) -> str:
-    """Return the side that Spark would broadcast when planning, ``left`` or ``right``, or an empty text.
+    join_type: JoinType, size: Mapping[Side, int], hint: Mapping[Side, str | None], threshold: int
+) -> Side | None:
+    """Return the side that Spark would broadcast when planning, or None.
 
     A broadcast hint wins (of two, on the smaller side); a hint for another kind of join forbids; else a side of at
     most `threshold` bytes, the smaller one.
     """
-    allowed = [side for side in SIDES if may_build(join_type, side)]
-    size = {"left": left_bytes, "right": right_bytes}
-    hint = {"left": left_hint, "right": right_hint}
-    order = sorted(allowed, key=lambda side: (size[side], side == "left"))
+    allowed = [side for side in Side if join_type.can_build(side)]
+    order = sorted(allowed, key=lambda side: (size[side], side is Side.LEFT))
     hinted = [side for side in order if hint[side] == "broadcast"]
     if hinted:
         return hinted[0]
-    if any(hint[side] in {"merge", "shuffle_hash", "shuffle_replicate_nl"} for side in hint):
-        return ""
+    if any(hint[side] in {"merge", "shuffle_hash", "shuffle_replicate_nl"} for side in Side):
+        return None
     fitting = [side for side in order if 0 <= size[side] <= threshold and hint[side] != "no_broadcast_hash"]
-    return fitting[0] if fitting else ""
+    return fitting[0] if fitting else None

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from penstock.graph import UNDECIDED
-from penstock.spark.catalyst import LARGE
+from penstock.connectors.coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from penstock.connectors.base import Sink, SinkStage, SplitScan
-    from penstock.connectors.coordinator import SourceCoordinator
+    from penstock.connectors.base import Sink, SinkStage
+    from penstock.connectors.scan import Scan
     from penstock.connectors.scan_parallelism import ScanOptions
-    from penstock.graph import StreamGraph
+    from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
-    from penstock.planner.filters import Way
     from penstock.spark.catalyst import LogicalNode
-    from penstock.spark.files import FileListing
 
 
 class WriteKind(StrEnum):
@@ -65,6 +62,54 @@ class EdgePlan:
     output: Any = None
     spread_by: tuple[Any, ...] = ()
 
+    @property
+    def attributes(self) -> Any:
+        """The attributes under which the consumer knows the result."""
+        return self.child.handle.output() if self.output is None else self.output
+
+
+Ids = tuple[str, ...]
+"""Expression ids of the columns that the keys are computed from, or are."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterTarget:
+    """An operator of Spark's plan behind which a filter can stand.
+
+    Parameters
+    ----------
+    node_id
+        The node of the graph.
+    operator
+        The operator.
+    ids
+        The columns of the keys in its output.
+    """
+
+    node_id: int
+    operator: LogicalNode
+    ids: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFilterPath:
+    """A `FilterPath` in Spark's terms.
+
+    Parameters
+    ----------
+    targets
+        Where the filter can stand, the lowest first.
+    source_keys
+        The keys in terms of the filter source.
+    keys, ids
+        The keys of the filtered side in terms of the join's input, and the columns they are computed from.
+    """
+
+    targets: tuple[FilterTarget, ...]
+    source_keys: tuple[Any, ...]
+    keys: tuple[Any, ...]
+    ids: Ids
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
@@ -75,14 +120,14 @@ class NodePlan:
     top
         Its last operator; None of a sink, or of a node that only passes rows on.
     join_keys
-        Of an equi-join, the key expressions of its ``left`` and ``right`` side.
-    ways
-        Of a join, the ways for filters, as its property ``filters`` lists them.
+        Of an equi-join, the key expressions of each side.
+    filter_paths
+        Of a join, its paths for filters in Spark's terms, in the order of `JoinOperator.filters`.
     """
 
     top: LogicalNode | None
-    join_keys: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    ways: tuple[Way, ...] = ()
+    join_keys: Mapping[Side, tuple[Any, ...]] = field(default_factory=dict)
+    filter_paths: tuple[SparkFilterPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,44 +144,30 @@ class SourcePlan:
         What the user said about it.
     static
         What the connector fixed, or None.
-    listing
-        Lists its files; None of what Spark does not cut by size.
-    size_in_bytes
-        What it holds, by Spark's statistics.
-    scan
+    filtered
         The relation with the filters right above it.
-    splits
-        Makes its splits once its parallelism is decided; None of what Spark cuts by itself.
+    scan
+        How it is cut and read.
     """
 
     leaf: LogicalNode
     coordinator: SourceCoordinator
     options: ScanOptions
     static: int | None
-    listing: Callable[[], FileListing] | None
-    size_in_bytes: int
-    scan: LogicalNode
-    splits: SplitScan | None = None
+    filtered: LogicalNode
+    scan: Scan
 
-    @property
-    def is_files(self) -> bool:
-        """Whether Spark cuts it by a size that can be chosen."""
-        return self.listing is not None
+    def with_filters(self, plan: Any) -> SourcePlan:
+        """Return the source as it is once its rows are filtered further.
 
-    @property
-    def rows(self) -> int:
-        """About how many rows it has, -1 if that is not known without reading it."""
-        return -1 if self.listing is None else self.listing().rows()
-
-    @property
-    def bytes_read(self) -> int:
-        """What is read of it: of files by column only the columns that are wanted; 0 if nothing is known."""
-        if self.listing is not None:
-            listing = self.listing()
-            return int(sum(listing.sizes) * listing.fraction)
-        if self.splits is not None:
-            return self.splits.size_in_bytes
-        return self.size_in_bytes if self.size_in_bytes < LARGE else 0
+        Parameters
+        ----------
+        plan
+            Its relation with all filters above it, in the JVM.
+        """
+        scan, asked = self.scan.with_filters(plan), self.coordinator.source
+        coordinator = SourceCoordinator(self.coordinator.name, scan.asked(None if asked is self.scan else asked))
+        return replace(self, scan=scan, coordinator=coordinator)
 
 
 @dataclass(frozen=True)
@@ -175,9 +206,9 @@ class JobPlan:
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     notes: tuple[tuple[str, str, str], ...] = ()
 
-    def width(self, group: int) -> int:
-        """Return the fixed number of subpartitions of a group, or `UNDECIDED`."""
-        return self.widths.get(group, UNDECIDED)
+    def width(self, group: int) -> int | None:
+        """Return the fixed number of subpartitions of a group, or None."""
+        return self.widths.get(group)
 
     def family(self, group: int) -> int:
         """Return the group that stands for all that have as many subpartitions as one."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.coordinator import SourceCoordinator
+from penstock.connectors.scan import Scan
 from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.planner.plan import SourcePlan
 from penstock.spark import catalyst
 from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import ParallelismInferenceContext
     from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
 
 
-class SparkQuery:
+class SparkQuery(Scan):
     """What a query gives when Spark plans it under the user's own settings; its tasks are left as they are.
 
     Parameters
@@ -29,36 +29,41 @@ class SparkQuery:
         Why Spark has to run it.
     """
 
-    uses_predicates = False
-
     def __init__(self, bridge: Bridge, plan: Any, reason: str) -> None:
         self._bridge = bridge
         self._plan = plan
-        self.reason = reason
+        self._reason = reason
+
+    @property
+    def reason(self) -> str:
+        """Why Spark has to run it."""
+        return self._reason
 
     @property
     def size_in_bytes(self) -> int:
         """What the leaves hold, by Spark's estimates."""
         return catalyst.leaf_bytes(self._plan)
 
-    def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Give no answer."""
-        del context
-        return 0
+    def asked(self, given: object | None) -> None:
+        """Return nothing: its tasks are Spark's."""
+        del given
 
     def cut(self, parallelism: int) -> int:
         """Change nothing."""
         return parallelism
 
-    def leaf(self) -> Any:
+    def leaf(self, session: Any | None = None) -> Any:
         """Run the query but for its last stage; return that as a leaf."""
+        del session
         return spark_rows(self._bridge, self._plan)
 
-    def close(self) -> None:
-        """Nothing is held open."""
+    def with_filters(self, plan: Any) -> SparkQuery:
+        """Return itself: nothing filters it further."""
+        del plan
+        return self
 
 
 def spark_query(bridge: Bridge, leaf: LogicalNode, reason: str) -> SourcePlan:
     """Return the source of a leaf that stands for a whole query."""
     query = SparkQuery(bridge, leaf.handle, reason)
-    return SourcePlan(leaf, SourceCoordinator("Spark's own query", None), ScanOptions(), None, None, 0, leaf, query)
+    return SourcePlan(leaf, SourceCoordinator("Spark's own query", None), ScanOptions(), None, leaf, query)

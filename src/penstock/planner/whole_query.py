@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, WHOLE_QUERY_THRESHOLD
 from penstock.decisions import Decision, DecisionKind
 from penstock.marks import has_exchanges
-from penstock.planner.planner import check_output, sink_options
+from penstock.planner.outputs import check_output
+from penstock.planner.sinks import sink_options
 from penstock.spark import catalyst
 from penstock.spark.dataframes import marks_and_options
 from penstock.units import show_bytes
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from penstock.config import Configuration
-    from penstock.planner.planner import Output
+    from penstock.planner.outputs import Output
     from penstock.spark.jvm import Bridge
 
 _HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")

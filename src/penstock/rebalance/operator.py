@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark import cloudpickle
+from pyspark import accumulators, cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -18,13 +20,12 @@ from penstock.connectors.base import checked_parallelism
 from penstock.errors import RebalanceError
 from penstock.hashing import hash_int
 from penstock.location import callers_line
-from penstock.marks import Exchange, Mark, Stage, remember, remember_stage
+from penstock.marks import Exchange, Mark, Stage, marked, remember_stage
 from penstock.rebalance import credit, pandas_function, protocol, record_writer, rendezvous, task, transport
 from penstock.rebalance.meeting_place import rendezvous_of
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
-from penstock.spark.barrier import BOUNDARY, map_function_id, narrow_partitions, task_slots
-from penstock.spark.dataframes import mark as marked
+from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Rebalanced:
         mark = Mark(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config, self.parallelism)[0]:
             return in_one_stage(self.df, mark, config)
-        return _plainly(marked(self.df, remember(mark), self.parallelism), exchange)
+        return _plainly(marked(self.df, mark, self.parallelism), exchange)
 
 
 def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
@@ -186,10 +187,13 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     with _sent_whole():
         mapped = spread.mapInArrow(ExchangeTask(spec, function, reports, place), schema, barrier=True)
     stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
-    remember_stage(map_function_id(mapped), stage)
+    # PySpark keeps accumulators for the life of the process.
+    weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
+    remember_stage(mapped, stage)
     return _behind_a_boundary(mapped, spec.readers)
 
 
+_PICKLING = threading.RLock()
 _SENT = (errors, credit, pandas_function, protocol, record_writer, rendezvous, task, transport)
 
 
@@ -199,13 +203,14 @@ def _sent_whole() -> Iterator[None]:
 
     Executors then need no package of ours, and their Python processes do not spend a second on importing all of it.
     """
-    for module in _SENT:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
+    with _PICKLING:  # which holds for all threads
         for module in _SENT:
-            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            for module in _SENT:
+                cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
 from penstock.decisions import Decision, DecisionKind
-from penstock.errors import JobCancelledError
-from penstock.graph import UNDECIDED, AdaptiveGraphManager
-from penstock.optimizer.dynamic_filtering import FILTERS
+from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
+from penstock.execution.context import JobContext, group_of
+from penstock.execution.vertex_runner import VertexRunner
+from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
-from penstock.planner.sources import SourceMaker
-from penstock.scheduler.decider import VertexDecider
+from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.events import (
     JobCancelEvent,
     JobEvent,
@@ -26,8 +29,10 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
-from penstock.scheduler.runner import VertexRunner, VertexSetup
+from penstock.scheduler.silence import check_silence
+from penstock.scheduler.vertex_execution import VertexExecution
 from penstock.spark import jobs
+from penstock.threads import DaemonPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +50,12 @@ log = logging.getLogger("penstock.scheduler")
 
 _SIDE_BY_SIDE = 8
 """How many vertices run at a time; more only queue for the same cores."""
-_PATIENCE = 1.0
+_PATIENCE = 0.8
 """Seconds that a cancelled job waits for its vertices to stop: some work in Spark's driver cannot be interrupted."""
+_PATIENCE_OF_FAILED = 10.0
+"""The same for a job that failed, which nobody waits to see the end of: sinks should be cleaned when all is quiet."""
+_LOOK = 1.0
+"""Seconds between two looks at sources that do not answer."""
 
 
 class JobStatusListener(Protocol):
@@ -54,6 +63,32 @@ class JobStatusListener(Protocol):
 
     def on_job_changed(self) -> None:
         """Note that a vertex was made, or changed its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraphs:
+    """What can be seen of a job while it runs and afterwards: none of it holds on to Spark's plans or results.
+
+    Parameters
+    ----------
+    job_id
+        The job.
+    planned
+        The stream graph as it was planned, before any strategy saw it.
+    manager
+        The graphs as they are now.
+    execution
+        The vertices made so far.
+    """
+
+    job_id: str
+    planned: StreamGraph
+    manager: AdaptiveGraphManager
+    execution: ExecutionGraph
+
+    def group_of(self, vertex: JobVertex) -> str:
+        """Return the Spark job group that a vertex runs in."""
+        return group_of(self.job_id, vertex)
 
 
 class AdaptiveBatchScheduler:
@@ -96,26 +131,29 @@ class AdaptiveBatchScheduler:
         self._plan = plan
         self._decisions = decisions
         self._job_name = job_name
+        self._threads = f"penstock-{job_id}"
+        self._timeout = config.seconds(SOURCES_TIMEOUT)
         self._listeners = listeners
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
         self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
         self.execution_graph = ExecutionGraph()
-        self._sources = SourceMaker(bridge, config)
-
-        def graph_now() -> StreamGraph:
-            return self._manager.graph
-
-        self._runner = VertexRunner(bridge, sessions, plan, config, graph_now, job_id, sinks, decisions)
-        self._decider = VertexDecider(
+        self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
+        context = JobContext(
+            bridge,
+            sessions,
             plan,
-            config,
-            jobs.cluster_cores(bridge),
-            graph_now,
-            self._runner.result_of,
+            self._manager,
+            job_id,
+            sinks,
             decisions,
-            self._runner.file_ratio,
+            verify=config.flag(VERIFY),
+            exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
         )
-        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, self._runner.result_info)
+        self._runner = VertexRunner(context)
+        results, cores = self._runner.results, jobs.cluster_cores(bridge)
+        self._decider = VertexDecider(plan, config, cores, self._manager, results, self._runner.sinks, decisions)
+        self._execution = VertexExecution(context, self._decider, self._runner, job_name)
+        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -123,20 +161,6 @@ class AdaptiveBatchScheduler:
         self._running: list[Future[None]] = []
         self._waiting: list[ExecutionJobVertex] = []
         self._committed = False
-
-    @property
-    def manager(self) -> AdaptiveGraphManager:
-        """The graphs of the job."""
-        return self._manager
-
-    @property
-    def planned_graph(self) -> StreamGraph:
-        """The stream graph as it was planned, before any strategy saw it."""
-        return self._plan.graph
-
-    def group_of(self, vertex: JobVertex) -> str:
-        """Return the Spark job group that a vertex runs in."""
-        return self._runner.group_of(vertex)
 
     def cancel(self, reason: str) -> None:
         """Ask the job to stop; `run` then raises."""
@@ -159,28 +183,44 @@ class AdaptiveBatchScheduler:
         """
         for subject, chosen, reason in self._plan.notes:
             self._decisions.record(Decision(DecisionKind.SHARING, subject, chosen, reason))
-        self._workers = ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-vertex")
-        self._askers = ThreadPoolExecutor(_SIDE_BY_SIDE, "penstock-source")
-        cancelled = False
+        self._workers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-vertex")
+        self._askers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-source")
+        patience: float | None = None
         try:
             self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
             while not self._only_stages_after_commit_are_left():
-                self._handle(self._events.get())
+                self._handle(self._next_event())
             commit()
             self._committed = True
             for execution in self._waiting:
                 self._submit(execution)
             while not (self.execution_graph.all_finished and self._manager.pending_operators == 0):
-                self._handle(self._events.get())
+                self._handle(self._next_event())
         except BaseException as error:
-            cancelled = isinstance(error, JobCancelledError)
+            hangs = isinstance(error, JobCancelledError | SourceTimeoutError)
+            patience = _PATIENCE if hangs else _PATIENCE_OF_FAILED
             self._stop_all()
             raise
         finally:
+            for pool in (self._workers, self._askers):
+                pool.shutdown(wait=False, cancel_futures=True)
+            wait(self._running, patience)
+            self.leave_behind()
             self._runner.release()
-            wait(self._running, _PATIENCE if cancelled else None)
-            self._workers.shutdown(wait=not cancelled, cancel_futures=cancelled)
-            self._askers.shutdown(wait=not cancelled, cancel_futures=cancelled)
+
+    def _next_event(self) -> JobEvent:
+        """Wait for an event; meanwhile look at the sources that do not answer.
+
+        Raises
+        ------
+        SourceTimeoutError
+            If one has not answered for too long.
+        """
+        while True:
+            try:
+                return self._events.get(timeout=_LOOK)
+            except queue.Empty:
+                check_silence(self._threads, self._timeout)
 
     def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
@@ -201,23 +241,17 @@ class AdaptiveBatchScheduler:
     def _initialize(self, execution: ExecutionJobVertex) -> None:
         """Fetch the filters of a vertex, if it has any, and ask its sources; nothing waits meanwhile."""
         nodes = map(self._manager.graph.node, execution.vertex.node_ids)
-        if any(node.properties.get(FILTERS) for node in nodes):
+        if any(node.filters for node in nodes):
             self._running.append(self._workers.submit(self._fetch_filters, execution))
         else:
             self._ask_sources(execution, {})
 
     def _fetch_filters(self, execution: ExecutionJobVertex) -> None:
         """Fetch filters, and let sources know; on a worker's thread."""
-        vertex = execution.vertex
         try:
-            filters = self._runner.fetch_filters(vertex, f"{self._job_name}: {vertex.id} {vertex.name}")
-            for node_id in filters.keys() & self._plan.sources.keys():
-                scan = self._runner.filtered_scan(node_id)
-                self._plan.sources[node_id] = self._sources.narrowed(self._plan.sources[node_id], scan)
-            self._ask_sources(execution, filters)
+            self._ask_sources(execution, self._execution.fetch_filters(execution.vertex))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
-            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
-            self._events.put(JobVertexFailedEvent(vertex.id, error))
+            self._fail(execution, error)
 
     def _ask_sources(self, execution: ExecutionJobVertex, filters: Mapping[int, KeyFilter]) -> None:
         """Ask the sources of a vertex; it goes on when all have answered."""
@@ -263,66 +297,35 @@ class AdaptiveBatchScheduler:
 
     def _execute(self, execution: ExecutionJobVertex) -> None:
         """Decide and run a vertex; on a worker's thread."""
-        vertex = execution.vertex
         if self._stopping.is_set():
             return
+        vertex = execution.vertex
         try:
-            setup = VertexSetup() if vertex.tail_id in self._plan.stages else self._decide(execution)
-            execution.move(ExecutionState.RUNNING)
-            self._tell()
-            description = f"{self._job_name}: {vertex.id} {vertex.name}"
-            run = self._runner.run(vertex, setup, description)
-            execution.tasks = run.tasks
-            if run.report is not None:
-                execution.reason = f"{run.report.chosen}: {run.report.reason}"
-                subject = f"{vertex.id} {vertex.name}"
-                said = run.report.chosen, run.report.reason
-                self._decisions.record(Decision(DecisionKind.SINK_STAGE, subject, *said, nodes=vertex.node_ids))
-            if run.result is not None:
-                execution.rows_out = run.result.rows
-                execution.bytes_out = getattr(run.result, "size_in_bytes", -1)
-            execution.subpartitions = self._runner.subpartitions(vertex)
-            if execution.parallelism == UNDECIDED and run.tasks > 0:
-                execution.parallelism = run.tasks
-            for decision in self._decisions.of(vertex.node_ids):
-                self._decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
-            self._tell_channels(vertex)
-            execution.move(ExecutionState.FINISHED)
+            inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
+            self._execution.execute(execution, inferred, self._tell)
             self._events.put(JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
-            execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
-            self._events.put(JobVertexFailedEvent(vertex.id, error))
+            self._fail(execution, error)
 
-    def _tell_channels(self, vertex: JobVertex) -> None:
-        """Record what each consumer of an adaptive exchange took."""
-        for report in self._runner.channels(vertex):
-            rows = {f"rows to {one['reader']}": one["rows"] for one in report["channels"]}
-            paces = {f"rows a second of {one['reader']}": one["pace"] for one in report["channels"]}
-            subject = f"{vertex.id} {vertex.name}, task {report['index']}"
-            reason = (
-                f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own"
-            )
-            own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
-            figures = own | rows | paces
-            said = f"{report['rows']} rows", reason, figures
-            self._decisions.record(Decision(DecisionKind.REBALANCE, subject, *said, nodes=vertex.node_ids))
+    def _fail(self, execution: ExecutionJobVertex, error: BaseException) -> None:
+        execution.move(ExecutionState.CANCELED if self._stopping.is_set() else ExecutionState.FAILED)
+        self._events.put(JobVertexFailedEvent(execution.vertex.id, error))
 
-    def _decide(self, execution: ExecutionJobVertex) -> VertexSetup:
-        vertex = execution.vertex
-        inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
-        decided = self._decider.decide(vertex, inferred)
-        execution.parallelism, execution.reason = decided.parallelism, decided.reason
-        execution.bytes_in = decided.bytes_in
-        return decided.setup
+    def leave_behind(self) -> None:
+        """Count vertices that still run, though the job has ended, as cancelled."""
+        for execution in self.execution_graph:
+            with suppress(GraphError):  # it has ended by itself
+                execution.move(ExecutionState.CANCELED)
 
     def _stop_all(self) -> None:
         """Cancel what runs; the workers end with the exceptions this gives them."""
         self._stopping.set()
         for execution in self.execution_graph:
             if not execution.state.is_terminal:
-                jobs.cancel_group(self._bridge, self._runner.group_of(execution.vertex), "the job has ended")
+                jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
                 if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                    execution.move(ExecutionState.CANCELED)
+                    with suppress(GraphError):  # it has begun
+                        execution.move(ExecutionState.CANCELED)
         self._tell()
 
     def _tell(self) -> None:

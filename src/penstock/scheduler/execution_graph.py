@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
-from penstock.graph import UNDECIDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,13 +50,13 @@ class ExecutionJobVertex:
     state
         Where it is.
     parallelism
-        The decided number of tasks, `UNDECIDED` before.
+        The decided number of tasks, or None before.
     reason
         Why that many.
     tasks
-        How many ran, -1 while unknown or where nothing had to run.
+        How many ran, None while unknown or where nothing had to run.
     bytes_in, bytes_out, rows_out
-        Measured figures, -1 while unknown.
+        Measured figures, None while unknown.
     subpartitions
         Bytes of each subpartition it wrote; empty while unknown, and of sinks.
     timestamps
@@ -66,12 +65,12 @@ class ExecutionJobVertex:
 
     vertex: JobVertex
     state: ExecutionState = ExecutionState.CREATED
-    parallelism: int = UNDECIDED
+    parallelism: int | None = None
     reason: str = ""
-    tasks: int = -1
-    bytes_in: int = -1
-    bytes_out: int = -1
-    rows_out: int = -1
+    tasks: int | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    rows_out: int | None = None
     subpartitions: Sequence[int] = ()
     timestamps: dict[ExecutionState, float] = field(default_factory=dict)
 

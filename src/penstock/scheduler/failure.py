@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobError, PenstockError
@@ -36,6 +37,18 @@ def cause_of(error: BaseException) -> BaseException:
     failure = JobError("the job failed", cause=_text_of(error, str(error)))
     failure.__cause__ = error
     return failure
+
+
+def forget_frames(error: BaseException | None) -> None:
+    """Let an error that is kept go of the variables of Penstock's own functions; its traceback reads as before."""
+    while error is not None:
+        trace = error.__traceback__
+        while trace is not None:
+            if str(trace.tb_frame.f_globals.get("__name__")).startswith("penstock."):
+                with suppress(RuntimeError):  # it still runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
+        error = error.__cause__ or error.__context__
 
 
 def _text_of(error: BaseException, text: str) -> str:

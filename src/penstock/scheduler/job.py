@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextvars
+import logging
 import threading
 import time
 import uuid
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionLog
+from penstock.commit import Access, Commit
+from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.errors import JobCancelledError
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
+from penstock.scheduler.ending import Ending
 from penstock.scheduler.execution_graph import ExecutionState
-from penstock.scheduler.failure import cause_of
+from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
 from penstock.tables import VertexRow, html_of_table, vertices_table
+from penstock.threads import doing, start_thread, works
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,13 +33,19 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
     from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
-    from penstock.planner.planner import Output
     from penstock.planner.whole_query import WholeQuery
-    from penstock.scheduler.adaptive_batch import JobStatusListener
+    from penstock.scheduler.adaptive_batch import JobGraphs, JobStatusListener
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.spark.jvm import Bridge
 
+log = logging.getLogger("penstock.scheduler")
+
+_PATIENCE = 1.4
+"""Seconds after which a job that was cancelled ends without what still hangs."""
+_TELLING = 0.3
+"""Seconds that those who watch a job get to hear of such an end."""
 
 RECENT: deque[Job] = deque(maxlen=256)
 """The latest jobs of this process, oldest first."""
@@ -63,9 +76,10 @@ class Job:
         self.ended: float | None = None
         self._error: BaseException | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None
+        self._graphs: JobGraphs | None = None
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
-        self._cancelled = ""
+        self._ending = Ending(name)
         # Not Thread.join: once interrupted from the keyboard, it holds a running thread for ended.
         self._done = threading.Event()
         self._listeners: list[JobStatusListener] = []
@@ -73,17 +87,17 @@ class Job:
     @property
     def vertices(self) -> list[ExecutionJobVertex]:
         """The vertices made so far; none where Spark was handed the query whole."""
-        return list(self._scheduler.execution_graph) if self._scheduler else []
+        return list(self._graphs.execution) if self._graphs else []
 
     @property
     def pending_operators(self) -> int:
         """How many operators have not become part of a vertex yet."""
-        return self._scheduler.manager.pending_operators if self._scheduler else 0
+        return self._graphs.manager.pending_operators if self._graphs else 0
 
     @property
     def status_counts(self) -> dict[str, int]:
         """How many vertices are in each state."""
-        return self._scheduler.execution_graph.status_counts if self._scheduler else {}
+        return self._graphs.execution.status_counts if self._graphs else {}
 
     @property
     def error(self) -> BaseException | None:
@@ -91,9 +105,9 @@ class Job:
         return self._error
 
     @property
-    def scheduler(self) -> AdaptiveBatchScheduler | None:
-        """What runs its vertices; None where Spark was handed the query whole."""
-        return self._scheduler
+    def graphs(self) -> JobGraphs | None:
+        """Its graphs; None where Spark was handed the query whole."""
+        return self._graphs
 
     def table(self) -> Table:
         """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
@@ -114,16 +128,44 @@ class Job:
         """Tell a listener of every change from now on; before the job starts, of all."""
         self._listeners.append(listener)
 
+    @property
+    def _cancelled(self) -> str:
+        """Why the job was cancelled, empty if it was not, or too late."""
+        return self._ending.cancelled
+
     def cancel(self, reason: str = "cancelled by the user") -> None:
-        """Stop the job: no Spark job of it goes on, and its sinks show nothing. Returns at once; `wait` then raises."""
-        if self.state.is_terminal:
+        """Stop the job: no Spark job of it goes on, and its sinks show nothing. Returns at once; `wait` then raises.
+
+        Within two seconds the job has ended, whatever hangs. Threads that cannot be stopped are left behind, and named
+        in the error and among the decisions; they make nothing visible when they wake up.
+
+        A job whose commit has begun cannot be cancelled any more: it ends as if nobody had asked, and a decision tells
+        that it came too late. If the commit hangs, the job is CANCELED, and its error says that targets may yet show
+        what was written.
+        """
+        if not self._ending.cancel(reason):
             return
-        self._cancelled = reason
-        if self._scheduler is not None:
-            self._scheduler.cancel(reason)
+        scheduler = self._scheduler
+        if scheduler is not None and self._cancelled:
+            scheduler.cancel(reason)
+        start_thread(f"penstock-stop-{self.id}", partial(self._stop, reason))
+
+    def _stop(self, reason: str) -> None:
+        """See to it that a job that was cancelled ends in time; on a thread of its own, as any call may hang."""
+        until = time.monotonic() + _PATIENCE
         if self._bridge is not None:
-            for group in self._whole_groups:
-                jobs.cancel_group(self._bridge, group, reason)
+            for group in () if self._ending.has_committed else self._whole_groups:
+                start_thread(f"penstock-stop-{group}", partial(jobs.cancel_group, self._bridge, group, reason))
+        if self._done.wait(until - time.monotonic()) or not self._ending.settle():
+            return
+        try:
+            scheduler = self._scheduler
+            if scheduler is not None:
+                scheduler.leave_behind()
+            self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
+            start_thread(f"penstock-tell-{self.id}", self._tell).join(_TELLING)
+        finally:
+            self._done.set()
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait for the end; return the job itself.
@@ -159,6 +201,7 @@ class Job:
         self._scheduler = AdaptiveBatchScheduler(
             bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, self._listeners
         )
+        self._graphs = self._scheduler.graphs
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
 
     def wait_silently(self) -> None:
@@ -186,45 +229,80 @@ class Job:
 
     def _begin(self, bridge: Bridge, run: Callable[[Callable[[], None]], None], sinks: list[SinkJob]) -> None:
         self._bridge = bridge
-        self.state = ExecutionState.RUNNING
+        if not self.state.is_terminal:
+            self.state = ExecutionState.RUNNING
+        commit = Commit(Access(bridge), self.id, self.name, sinks, self._ending.check, self._ending.begin_commit)
 
-        def commit() -> None:
-            if self._cancelled:
-                raise JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
-            for sink in sinks:
-                sink.commit()
+        def make_visible() -> None:
+            self._before_commit()
+            with doing("making what the sinks wrote visible"):
+                commit.run()
 
         def body() -> None:
+            error: BaseException | None = None
             try:
-                run(commit)
-                self.state = ExecutionState.FINISHED
-            except BaseException as error:  # noqa: BLE001 - kept for whoever waits
-                self._fail(error, sinks)
-            finally:
-                self.ended = time.time()
-                self._tell()
-                self._done.set()
+                with doing("running its vertices"):
+                    self._ending.check()
+                    run(make_visible)
+                    commit.finish()
+            except BaseException as problem:  # noqa: BLE001 - kept for whoever waits
+                error = self._failed(problem, commit)
+            self._ran(error)
 
         self._tell()
+        start_thread(f"penstock-{self.id}", partial(contextvars.copy_context().run, body))
 
-        threading.Thread(target=body, name=f"penstock-{self.id}", daemon=True).start()
+    def _before_commit(self) -> None:
+        """Do what must be done while all sinks have their rows and none shows them; a job may still be cancelled."""
 
     def _tell(self) -> None:
         for listener in tuple(self._listeners):
             listener.on_job_changed()
 
-    def _fail(self, error: BaseException, sinks: list[SinkJob]) -> None:
-        for sink in sinks:
-            try:
-                sink.abort()
-            except Exception as problem:  # noqa: BLE001 - the first error is the one to show
-                error.add_note(f"while cleaning up: {problem}")
-        if self._cancelled and not isinstance(error, JobCancelledError):
-            cancelled = JobCancelledError(f"job {self.name!r} was cancelled", cause=self._cancelled)
-            cancelled.__cause__ = error
-            error = cancelled
-        self._error = cause_of(error)
-        self.state = ExecutionState.CANCELED if isinstance(self._error, JobCancelledError) else ExecutionState.FAILED
+    def _ran(self, error: BaseException | None) -> None:
+        """End the job, unless it was cancelled and did not come to an end in time."""
+        if not self._ending.settle():
+            if self._ending.has_committed:
+                log.warning("job %s was given up while its sinks committed; that has ended now: %s", self.id, error)
+            return
+        if self._ending.asked and not self._ending.cancelled:
+            why = f"its sinks had begun to show what was written ({self._ending.asked})"
+            self.decisions.record(Decision(DecisionKind.CANCEL, self.name, "came too late", why))
+        if error is None:
+            self._end(ExecutionState.FINISHED, None)
+        else:
+            cancelled = isinstance(error, JobCancelledError)
+            self._end(ExecutionState.CANCELED if cancelled else ExecutionState.FAILED, error)
+        self._tell()
+        self._done.set()
+
+    def _end(self, state: ExecutionState, error: BaseException | None) -> None:
+        self._error, self.state, self.ended = error, state, time.time()
+        # With these go the plans and results in the JVM.
+        self._scheduler = None
+        forget_frames(error)
+
+    def _failed(self, error: BaseException, commit: Commit) -> BaseException:
+        """Clean up behind a job that did not finish; return its error as users see it."""
+        try:
+            with doing("removing what the sinks wrote"):
+                commit.fail(error)
+        except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+            error.add_note(f"while cleaning up: {problem}")
+        left = self._left_behind()
+        if self._cancelled:
+            cancelled = self._ending.error(left)
+            cancelled.__cause__ = None if isinstance(error, JobCancelledError) else error
+            return cancelled
+        return cause_of(error)
+
+    def _left_behind(self) -> list[str]:
+        """Return what other threads of the job do, although it ends; a decision tells of it."""
+        left = [str(work) for work in works(f"penstock-{self.id}") if work.thread is not threading.current_thread()]
+        if left:
+            count = show_count(len(left), "thread")
+            self.decisions.record(Decision(DecisionKind.CANCEL, self.name, f"{count} left behind", "; ".join(left)))
+        return left
 
 
 def _clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
-from penstock.planner.planner import Output
+from penstock.planner.outputs import Output
 from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.job import Job
 from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, run_plain
@@ -66,7 +66,7 @@ class ShadowedJob(Job):
         line = "" if output.location is None else str(output.location)
         watched = Watched(self._shadow_bridge, output.sink.name, output.df, line, output.sink.materialised)
         self._watched.append(watched)
-        sink = ShadowedSink(output.sink, watched, self._compare)
+        sink = ShadowedSink(output.sink, watched)
         return Output(output.df, sink, output.parallelism, output.location)
 
     def cancel(self, reason: str = "cancelled by the user") -> None:
@@ -122,6 +122,10 @@ class ShadowedJob(Job):
                 rest.remove(watched)
             self._compare_failures(rest, error)
             self._finish_report()
+
+    def _before_commit(self) -> None:
+        """Compare: what a job reads is as it was only until its sinks show what it wrote."""
+        self._compare()
 
     def _compare(self) -> None:
         """Compare all outputs, once."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, SinkStage
 from penstock.spark.fingerprint import Counted
 from penstock.spark.plain_runs import in_users_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
     from penstock.connectors.base import SinkOptions, StageReport
     from penstock.spark.jvm import Bridge
 
@@ -83,15 +84,12 @@ class ShadowedSink(Sink):
         The other sink.
     watched
         Where the fingerprint goes.
-    before_commit
-        Called when all sinks of the job have their rows and none shows them.
     """
 
-    def __init__(self, inner: Sink, watched: Watched, before_commit: Callable[[], None]) -> None:
+    def __init__(self, inner: Sink, watched: Watched) -> None:
         self.inner = inner
         self.parallelism = inner.parallelism
         self._watched = watched
-        self._before_commit = before_commit
 
     @property
     def materialised(self) -> bool:  # type: ignore[override]
@@ -129,18 +127,26 @@ class ShadowedSink(Sink):
         """As the sink says."""
         return self.inner.file_size(options)
 
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """As the sink says."""
+        return self.inner.secrets
+
+    def recover(self, access: Access) -> None:
+        """As the sink says."""
+        self.inner.recover(access)
+
     def open(self, spark: SparkSession) -> SinkJob:
         """Open the sink."""
-        return ShadowedSinkJob(self.inner.open(spark), self._watched, self._before_commit)
+        return ShadowedSinkJob(self.inner.open(spark), self._watched)
 
 
 class ShadowedSinkJob(SinkJob):
     """The writing of one job into a `ShadowedSink`."""
 
-    def __init__(self, inner: SinkJob, watched: Watched, before_commit: Callable[[], Any]) -> None:
+    def __init__(self, inner: SinkJob, watched: Watched) -> None:
         self.inner = inner
         self._watched = watched
-        self._before_commit = before_commit
 
     def check(self, schema: StructType) -> None:
         """As the sink says."""
@@ -158,11 +164,23 @@ class ShadowedSinkJob(SinkJob):
         """As the sink says."""
         return self.inner.restart()
 
+    def prepare(self) -> Prepared | None:
+        """As the sink says."""
+        return self.inner.prepare()
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """As the sink says."""
+        return self.inner.secrets
+
     def commit(self) -> None:
-        """Compare first: what a job reads is as it was only until its sinks show what it wrote."""
-        self._before_commit()
+        """As the sink says."""
         self.inner.commit()
 
     def abort(self) -> None:
         """As the sink says."""
         self.inner.abort()
+
+    def refresh(self) -> None:
+        """As the sink says."""
+        self.inner.refresh()

@@ -11,6 +11,7 @@ from penstock.errors import RebalanceError
 from penstock.spark.fragment import projected
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
+from penstock.spark.lifetimes import KeptByPlans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ _CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
 )
+_FUNCTIONS: KeptByPlans[object] = KeptByPlans()
 _ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.authenticate.enableSaslEncryption")
 
 
@@ -107,9 +109,15 @@ def narrow_partitions(df: DataFrame) -> int | None:
         return int(plan.execute().getNumPartitions())
 
 
-def map_function_id(df: DataFrame) -> int:
-    """Return the id of the function of a ``DataFrame.mapInArrow`` that was just called."""
-    return function_id(df._jdf.queryExecution().analyzed())
+def keep_with_function(df: DataFrame, what: object) -> None:
+    """Keep something as long as a plan has the function of a ``DataFrame.mapInArrow`` that was just called."""
+    plan = df._jdf.queryExecution().analyzed()
+    _FUNCTIONS.keep(Bridge(df.sparkSession), function_id(plan), plan.productElement(0).resultId(), what)
+
+
+def kept_with_function(number: int) -> object | None:
+    """Return what is kept with a function, by its id; None if there is nothing."""
+    return _FUNCTIONS.get(number)
 
 
 def function_id(plan: Any) -> int:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.graph import JoinType, Side
 from penstock.location import SourceLine
 from penstock.spark import answers
 from penstock.spark.jvm import LOGICAL, children, class_name, items, option
@@ -232,14 +233,12 @@ _NOT_MERGEABLE = {
 }
 
 
-def merging_facts(bridge: Bridge, aggregate: LogicalNode) -> dict[str, Any]:
-    """Return whether partial results of an aggregate's groups can be merged in any order and stay small, else why."""
-    del bridge
+def why_not_mergeable(aggregate: LogicalNode) -> str | None:
+    """Return why partial results of a group cannot be merged in any order or do not stay small; None if they do."""
     others = sorted(aggregate.functions - MERGEABLE)
     if not others:
-        return {"mergeable": True}
-    reason = _NOT_MERGEABLE.get(others[0], f"{others[0]} is not known to give the same in any order")
-    return {"mergeable": False, "not_mergeable_because": reason}
+        return None
+    return _NOT_MERGEABLE.get(others[0], f"{others[0]} is not known to give the same in any order")
 
 
 def expression_sql(bridge: Bridge, expression: Any) -> str:
@@ -460,33 +459,36 @@ class JoinFacts:
 
     Parameters
     ----------
-    join_type
-        Spark's name, such as ``Inner`` or ``LeftOuter``.
+    type
+        Its type.
     left, right
         The keys, pairwise.
     left_hint, right_hint
-        The join strategy hint of each side, such as ``broadcast``, or an empty text.
+        The join hint of each side, such as ``broadcast``, or None.
     is_hashable
         Whether Spark joins such keys by hashing them: equal values are equal in their bytes, and can be sorted too.
     cannot_fail
         Whether neither the keys nor what else it wants of a pair of rows can raise an error.
     """
 
-    join_type: str
+    type: JoinType
     left: tuple[JoinKey, ...]
     right: tuple[JoinKey, ...]
-    left_hint: str
-    right_hint: str
+    left_hint: str | None
+    right_hint: str | None
     is_hashable: bool
     cannot_fail: bool
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], handles: Sequence[Any]) -> JoinFacts:
-        """Return the join of what ``java/JoinReader.java`` tells about it; left keys come first."""
+    def of(cls, facts: Mapping[str, Any], handles: Sequence[Any]) -> JoinFacts | None:
+        """Return the join of what ``java/JoinReader.java`` tells about it, left keys first; None of an unknown type."""
+        join_type = JoinType.parse(facts["join_type"])
+        if join_type is None:
+            return None
         keys = tuple(JoinKey.of(handle, key) for handle, key in zip(handles, facts["keys"], strict=True))
         pairs = len(keys) // 2
         return cls(
-            facts["join_type"],
+            join_type,
             keys[:pairs],
             keys[pairs:],
             facts["left_hint"],
@@ -495,17 +497,17 @@ class JoinFacts:
             cannot_fail=facts["cannot_fail"],
         )
 
-    def keys(self, side: str) -> tuple[JoinKey, ...]:
-        """Return the keys of the ``left`` or ``right`` side."""
-        return self.left if side == "left" else self.right
+    def keys(self, side: Side) -> tuple[JoinKey, ...]:
+        """Return the keys of a side."""
+        return self.left if side is Side.LEFT else self.right
 
-    def handles(self, side: str) -> tuple[Any, ...]:
+    def handles(self, side: Side) -> tuple[Any, ...]:
         """Return the keys of a side as expressions in the JVM."""
         return tuple(key.handle for key in self.keys(side))
 
 
 def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
-    """Return the facts of an equi-join; None if Spark finds no equality of keys in it.
+    """Return the facts of an equi-join; None if Spark finds no equality of keys in it, or its type is not known.
 
     Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
     """

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import answers
 from penstock.spark.jvm import LOGICAL, Bridge, option
+from penstock.spark.lifetimes import KeptByPlans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+_numbers = itertools.count(1)
+_MARKS: KeptByPlans[object] = KeptByPlans()
 _MARK_BASE = 64 << 20
 _MARK_END = _MARK_BASE + (1 << 24)
 
@@ -51,8 +55,8 @@ def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> 
                 conf.set(key, old)
 
 
-def mark(df: DataFrame, number: int, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a number at this place.
+def mark(df: DataFrame, what: object, partitions: int | None = None) -> DataFrame:
+    """Return a DataFrame whose plan carries a number at this place, by which `marked_by` returns what it is marked by.
 
     The mark is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
     through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB. Spark chooses their
@@ -60,7 +64,9 @@ def mark(df: DataFrame, number: int, partitions: int | None = None) -> DataFrame
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
+    number = next(_numbers)
     advisory = bridge.some_long(_MARK_BASE + number)
+    _MARKS.keep(bridge, number, advisory, what)
     marked = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
     if partitions is not None:
         marked = bridge.find(LOGICAL + "Repartition")(partitions, True, marked)
@@ -68,6 +74,16 @@ def mark(df: DataFrame, number: int, partitions: int | None = None) -> DataFrame
     from pyspark.sql import DataFrame
 
     return DataFrame(dataset, df.sparkSession)
+
+
+def marked_by(number: int) -> object | None:
+    """Return what a place is marked by, None if no plan of this process has that number."""
+    return _MARKS.get(number)
+
+
+def all_marks() -> list[object]:
+    """Return what any plan of this process may be marked by."""
+    return _MARKS.values()
 
 
 def mark_of(plan: Any) -> int | None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.graph import Side
 from penstock.spark import answers
 from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.grouping_sets import aggregated_first
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _STAGE = "ShuffleQueryStageExec"
 _READ = "AQEShuffleReadExec"
-_PLACE = {"left": 0, "right": 1}
+_PLACE = {Side.LEFT: 0, Side.RIGHT: 1}
 _Slice = tuple[tuple[int, int], tuple[int, int] | None]
 _NOTHING: _Slice = ((0, 0), None)
 
@@ -54,7 +55,7 @@ class StagedResult:
     rows, size_in_bytes
         Rows and bytes written, -1 where not measured.
     tasks
-        How many tasks wrote it, -1 where nothing ran.
+        How many tasks wrote it, None where nothing ran.
     statistics
         Spark's own measured ``Statistics``, or None.
     mapper_bytes
@@ -64,9 +65,9 @@ class StagedResult:
     above: Any
     stages: tuple[Any, ...]
     sizes: np.ndarray = field(repr=False)
-    rows: int = -1
+    rows: int | None = None
     size_in_bytes: int = -1
-    tasks: int = -1
+    tasks: int | None = None
     statistics: Any = None
     mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
 
@@ -117,7 +118,7 @@ class BroadcastResult:
     """
 
     stage: Any
-    rows: int
+    rows: int | None
     size_in_bytes: int
     tasks: int
     plan: Any
@@ -159,12 +160,12 @@ def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = Fals
     measured = [_subpartition_bytes(bridge, stage) for stage in stages]
     sizes = measured[0] if len(stages) == 1 else np.array([sum(int(part.sum()) for part in measured)], dtype=np.int64)
     statistics = [stage.getRuntimeStatistics() for stage in stages]
-    rows = [_whole(option(s.rowCount())) for s in statistics]
+    rows = [_row_count(s) for s in statistics]
     return StagedResult(
         above,
         stages,
         sizes.reshape(1, -1),
-        rows=sum(rows) if min(rows) >= 0 else -1,
+        rows=None if None in rows else sum(filter(None, rows)),
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         statistics=statistics[0] if len(stages) == 1 else None,
@@ -172,8 +173,13 @@ def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = Fals
     )
 
 
-def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: str, keys: Sequence[Any]) -> Any:
-    """Return how Spark wants the ``left`` or ``right`` side of a join broadcast (``BroadcastMode``).
+def count_rows(result: StagedResult) -> int:
+    """Return how many rows a result has, by reading them."""
+    return int(result.above.execute().count())
+
+
+def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: Side, keys: Sequence[Any]) -> Any:
+    """Return how Spark wants a side of a join broadcast (``BroadcastMode``).
 
     Parameters
     ----------
@@ -222,7 +228,7 @@ def _relation(bridge: Bridge, mode: Any, rows: Any) -> BroadcastResult:
     statistics = exchange.runtimeStatistics()
     return BroadcastResult(
         stage,
-        _whole(option(statistics.rowCount())),
+        _row_count(statistics),
         _whole(statistics.sizeInBytes()),
         int(rows.execute().getNumPartitions()),
         rows,
@@ -436,4 +442,9 @@ def _subpartition_bytes(bridge: Bridge, stage: Any) -> np.ndarray:
 
 
 def _whole(value: Any) -> int:
-    return -1 if value is None else int(value if isinstance(value, int) else value.toString())
+    return int(value if isinstance(value, int) else value.toString())
+
+
+def _row_count(statistics: Any) -> int | None:
+    count = option(statistics.rowCount())
+    return None if count is None else _whole(count)

@@ -46,7 +46,7 @@ class FileListing:
     paths
         Where they are.
     rows
-        Returns about how many rows they hold, -1 where only reading them would tell.
+        Returns about how many rows they hold, or None where only reading them would tell.
     """
 
     sizes: tuple[int, ...]
@@ -55,7 +55,7 @@ class FileListing:
     name: str
     fraction: float = 1.0
     paths: tuple[str, ...] = field(default=(), repr=False)
-    rows: Callable[[], int] = field(default=lambda: -1, compare=False, repr=False)
+    rows: Callable[[], int | None] = field(default=lambda: None, compare=False, repr=False)
 
 
 def is_cut_by_size(leaf: LogicalNode) -> bool:
@@ -86,7 +86,7 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
         name=leaf.files.name,
         fraction=found.fraction if leaf.files.format in _BY_COLUMN else 1.0,
         paths=found.paths,
-        rows=cache(partial(estimate_rows, bridge, session, sized) if is_parquet else (lambda: -1)),
+        rows=cache(partial(estimate_rows, bridge, session, sized) if is_parquet else (lambda: None)),
     )
 
 

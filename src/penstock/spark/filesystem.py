@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from penstock.spark.durable import sync, sync_below, write_whole
+from penstock.spark.rename import can_exchange, exchange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
+
+_WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
+"""File systems that rename a folder in one step; of others that is not known."""
 
 
 def is_hidden(name: str) -> bool:
@@ -102,8 +112,13 @@ class Folder:
     def write(self, content: bytes, *, overwrite: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.
 
-        Uses ``CheckpointFileManager.createAtomic``; returns False where there is such a file that may not be replaced.
+        It survives a loss of power. Uses ``CheckpointFileManager.createAtomic`` but for files of this machine, where
+        that syncs nothing; returns False where there is such a file that may not be replaced.
         """
+        path = self.local_path
+        if path is not None:
+            with suppress(NotImplementedError):
+                return write_whole(path, content, overwrite=overwrite)
         package = "org.apache.spark.sql.execution.streaming."
         package += "checkpointing." if self._bridge.version >= (4, 1) else ""
         manager = self._bridge.companion(package + "CheckpointFileManager")
@@ -113,6 +128,8 @@ class Folder:
         stream = files.createAtomic(self._hadoop_path, overwrite)
         try:
             stream.write(bytearray(content))
+            if stream.hasCapability("hsync"):
+                stream.hsync()
             stream.close()
         except BaseException as error:
             stream.cancel()
@@ -136,6 +153,11 @@ class Folder:
         array = self._fs.listStatus(self._hadoop_path)
         wrapped = self._bridge.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(array)
         found = _STATUS.findall(str(wrapped.mkString(" ")))
+        if any(path == "null" for path, *_ in found):  # mounted file systems (ViewFs) do not tell by text
+            found = [
+                (one.getPath().toString(), str(one.isDirectory()).lower(), one.getLen(), one.getModificationTime())
+                for one in array
+            ]
         return [
             (path.rpartition("/")[2], folder == "true", int(size or 0), int(modified or 0) / 1000)
             for path, folder, size, modified in found
@@ -156,6 +178,54 @@ class Folder:
             raise
         return True
 
+    def matching(self, pattern: str) -> list[Folder]:
+        """Return what lies in the folder by a name that fits a pattern; nothing where there is no folder."""
+        if not self.is_folder():
+            return []
+        wanted = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
+        found = self._fs.listStatus(self._hadoop_path, wanted)
+        return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
+
+    def modified(self) -> float:
+        """Return when it was changed, in seconds since the epoch."""
+        return float(self._fs.getFileStatus(self._hadoop_path).getModificationTime()) / 1000
+
+    @property
+    def local_path(self) -> str | None:
+        """The path on this machine's own file system, None of any other."""
+        return str(self._hadoop_path.toUri().getPath()) if self._scheme == "file" else None
+
+    def exchange(self, other: Folder) -> bool:
+        """Let two folders change places in one step; return False where that cannot be."""
+        mine, others = self.local_path, other.local_path
+        return mine is not None and others is not None and exchange(mine, others)
+
+    @property
+    def _scheme(self) -> str:
+        return str(self._fs.getUri().getScheme())
+
+    @property
+    def renames_whole(self) -> bool:
+        """Whether a folder is renamed in one step; object stores copy file by file."""
+        return self._scheme in _WHOLE
+
+    def sync_entries(self) -> None:
+        """Let the names in the folder survive a loss of power; file systems of several machines see to that."""
+        path = self.local_path
+        if path is not None and self.is_folder():
+            sync(path)
+
+    def sync(self) -> None:
+        """Let all that lies in the folder survive a loss of power."""
+        path = self.local_path
+        if path is not None and self.is_folder():
+            sync_below(path)
+
+    def can_exchange(self) -> bool:
+        """Whether folders beside this one can `exchange`; found out by trying."""
+        path = self.local_path
+        return path is not None and can_exchange(str(PurePath(path).parent))
+
     def free_bytes(self) -> int:
         """Return the bytes that the file system has left."""
         return int(self._fs.getStatus(self._hadoop_path).getRemaining())
@@ -172,9 +242,22 @@ class Folder:
         """Rename; return whether that succeeded."""
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
 
+    def remove_if_empty(self) -> None:
+        """Delete a folder with nothing in it; any other stays."""
+        if self.exists() and not self.entries():
+            with suppress(Py4JJavaError):  # somebody has put something there meanwhile
+                self._fs.delete(self._hadoop_path, False)
+
     def delete(self) -> None:
-        """Delete it with all it holds; a path with nothing there is fine."""
-        self._fs.delete(self._hadoop_path, True)
+        """Delete it with all it holds; a path with nothing there is fine.
+
+        Raises
+        ------
+        OSError
+            If it is still there: some file systems only return that.
+        """
+        if not self._fs.delete(self._hadoop_path, True) and self.exists():
+            raise OSError(f"{self} cannot be deleted")
 
 
 class HadoopLogs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.graph import Side
 from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, class_name, items, with_fields
 
 if TYPE_CHECKING:
@@ -157,27 +158,32 @@ def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
     return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
 
 
+def with_inputs(bridge: Bridge, operator: LogicalNode, inputs: Sequence[Any]) -> Any:
+    """Return an operator on top of other inputs."""
+    return operator.handle.withNewChildren(bridge.seq(inputs))
+
+
 def projected(bridge: Bridge, plan: Any, columns: Any) -> Any:
     """Return a plan that keeps some columns of another (``Project``)."""
     return bridge.find(LOGICAL + "Project")(columns, plan)
 
 
-def hash_join(bridge: Bridge, join: Any, build: str) -> Any:
-    """Return a join that Spark is told to run as a shuffled hash join with a ``left`` or ``right`` build side."""
+def hash_join(bridge: Bridge, join: Any, build: Side) -> Any:
+    """Return a join that Spark is told to run as a shuffled hash join that builds its hash table of a side."""
     return _hinted(bridge, join, build, "SHUFFLE_HASH")
 
 
 def merge_join(bridge: Bridge, join: Any) -> Any:
     """Return a join that Spark is told to run as a sort-merge join."""
-    return _hinted(bridge, join, "left", "SHUFFLE_MERGE")
+    return _hinted(bridge, join, Side.LEFT, "SHUFFLE_MERGE")
 
 
-def broadcast_join(bridge: Bridge, join: Any, build: str) -> Any:
-    """Return a join whose ``left`` or ``right`` side Spark is told to broadcast (``JoinHint``)."""
+def broadcast_join(bridge: Bridge, join: Any, build: Side) -> Any:
+    """Return a join of which Spark is told to broadcast a side (``JoinHint``)."""
     return _hinted(bridge, join, build, "BROADCAST")
 
 
-def _hinted(bridge: Bridge, join: Any, build: str, strategy: str) -> Any:
+def _hinted(bridge: Bridge, join: Any, build: Side, strategy: str) -> Any:
     info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + strategy)))
-    sides = (bridge.some(info), bridge.none) if build == "left" else (bridge.none, bridge.some(info))
+    sides = (bridge.some(info), bridge.none) if build is Side.LEFT else (bridge.none, bridge.some(info))
     return with_fields(bridge, join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))

@@ -96,13 +96,27 @@ class JdbcRelation:
         """The options the reader was given, by their names in small letters."""
         return lowered(self._options.parameters())
 
-    def connect(self) -> JdbcConnection:
-        """Open a connection of the driver, as Spark's tasks do."""
-        return JdbcConnection(self._dialect.createConnectionFactory(self._options).apply(-1))
+    def connect(self, properties: Mapping[str, str]) -> JdbcConnection:
+        """Open a connection of the driver, as Spark's tasks do.
 
-    def column_types(self) -> dict[str, ColumnType]:
-        """Return the types of the columns in the database, by their names; no rows are read."""
-        with self.connect() as database:
+        Parameters
+        ----------
+        properties
+            Of the driver; what the user gave wins.
+        """
+        options = self._bridge.find(_JDBC + "JDBCOptions")(self._with_properties(properties))
+        return JdbcConnection(self._dialect.createConnectionFactory(options).apply(-1))
+
+    def _with_properties(self, properties: Mapping[str, str]) -> Any:
+        given, known, url = self._options.parameters().originalMap(), self.options, self.url.lower()
+        for key, value in properties.items():
+            if key.lower() not in known and f"{key.lower()}=" not in url:
+                given = _with(given, key, value)
+        return given
+
+    def column_types(self, properties: Mapping[str, str]) -> dict[str, ColumnType]:
+        """Return the types of the columns in the database, by their names; no rows are read. See `connect`."""
+        with self.connect(properties) as database:
             return database.column_types(str(self._dialect.getSchemaQuery(self.table)))
 
     @property
@@ -126,7 +140,9 @@ class JdbcRelation:
             todo += children(plan)
         return JdbcRequest(tuple(str(name) for name in self._leaf.schema().fieldNames()), own)
 
-    def cut(self, conditions: Sequence[str | None], begin: str | None, fetch_size: int) -> Any:
+    def cut(
+        self, conditions: Sequence[str | None], begin: str | None, fetch_size: int, properties: Mapping[str, str]
+    ) -> Any:
         """Return the leaf as one that is read by a task for each condition.
 
         Parameters
@@ -138,11 +154,13 @@ class JdbcRelation:
             A statement to begin every task's transaction with, before the user's own ``sessionInitStatement``.
         fetch_size
             Rows to fetch at a time where the user gave no number.
+        properties
+            Of the driver; what the user gave wins.
         """
         own, partition = self._condition, self._bridge.find(_JDBC + "JDBCPartition")
         wanted = [f"({own}) AND ({one})" if own and one else own or one for one in conditions]
         parts = self._bridge.new_array("org.apache.spark.Partition", [partition(w, i) for i, w in enumerate(wanted)])
-        given, options = self._options.parameters().originalMap(), self.options
+        given, options = self._with_properties(properties), self.options
         if begin is not None:
             statements = "; ".join(filter(None, (begin, options.get("sessioninitstatement"))))
             given = _with(given, "sessionInitStatement", statements)

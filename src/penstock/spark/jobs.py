@@ -129,7 +129,7 @@ def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
         job = tracker.getJobInfo(job_id)
         for stage_id in job.stageIds if job else ():
             stage = tracker.getStageInfo(stage_id)
-            if stage is not None and stage.numCompletedTasks:
+            if stage is not None and (stage.numCompletedTasks or stage.numFailedTasks):
                 found[stage_id] = StageRun(stage_id, stage.numTasks, stage.numCompletedTasks)
     return [found[stage_id] for stage_id in sorted(found)]
 
@@ -140,8 +140,8 @@ class TaskRun:
 
     Parameters
     ----------
-    stage, index
-        Spark's stage id, and the task's place in the stage.
+    stage, attempt, index
+        Spark's stage id, which run of the stage it was part of, and the task's place in the stage.
     state
         What became of it, such as ``SUCCESS``.
     host
@@ -157,6 +157,7 @@ class TaskRun:
     """
 
     stage: int
+    attempt: int
     index: int
     state: str
     host: str
@@ -169,26 +170,30 @@ class TaskRun:
 
 
 def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
-    """Return the tasks that ran in a job group, as Spark's status store tells; one call for each stage."""
+    """Return the tasks that ran in a job group, as Spark's status store tells; one call for each run of a stage.
+
+    A stage runs again if an executor is lost with what the stage had written.
+    """
     store = bridge.spark.sparkContext._jsc.sc().statusStore()
     mapper = bridge.find("com.fasterxml.jackson.databind.ObjectMapper")()
     mapper.registerModule(bridge.find("com.fasterxml.jackson.module.scala.DefaultScalaModule")())
     found: list[TaskRun] = []
     for stage in stages_of(bridge, group):
-        if len(found) >= at_most:
-            break
-        attempt = store.lastStageAttempt(stage.id).attemptId()
-        text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
-        found += [_task_run(stage.id, task) for task in json.loads(str(text))]
+        for attempt in range(store.lastStageAttempt(stage.id).attemptId() + 1):
+            if len(found) >= at_most:
+                return found
+            text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
+            found += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
     return found
 
 
-def _task_run(stage: int, task: dict[str, Any]) -> TaskRun:
+def _task_run(stage: int, attempt: int, task: dict[str, Any]) -> TaskRun:
     metrics = task.get("taskMetrics") or {}
     read, written = metrics.get("inputMetrics") or {}, metrics.get("outputMetrics") or {}
     fetched, shuffled = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
     return TaskRun(
-        stage, task["index"], task["status"], task["host"], task["launchTime"] / 1000, (task["duration"] or 0) / 1000,
+        stage, attempt, task["index"], task["status"], task["host"],
+        task["launchTime"] / 1000, (task["duration"] or 0) / 1000,
         read.get("bytesRead", 0) + fetched.get("remoteBytesRead", 0) + fetched.get("localBytesRead", 0),
         written.get("bytesWritten", 0) + shuffled.get("bytesWritten", 0),
         read.get("recordsRead", 0) + fetched.get("recordsRead", 0),

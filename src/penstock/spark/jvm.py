@@ -14,6 +14,7 @@ from penstock.spark import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import FrameType
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -128,6 +129,22 @@ class Bridge:
         """Return an ``Option[Long]``; the bridge would turn a small Python number into an ``Integer``."""
         longs = self.new_array("long", [value])
         return self.find("scala.collection.immutable.ArraySeq").unsafeWrapArray(longs).headOption()
+
+
+_FRAMES_OF_A_CALL = 6
+"""Between the place where a thread waits for the JVM, and the bridge's own code."""
+
+
+def waits_for_jvm(frame: FrameType) -> bool:
+    """Whether a thread that stands at a frame waits for the JVM."""
+    here: FrameType | None = frame
+    for _ in range(_FRAMES_OF_A_CALL):
+        if here is None:
+            return False
+        if str(here.f_globals.get("__name__")).startswith("py4j."):
+            return True
+        here = here.f_back
+    return False
 
 
 def items(scala_seq: Any) -> list[Any]:

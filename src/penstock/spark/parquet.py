@@ -24,15 +24,15 @@ _rows: dict[tuple[str, int], int] = {}
 _PARQUET = "org.apache.parquet."
 
 
-def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]) -> int:
-    """Return about how many rows files have, given as (path, bytes), by the first footer; -1 if it cannot be read."""
+def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]) -> int | None:
+    """Return about how many rows files have, given as (path, bytes), by the first footer; None if it cannot be read."""
     if not files:
         return 0
     (path, size) = files[0]
     if (path, size) not in _rows:
         reader = _open(bridge, session, path)
         if reader is None:
-            return -1
+            return None
         _rows[path, size] = int(reader.getRecordCount())
         reader.close()
     return _rows[path, size] * sum(size for _, size in files) // max(size, 1)

@@ -154,7 +154,8 @@ def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dic
 
 def _subtasks(record: JobRecord, vertex_id: str) -> list[dict[str, Any]]:
     return [
-        {"subtask": number, "stage": task["stage"], "status": task["state"], "host": task["host"],
+        {"subtask": number, "stage": task["stage"], "attempt": task.get("attempt", 0), "status": task["state"],
+         "host": task["host"],
          "start-time": _ms(task["started"]), "duration": _ms(task["seconds"]),
          "metrics": {"read-bytes": task["bytes_in"], "write-bytes": task["bytes_out"],
                      "read-records": task["rows_in"], "write-records": task["rows_out"]}}

@@ -48,3 +48,18 @@ def test_dialects(url, name):
 )
 def test_secrets_in_urls(url, shown):
     assert masked(url) == shown
+
+
+WAITS = {
+    "jdbc:postgresql://h/d": ({"connectTimeout": "2", "loginTimeout": "2"}, {"socketTimeout": "2"}),
+    "jdbc:mysql://h/d": ({"connectTimeout": "1500"}, {"socketTimeout": "1500"}),
+    "jdbc:sqlite:f": ({}, {}),
+}
+
+
+@pytest.mark.parametrize("url", WAITS)
+def test_how_long_drivers_wait(url):
+    """Connections to read by give up connecting only: a query may take as long as it likes to its first row."""
+    connecting, answering = WAITS[url]
+    assert dialect_of(url).waits(1.5) == connecting
+    assert dialect_of(url).asking_waits(1.5) == connecting | answering

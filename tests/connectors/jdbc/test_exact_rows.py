@@ -3,15 +3,18 @@
 import pytest
 from pyspark.sql import functions as F
 
+from penstock.commit import Access, Commit
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, DYNAMIC_FILTERING_SELECTIVITY
 from penstock.connectors import JdbcSink
 from penstock.connectors.jdbc.source import JdbcScan
 from penstock.errors import JobError, SinkError
 from penstock.spark.jdbc import JdbcTarget
+from penstock.spark.jvm import Bridge
 from tests.connectors.jdbc.test_sink import left_behind, numbers
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.outcomes import some
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
 ROWS = 3000
 SERIES = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS - 1}) "
@@ -23,9 +26,7 @@ def plain(spark, server, table):
 
 
 def same_rows(env, df):
-    found = env.collect(df)
-    assert_same_rows(found, df.collect())
-    return found
+    return assert_as_plain_spark(env, df)
 
 
 # -- reading in pieces -----------------------------------------------------------------------------------------------------
@@ -313,7 +314,9 @@ def test_runs_of_one_token(request, spark, kind, case):
             case "write":
                 jobs[run].write(numbers(spark, partitions=2))
             case "commit":
-                jobs[run].commit()
+                committing = Commit(Access(Bridge(spark)), run, case, [jobs[run]])
+                committing.run()
+                committing.finish()
             case "abort":
                 jobs[run].abort()
     assert_same_rows(plain(spark, server, "tokens").select("id", "v", "s").collect(), numbers(spark).collect())
@@ -350,4 +353,4 @@ def test_columns_go_by_their_names(request, env, spark, kind):
     env.write(numbers(spark).withColumn("more", F.lit(1)), JdbcSink(server.url, "named", server.properties))
     with pytest.raises(SinkError, match="more that the table has not"):
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()

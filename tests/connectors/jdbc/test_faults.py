@@ -1,12 +1,12 @@
 """A database that dies in the middle, a driver that dies around the commit, a task that dies while it writes."""
 
+import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
 import pytest
-from pyspark.sql import functions as F
 
 from penstock.connectors import JdbcSink
 from penstock.errors import JobError, PenstockError
@@ -14,10 +14,6 @@ from tests.services import DRIVERS, Postgres
 
 JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
-SLOW = "sha2(repeat(pad, 5000), 512)"
-"""A millisecond of work or so for each row."""
-
-
 @pytest.fixture(scope="module")
 def mortal():
     server = Postgres()
@@ -30,32 +26,59 @@ def read(spark, server):
     return spark.read.format("jdbc").options(url=server.url, dbtable="source", **server.properties).load()
 
 
-def test_the_database_dies_while_it_is_read(make_env, spark, mortal):
-    env = make_env(**VOLUME)
-    df = read(spark, mortal).withColumn("s", F.expr(SLOW)).groupBy("g").agg(F.count("s"))
-    killer = threading.Timer(3, mortal.stop)
+@pytest.fixture
+def dies(mortal, tmp_path):
+    """Return a function that gives rows on and, once it has given some, waits until the database is dead; started again after the test."""
+    reached, dead = str(tmp_path / "reached"), str(tmp_path / "dead")
+
+    def given_on(frames):
+        import os
+        import time
+
+        for frame in frames:
+            yield frame
+            open(reached, "a").close()
+            while not os.path.exists(dead):
+                time.sleep(0.05)
+
+    def kill():
+        while not over.wait(0.05):
+            if os.path.exists(reached):
+                mortal.stop()
+                open(dead, "w").close()
+                return
+
+    over = threading.Event()
+    killer = threading.Thread(target=kill)
     killer.start()
-    with pytest.raises(JobError) as raised:
-        env.collect(df)
+    yield given_on
+    over.set()
     killer.join()
+    assert os.path.exists(dead), "the database was to die"
+
+
+def test_the_database_dies_while_it_is_read(make_env, spark, mortal, dies):
+    """Two tasks have rows when it dies, the others find it dead."""
+    env = make_env(**VOLUME)
+    df = read(spark, mortal)
+    with pytest.raises(JobError) as raised:
+        env.collect(df.mapInPandas(dies, df.schema).groupBy("g").count())
+    assert env.last_job.vertices[0].parallelism > 2
     assert mortal.password not in str(raised.value)
     assert "Source: source" in str(raised.value)
     mortal.start()
-    assert sum(row[1] for row in env.collect(read(spark, mortal).groupBy("g").count())) == 20_000
+    assert sum(row[1] for row in env.collect(df.groupBy("g").count())) == 20_000
 
 
-def test_the_database_dies_while_it_is_written(make_env, spark, mortal):
+def test_the_database_dies_while_it_is_written(make_env, spark, mortal, dies):
     env = make_env()
-    slow = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad").selectExpr("id", f"{SLOW} as s")
-    killer = threading.Timer(3, mortal.stop)
-    killer.start()
+    rows = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad")
+    env.write(rows.mapInPandas(dies, rows.schema), JdbcSink(mortal.url, "target", mortal.properties))
     with pytest.raises(PenstockError):
-        env.write(slow, JdbcSink(mortal.url, "target", mortal.properties))
         env.execute()
-    killer.join()
     mortal.start()
     assert mortal.sql("select to_regclass('target') is null") == "t"
-    env.write(slow.limit(100), JdbcSink(mortal.url, "target", mortal.properties))
+    env.write(rows.limit(100), JdbcSink(mortal.url, "target", mortal.properties))
     env.execute()
     assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"
 

@@ -87,10 +87,16 @@ def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 
 
-def test_connections_are_capped(make_env, spark, postgres):
+@pytest.mark.parametrize(("cap", "most"), [(1, 1), (None, 2)])
+def test_connections_are_capped(make_env, spark, postgres, cap, most):
+    """The server counts the tasks' connections, and the one that Spark's writer has in the driver meanwhile."""
     env = make_env()
-    write(env, numbers(spark, partitions=6), postgres, "capped", max_connections=1, mode="overwrite")
+    with postgres.connections() as counted:
+        slowly = numbers(spark, partitions=6).withColumn("s", F.expr("sha2(repeat(s, 60000), 512)"))
+        write(env, slowly, postgres, "capped", max_connections=cap, mode="overwrite")
     assert rows_of(postgres, "capped").startswith(f"{ROWS}|{ROWS}|")
+    assert counted.most == most + 1
+    assert counted.opened >= (6 if cap is None else 1) + 2  # before and after the tasks', one of the driver
 
 
 @pytest.mark.parametrize(
@@ -113,8 +119,8 @@ def test_bad_targets(env, spark, postgres):
         env.write(numbers(spark), JdbcSink(postgres.url, "t", postgres.properties | {"password": "not-this"}))
         env.execute()
     assert "not-this" not in str(raised.value)
-    env._outputs.clear()
+    env._outputs.take()
     with pytest.raises(SinkError, match="upsert needs a table"):
         env.write(numbers(spark), JdbcSink(postgres.url, "no_such", postgres.properties, mode="upsert", key=["id"]))
         env.execute()
-    env._outputs.clear()
+    env._outputs.take()

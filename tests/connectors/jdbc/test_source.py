@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from penstock.connectors import JdbcSource, SourceProvider
 from penstock.errors import ConfigError, JobError, PenstockError, SourceError
-from tests.equality import assert_same_rows
+from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.stages import stages
 
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
@@ -103,7 +103,7 @@ def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, ta
     env = make_env(**VOLUME)
     key = df.columns[0]
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64(key, "pad").cast("decimal(38,0)")), F.count(key))
-    assert_same_rows(env.collect(sums), sums.collect())
+    assert_as_plain_spark(env, sums)
     first = env.last_job.vertices[0]
     (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
     assert ran.tasks == first.parallelism >= least
@@ -118,7 +118,7 @@ def test_histograms_where_pages_cannot_be_had(pg, make_env, spark, monkeypatch, 
     df = plain(spark, pg, table)
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64("id", "pad").cast("decimal(38,0)")), F.count("id"))
     env = make_env(**VOLUME)
-    assert_same_rows(env.collect(sums), sums.collect())
+    assert_as_plain_spark(env, sums)
     first = env.last_job.vertices[0]
     assert "histogram" in first.reason
     (ran,) = [stage for stage in stages(spark, env.last_job, table) if stage.input_records]
@@ -131,7 +131,7 @@ def test_a_database_without_statistics_is_read_as_spark_would(pg, make_env, spar
     monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE", "SELECT no_such_function(?)")
     df = plain(spark, pg, "uniform").groupBy("g").count()
     env = make_env(**VOLUME)
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     assert "no statistics" in env.last_job.vertices[0].reason
     assert env.last_job.vertices[0].tasks == 1
 
@@ -153,7 +153,7 @@ def test_what_cannot_be_cut_says_why(request, make_env, spark, kind, table, why)
     server = servers(request, kind)
     df = plain(spark, server, table).groupBy("g").count()
     env = make_env(**VOLUME)
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     first = env.last_job.vertices[0]
     assert first.parallelism == 1
     assert why in first.reason
@@ -162,17 +162,17 @@ def test_what_cannot_be_cut_says_why(request, make_env, spark, kind, table, why)
 def test_a_filter_counts_and_an_index_is_used(pg, make_env, spark):
     env = make_env(**VOLUME)
     few = plain(spark, pg, "uniform").where("id < 100").groupBy("g").count()
-    assert_same_rows(env.collect(few), few.collect())
+    assert_as_plain_spark(env, few)
     assert env.last_job.vertices[0].parallelism == 1
     half = plain(spark, pg, "uniform").where("g < 3").groupBy("g").agg(F.count("pad"))
-    assert_same_rows(env.collect(half), half.collect())
+    assert_as_plain_spark(env, half)
     assert 2 < env.last_job.vertices[0].parallelism < 12
 
 
 def test_columns_that_are_not_read_do_not_count(pg, make_env, spark):
     env = make_env(**VOLUME)
     df = plain(spark, pg, "uniform").groupBy("g").count()
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     assert env.last_job.vertices[0].parallelism < 4
 
 
@@ -180,7 +180,7 @@ def test_what_the_user_cut_stays(pg, make_env, spark):
     env = make_env(**VOLUME)
     options = dict(partitionColumn="id", lowerBound="0", upperBound=str(ROWS), numPartitions="3")
     df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load().groupBy("g").count()
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     assert env.last_job.vertices[0].tasks == 3
 
 
@@ -201,9 +201,25 @@ def test_options(pg, make_env, spark, options, config, expected):
     env = make_env(**VOLUME, **{key.replace("-", "__"): value for key, value in config.items()})
     read = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     df = read.groupBy("g").agg(F.count("pad"), F.sum("id"))
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     first = env.last_job.vertices[0]
     assert first.parallelism == first.tasks == expected, first.reason
+
+
+@pytest.mark.parametrize(("cap", "most"), [("1", 1), (None, 2)])
+def test_connections_are_capped(pg, make_env, spark, cap, most):
+    """The server counts: the tasks' connections, and the driver's, which holds the snapshot that they see."""
+    given = {} if cap is None else {"scan.max-connections": cap}
+    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **given).load()
+    env = make_env(**VOLUME)
+    df = df.withColumn("s", F.expr("sha2(repeat(pad, 500), 512)")).groupBy("g").agg(F.max("s"), F.sum("id"))
+    with pg.connections() as counted:
+        found = env.collect(df)
+    assert_same_rows(found, df.collect())
+    tasks = env.last_job.vertices[0].tasks
+    assert (tasks == 1) is (cap == "1")
+    assert counted.most == most + (tasks > 1)  # one task needs no snapshot to share
+    assert counted.opened >= tasks + 1
 
 
 @pytest.mark.parametrize(
@@ -263,7 +279,7 @@ def test_keys_of_a_finished_side_become_a_where(pg, make_env, spark, tmp_path):
     spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(str(tmp_path / "wanted"))
     wanted = spark.read.parquet(str(tmp_path / "wanted")).where("m = 0").select("k")
     df = plain(spark, pg, "uniform").join(wanted, F.col("id") == F.col("k")).groupBy("g").agg(F.count("pad"), F.sum("id"))
-    assert_same_rows(env.collect(df), df.collect())
+    assert_as_plain_spark(env, df)
     *_, ran = [stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records]  # the keys are fetched first
     assert (ran.input_records, ran.tasks) == (12, 1)
 
@@ -320,7 +336,7 @@ def test_options_of_a_table_in_the_catalogue(pg, make_env, spark):
     try:
         env = make_env(**VOLUME)
         df = env.sql("select g, count(pad), sum(id) from ddl_uniform group by g")
-        assert_same_rows(env.collect(df), df.collect())
+        assert_as_plain_spark(env, df)
         assert env.last_job.vertices[0].tasks == 3
         assert pg.password not in env.last_job.vertices[0].vertex.name
     finally:

@@ -3,11 +3,12 @@
 import datetime as dt
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.services import needed_module
+from tests.services import KafkaBroker, needed_module
 
 needed_module("confluent_kafka", "kafka")
 
@@ -15,7 +16,6 @@ from penstock.connectors import KafkaSink, KafkaSource, ScanContext
 from penstock.connectors.kafka.streaming import KafkaFormat
 from penstock.connectors.splits import evenly
 from penstock.errors import JobError, SinkError, SourceError
-from tests.equality import assert_same_rows
 from tests.stages import stages
 
 HOT = {0: 27_000, 1: 600, 2: 600, 3: 600, 4: 600, 5: 600}
@@ -81,6 +81,9 @@ def test_offsets_and_times(env, broker):
     assert count(start={(topic, 0): 90, (topic, 1): 55}) == 20
     assert count(end={(topic, 0): 3, (topic, 1): 0}) == 3
     assert count(start="latest") == 0
+    assert count(start=between) == 15
+    assert count(end=between) == 150
+    assert count(start=dt.datetime(2020, 1, 1), end=between) == 150
     with pytest.raises(SourceError, match="offset 500 of places-0 does not exist"):
         KafkaSource(broker.servers, topic, start={(topic, 0): 500}).ranges()
 
@@ -168,26 +171,42 @@ def test_bad_targets(env, spark, broker):
         KafkaFormat({"kafka.bootstrap.servers": "x", "subscripe": "t"}).reader(None)
 
 
-@pytest.mark.slow
-def test_a_broker_that_dies_is_a_clear_error(env, spark):
-    from tests.services import KafkaBroker
+class Interrupted(KafkaSource):
+    """Reads some records, and waits for its broker to die before it reads on."""
 
+    def read_split(self, split, columns):
+        reached = Path(self.properties["client.id"])
+        for batch in super().read_split(split, columns):
+            yield batch
+            if not reached.exists():
+                reached.touch()
+                while (reached.with_suffix(".alive")).exists():
+                    time.sleep(0.05)
+
+
+def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(make_env, spark, tmp_path):
+    env = make_env(**{"sources.timeout": "3 s"})
     mortal = KafkaBroker()
+    reached, alive = tmp_path / "reached", tmp_path / "reached.alive"
+    alive.touch()
+
+    def kill():
+        while not reached.exists():
+            time.sleep(0.05)
+        mortal.kill()
+        alive.unlink()
+
     try:
         topic = mortal.topic("mortal", 1)
-        mortal.fill(topic, {0: 2000})
-
-        class Late(KafkaSource):
-            """Starts to read when the broker is gone."""
-
-            def read_split(self, split, columns):
-                time.sleep(6)
-                yield from super().read_split(split, columns)
-
-        killer = threading.Timer(4, mortal.kill)
-        df = env.read(Late(mortal.servers, topic))
+        for first in range(0, 20_000, 1000):  # the broker gives at least such a batch at a time
+            mortal.fill(topic, {0: 1000}, first=first, width=1000)
+        few = {"queued.min.messages": "1000", "queued.max.messages.kbytes": "64", "fetch.message.max.bytes": "20000", "client.id": str(reached)}
+        df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
+        killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        with pytest.raises(JobError, match="is silent at offset 0 of 2000"):
+        with pytest.raises(JobError, match=r"is silent at offset [1-9]\d* of 20000"):
             env.collect(df.groupBy("partition").count())
+        killer.join(10)
+        assert not alive.exists()
     finally:
         mortal.close()

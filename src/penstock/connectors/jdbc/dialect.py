@@ -115,6 +115,14 @@ class JdbcDialect(ABC):
     transactional: ClassVar[str] = ""
     """What is added to CREATE TABLE so that a transaction that is not committed leaves no rows."""
 
+    def waits(self, seconds: float) -> dict[str, str]:  # noqa: ARG002
+        """Return the driver's properties by which a connection is given up that cannot be made in time."""
+        return {}
+
+    def asking_waits(self, seconds: float) -> dict[str, str]:
+        """Return the same for a connection that only asks for statistics: no answer takes longer either."""
+        return self.waits(seconds)
+
     @abstractmethod
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Return what the statistics tell, without reading the table."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.jdbc.dialect import KeyKind
 from penstock.connectors.jdbc.source import dialect_of
+from penstock.connectors.timeouts import timeout
 from penstock.errors import first_line
 from penstock.spark import filters
 from penstock.spark.jdbc import JdbcRelation
@@ -75,7 +76,7 @@ def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[An
     if dialect is None or not dialect.comparable:
         return [], "how the database compares values is not known"
     try:
-        types = relation.column_types()
+        types = relation.column_types(dialect.asking_waits(timeout()))
     except Exception as error:
         log.warning("the types of %s could not be had", relation.table, exc_info=True)
         return [], f"the types of {relation.table} could not be had: {first_line(error)}"

@@ -61,6 +61,14 @@ class MySqlDialect(JdbcDialect):
         "its transactions cannot share a snapshot, so rows written meanwhile may be seen or not"
     )
 
+    def waits(self, seconds: float) -> dict[str, str]:
+        """Bound the connection; the drivers want milliseconds."""
+        return {"connectTimeout": str(round(1000 * seconds))}
+
+    def asking_waits(self, seconds: float) -> dict[str, str]:
+        """Bound every answer as well."""
+        return self.waits(seconds) | {"socketTimeout": str(round(1000 * seconds))}
+
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Ask the optimiser for rows, and the catalogue for their width and the key."""
         schema, _, table = request.table.replace("`", "").rpartition(".")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -87,6 +88,14 @@ class PostgresDialect(JdbcDialect):
         "numeric": KeyKind.DECIMAL,
         **dict.fromkeys(("text", "varchar", "bpchar"), KeyKind.TEXT),
     }
+
+    def waits(self, seconds: float) -> dict[str, str]:
+        """Bound the connection and the login; the driver wants whole seconds."""
+        return dict.fromkeys(("connectTimeout", "loginTimeout"), str(math.ceil(seconds)))
+
+    def asking_waits(self, seconds: float) -> dict[str, str]:
+        """Bound every answer as well."""
+        return self.waits(seconds) | {"socketTimeout": str(math.ceil(seconds))}
 
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Ask the planner for rows and widths, and the catalogue for the pages."""

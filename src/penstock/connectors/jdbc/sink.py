@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, checked_parallelism
-from penstock.connectors.jdbc.dialect import JdbcDialect, literal, share_of
+from penstock.connectors.extras import without_secrets
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc
+from penstock.connectors.jdbc.dialect import share_of
+from penstock.connectors.jdbc.ledger import has_token, recover_table
 from penstock.connectors.jdbc.source import dialect_of, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
-from penstock.spark.jdbc import JdbcConnection, JdbcTarget
+from penstock.spark.jdbc import JdbcTarget
 from penstock.spark.jvm import Bridge, root_cause
 
 if TYPE_CHECKING:
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from penstock.commit import Access, Prepared
+    from penstock.connectors.jdbc.dialect import JdbcDialect
+
 log = logging.getLogger("penstock.sinks")
 
 MODES = ("append", "overwrite", "upsert")
-TASK, ATTEMPT = "penstock_task", "penstock_attempt"
-_LEDGER = "penstock_commits"
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class JdbcSink(Sink):
     parallelism
         The number of writing tasks; if None, that of the upstream.
     max_connections
-        The most connections at a time; if None, half of those the database has free.
+        The most tasks that write at a time, each by a connection of its own; the driver has one more. If None, half of
+        the connections that the database has free.
     """
 
     url: str
@@ -86,6 +91,15 @@ class JdbcSink(Sink):
         """The table."""
         return self.table
 
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The URL as it is, and the properties."""
+        return {masked(self.url): {**self.properties, "url": self.url}}
+
+    def recover(self, access: Access) -> None:
+        """Complete or take back what a dead process has left half-way."""
+        recover_table(access, masked(self.url), self.table)
+
     def open(self, spark: SparkSession) -> SinkJob:
         """Reach the database, and look whether the job's token is there already."""
         dialect = dialect_of(self.url)
@@ -104,7 +118,7 @@ class JdbcSink(Sink):
             if self.mode == "upsert" and not exists:
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
             columns = list(connection.column_types(f"SELECT * FROM {self.table} WHERE 1 = 0")) if exists else None
-            done = self.token is not None and _is_committed(dialect, connection, self)
+            done = self.token is not None and has_token(dialect, connection, self.table, self.token)
             most = self.max_connections or share_of(dialect.free_writers(connection))
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
@@ -170,7 +184,7 @@ class _JdbcSinkJob(SinkJob):
             return False
         try:
             with self._target.connect() as database:
-                found = _is_committed(self._dialect, database, self._sink)
+                found = has_token(self._dialect, database, self._sink.table, self._sink.token)
         except Exception:  # the database is gone: what went wrong first is what to tell
             log.debug("the ledger could not be asked", exc_info=True)
             return False
@@ -178,58 +192,39 @@ class _JdbcSinkJob(SinkJob):
             log.warning("another run has written %s to %s", self._sink.token, self._sink.table)
         return found
 
-    def commit(self) -> None:
+    def prepare(self) -> Prepared:
+        """Make the table if it is not there (some databases commit when tables are made), and tell what to copy."""
+        sink = self._sink
+        written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
+        key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in sink.key]
+        record = PreparedJdbc(
+            masked(sink.url), sink.table, sink.mode, tuple(self._columns), tuple(key),
+            "" if self._done else self._staging, sink.token, None, self._of_token, without_secrets(sink.properties),
+        )  # fmt: skip
+        if not self._done:
+            with self._target.connect() as database:
+                record.make(database, self._dialect)
+        return record
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The URL as it is, and the properties."""
+        return self._sink.secrets
+
+    def abort(self) -> None:
+        if self._columns:
+            self._drop()
+
+    def refresh(self) -> None:
+        """Let cached readers see what was written, as Spark does after a write of its own."""
         if self._done:
             return
-        try:
-            self._copy()
-        except Exception:
-            if not self._other_has_committed():
-                raise
-        self._drop()
         try:
             self._target.refresh(self._sink.table)
         except Exception:
             log.warning("cached readers of %s could not be refreshed", self._sink.table, exc_info=True)
 
-    def _copy(self) -> None:
-        with self._target.connect() as database:
-            if not self._dialect.has_table(database, self._sink.table):  # some databases commit when tables are made
-                columns = ", ".join(self._columns)
-                made = f"CREATE TABLE IF NOT EXISTS {self._sink.table}"
-                database.run(f"{made} AS SELECT {columns} FROM {self._staging} WHERE 1 = 0")
-            database.begin()
-            if self._sink.token is not None:
-                if _is_committed(self._dialect, database, self._sink):
-                    database.commit()
-                    return
-                database.run(f"INSERT INTO {_LEDGER} VALUES ({literal(self._sink.table)}, {literal(self._sink.token)})")
-            if self._sink.mode == "overwrite":
-                database.run(f"DELETE FROM {self._sink.table}")
-            written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
-            key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in self._sink.key]
-            database.run(self._dialect.copy(self._staging, self._sink.table, self._columns, key, (TASK, ATTEMPT)))
-            database.commit()
-
-    def abort(self) -> None:
-        if self._columns:
-            with suppress(Exception), self._target.connect() as database:
-                database.run(f"DROP TABLE IF EXISTS {self._staging}")
-
     def _drop(self) -> None:
-        """Remove the staged rows, and those of other runs of the token: they are not needed any more."""
+        """Remove the staged rows."""
         with suppress(Exception), self._target.connect() as database:
-            others = [] if self._of_token is None else self._dialect.tables_like(database, self._of_token)
-            for table in {self._staging, *others}:
-                database.run(f"DROP TABLE IF EXISTS {table}")
-
-
-def _is_committed(dialect: JdbcDialect, database: JdbcConnection, sink: JdbcSink) -> bool:
-    """Whether the sink's token is in the ledger, which is made if it is not there."""
-    if not dialect.has_table(database, _LEDGER):
-        database.run(
-            f"CREATE TABLE IF NOT EXISTS {_LEDGER}"
-            " (target varchar(200) NOT NULL, token varchar(200) NOT NULL, PRIMARY KEY (target, token))"
-        )
-    statement = f"SELECT 1 FROM {_LEDGER} WHERE target = ? AND token = ?"
-    return bool(database.rows(statement, sink.table, str(sink.token)))
+            database.run(f"DROP TABLE IF EXISTS {self._staging}")

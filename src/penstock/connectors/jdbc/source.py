@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
@@ -13,8 +15,10 @@ from penstock.connectors.jdbc.mysql import MySqlDialect
 from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
+from penstock.connectors.scan import Scan
 from penstock.connectors.splits import worth_opening
-from penstock.errors import SourceError
+from penstock.connectors.timeouts import answered, timeout
+from penstock.errors import SourceError, SourceTimeoutError
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
 
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sources")
 
+_NEARLY = 0.9
+"""The part of the timeout after which a connection that fails has failed for it."""
 _COARSE = 16
 """How many times the volume per task a split may hold: a connection costs more to open than a file does."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
@@ -58,7 +64,8 @@ class JdbcSource(Source):
     parallelism
         The number of tasks, instead of what the statistics suggest.
     max_connections
-        The most connections at a time; if None, half of those the database has free.
+        The most tasks that read at a time, each by a connection of its own; for a snapshot that they share the driver
+        has one more. If None, half of the connections that the database has free.
     """
 
     url: str
@@ -86,10 +93,24 @@ class JdbcSource(Source):
     def read(self, spark: SparkSession) -> DataFrame:
         """Return the table's rows as a DataFrame; the database is asked for its schema."""
         options = {**self.properties, "url": self.url, "dbtable": self.table}
+        dialect = dialect_of(self.url)
+        known = {key.lower() for key in self.properties}
+        waits = dialect.waits(timeout()) if dialect else {}
+        options |= {
+            key: value
+            for key, value in waits.items()
+            if key.lower() not in known and f"{key.lower()}=" not in self.url.lower()
+        }
         if self.max_connections is not None:
             options["scan.max-connections"] = str(self.max_connections)
-        try:
+
+        def load() -> DataFrame:
             return spark.read.format("jdbc").options(**options).load()
+
+        try:
+            return answered(f"the database of {self.table}", "asking for its columns", load)
+        except SourceTimeoutError:
+            raise
         except Exception as error:
             raise SourceError(
                 f"table {self.table} of {masked(self.url)} cannot be read",
@@ -98,7 +119,7 @@ class JdbcSource(Source):
             ) from error
 
 
-class JdbcScan:
+class JdbcScan(Scan):
     """A relation of a plan while its job runs.
 
     Parameters
@@ -132,13 +153,21 @@ class JdbcScan:
         self._conditions: list[str | None] | None = None
         self._snapshot: JdbcConnection | None = None
         self._begin: str | None = None
-        self.reason = ""
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
         """What the number was inferred from, half a sentence."""
-        self.uses_predicates = True
+        return self._reason
+
+    @property
+    def uses_predicates(self) -> bool:
+        """True: conditions become a part of the statement."""
+        return True
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Return the number of splits of the volume per task, by the database's statistics."""
-        with self._relation.connect() as database:
+        with self._connect() as database:
             estimate = self._estimated(database)
             bound = context.parallelism_inference_upper_bound
             volume = context.data_volume_per_task
@@ -149,9 +178,9 @@ class JdbcScan:
             self._conditions = estimate.cut(database, min(wanted, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
         capped = f", no more than {limit} connections" if limit < wanted else ""
-        self.reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
+        self._reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
         if len(self._conditions) > 1 and self._dialect.no_snapshot:
-            self.reason += f"; {self._dialect.no_snapshot}"
+            self._reason += f"; {self._dialect.no_snapshot}"
         return len(self._conditions)
 
     @property
@@ -159,7 +188,7 @@ class JdbcScan:
         """About what is read, by the database's statistics; 0 if they cannot be had."""
         if self._estimate is None:
             try:
-                with self._relation.connect() as database:
+                with self._connect() as database:
                     self._estimated(database)
             except Exception:
                 log.warning("%s could not be reached", self._relation.table, exc_info=True)
@@ -168,7 +197,7 @@ class JdbcScan:
     def cut(self, parallelism: int) -> int:
         """Cut the table into at most so many conditions; return how many there are."""
         if self._conditions is None or len(self._conditions) != parallelism:
-            with self._relation.connect() as database:
+            with self._connect() as database:
                 self._conditions = self._estimated(database).cut(database, parallelism)
         return len(self._conditions)
 
@@ -178,19 +207,45 @@ class JdbcScan:
         if not conditions:  # one piece
             return 0
         met = " + ".join(f"CASE WHEN {condition} THEN 1 ELSE 0 END" for condition in conditions)
-        with self._relation.connect() as database:
+        with self._connect(for_long=True) as database:
             ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
         return int(found or 0)
 
-    def leaf(self) -> Any:
+    def with_filters(self, plan: Any) -> JdbcScan:
+        """Return a scan of the rows that are left by more filters."""
+        request = cache(lambda: self._relation.request(plan))
+        return JdbcScan(self._relation, self._dialect, request, self._cores, self._max_connections)
+
+    def leaf(self, session: Any | None = None) -> Any:
         """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
+        del session
         conditions = self._conditions or [None]
         if len(conditions) > 1 and self._dialect.no_snapshot:
             log.warning("%s, read in %d pieces: %s", self._relation.table, len(conditions), self._dialect.no_snapshot)
         elif len(conditions) > 1 and self._snapshot is None:
-            self._snapshot = self._relation.connect()
+            self._snapshot = self._connect()
             self._begin = self._dialect.export_snapshot(self._snapshot)
-        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size)
+        waits = self._dialect.waits(timeout())
+        return self._relation.cut(conditions, self._begin, self._dialect.fetch_size, waits)
+
+    def _connect(self, *, for_long: bool = False) -> JdbcConnection:
+        """Open a connection.
+
+        Parameters
+        ----------
+        for_long
+            Whether answers may take as long as they do, as what is asked for is not in the statistics.
+        """
+        seconds, begun = timeout(), time.monotonic()
+        waits = self._dialect.waits(seconds) if for_long else self._dialect.asking_waits(seconds)
+        try:
+            return self._relation.connect(waits)
+        except Exception as error:
+            if time.monotonic() - begun < _NEARLY * seconds:
+                raise
+            why = next(iter(masked(root_cause(error)).splitlines()), "")
+            where = f"the database of {self._relation.table}"
+            raise SourceTimeoutError.of(where, "connecting to it", seconds, why) from error
 
     def close(self) -> None:
         """Let go of the snapshot; nothing can be read of it any more."""

@@ -6,17 +6,20 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import SinkError, SourceError
+from penstock.connectors.timeouts import timeout
+from penstock.errors import SinkError, SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
 
     from penstock.connectors.kafka.offsets import OffsetRange
 
 _PATIENCE = 20.0
-"""Seconds to wait for a broker."""
+"""Seconds to wait for the receipts of what was written."""
+_UNANSWERED = frozenset({"_TRANSPORT", "_TIMED_OUT", "_ALL_BROKERS_DOWN", "REQUEST_TIMED_OUT"})
+_NEARLY = 0.9
 _GROUP = "penstock"
 _BATCH = 5000
 _LOOK = 0.6
@@ -46,6 +49,25 @@ def consumer(servers: str, properties: Mapping[str, str]) -> Iterator[Consumer]:
         made.close()
 
 
+@contextmanager
+def _asking(servers: str, what: str) -> Iterator[None]:
+    """Turn the error of a question that no broker answered in the block into one that says so."""
+    from confluent_kafka import KafkaException
+
+    begun = time.monotonic()
+    try:
+        yield
+    except KafkaException as error:
+        problem = error.args[0]
+        if problem.name() in _UNANSWERED and time.monotonic() - begun >= _NEARLY * timeout():
+            raise SourceTimeoutError.of(f"the broker at {servers}", what, timeout(), str(problem)) from error
+        raise SourceError(
+            f"no broker of {servers} gives an answer",
+            cause=f"{what}: {problem}",
+            hint="check the servers, their security settings, and the network",
+        ) from error
+
+
 def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list[tuple[str, int]]:
     """Return the partitions of topics.
 
@@ -54,16 +76,10 @@ def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list
     SourceError
         If a topic does not exist, or no broker answers.
     """
-    from confluent_kafka import KafkaException
-
     found = []
     for topic in topics:
-        try:
-            told = client.list_topics(topic, timeout=_PATIENCE).topics[topic]
-        except KafkaException as error:
-            raise SourceError(
-                f"no broker of {servers} answers", cause=str(error.args[0]), hint="check the servers and the network"
-            ) from error
+        with _asking(servers, f"asking for the partitions of {topic}"):
+            told = client.list_topics(topic, timeout=timeout()).topics[topic]
         if told.error is not None or not told.partitions:
             raise SourceError(
                 f"there is no topic {topic!r} at {servers}", cause=str(told.error or "it has no partitions")
@@ -72,14 +88,17 @@ def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list
     return found
 
 
-def ends_of(client: Consumer, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int, bool]]:
+def ends_of(
+    client: Consumer, places: Sequence[tuple[str, int]], servers: str
+) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """Return of each partition the first offset, the one behind the last, and whether the record before that was seen.
 
     Brokers may tell an end that lies before the last records, so what comes behind it is looked for.
     """
     from confluent_kafka import TopicPartition
 
-    told = {place: client.get_watermark_offsets(TopicPartition(*place), timeout=_PATIENCE) for place in places}
+    with _asking(servers, "asking for the ends of partitions"):
+        told = {place: client.get_watermark_offsets(TopicPartition(*place), timeout=timeout()) for place in places}
     found = {place: (low, high, False) for place, (low, high) in told.items()}
     filled = [TopicPartition(*place, high) for place, (low, high) in told.items() if high > low]
     if not filled:
@@ -96,12 +115,15 @@ def ends_of(client: Consumer, places: Sequence[tuple[str, int]]) -> dict[tuple[s
     return found
 
 
-def offsets_at(client: Consumer, places: Sequence[tuple[str, int]], milliseconds: int) -> dict[tuple[str, int], int]:
+def offsets_at(
+    client: Consumer, places: Sequence[tuple[str, int]], milliseconds: int, servers: str
+) -> dict[tuple[str, int], int]:
     """Return the first offsets at or after a time; -1 where there is none."""
     from confluent_kafka import TopicPartition
 
     asked = [TopicPartition(topic, partition, milliseconds) for topic, partition in places]
-    told = client.offsets_for_times(asked, timeout=_PATIENCE)
+    with _asking(servers, "asking for the offsets of a time"):
+        told = client.offsets_for_times(asked, timeout=timeout())
     return {(one.topic, one.partition): one.offset if one.offset >= 0 else -1 for one in told}
 
 
@@ -136,12 +158,8 @@ def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
                 _check(problem, place, position)
         if batch:
             yield batch
-        if time.monotonic() - quiet > _PATIENCE:
-            raise SourceError(
-                f"{place} is silent at offset {position} of {wanted.end}",
-                cause=f"no record came for {_PATIENCE:.0f} seconds",
-                hint="is the broker alive?",
-            )
+        if time.monotonic() - quiet > timeout():
+            raise SourceTimeoutError.of(place, f"it is silent at offset {position} of {wanted.end}", timeout())
 
 
 def _check(problem: KafkaError, place: str, position: int) -> None:
@@ -178,12 +196,7 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
 
     sent = 0
     for record in records:
-        while True:
-            try:
-                made.produce(**record, on_delivery=receipt)
-                break
-            except BufferError:  # the queue is full
-                made.poll(0.1)
+        _offer(made, record, receipt)
         sent += 1
         if refused:
             break
@@ -197,3 +210,36 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
             hint="records before them are in the topic: a rerun writes them again",
         )
     return taken
+
+
+def put(made: Producer, record: Mapping[str, Any], refused: list[str]) -> None:
+    """Give a record to a producer; what becomes of those that are not taken is added to `refused`, later."""
+
+    def receipt(error: Any, _message: Any) -> None:
+        if error is not None:
+            refused.append(str(error))
+
+    _offer(made, record, receipt)
+
+
+def _offer(made: Producer, record: Mapping[str, Any], receipt: Callable[[Any, Any], None]) -> None:
+    while True:
+        try:
+            made.produce(**record, on_delivery=receipt)
+            break
+        except BufferError:  # the queue is full
+            made.poll(0.1)
+
+
+def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with Spark's columns of a topic as a producer takes it."""
+    record = {name: _plain(value) for name, value in row.items() if value is not None and name != "headers"}
+    record.setdefault("value", None)
+    if row.get("headers"):
+        record["headers"] = [(header["key"], _plain(header["value"])) for header in row["headers"]]
+    return record
+
+
+def _plain(value: Any) -> Any:
+    """Return what Spark gives as a ``bytearray`` as bytes."""
+    return bytes(value) if isinstance(value, bytearray) else value

@@ -1,14 +1,22 @@
-"""Topics as sinks: every record's receipt is awaited."""
+"""Topics as sinks: every record's receipt is awaited, or all records are in one transaction."""
 
 from __future__ import annotations
 
+import logging
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.base import Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import needs
+from penstock.commit import recover
+from penstock.commit.journal import journals_at, read_journal, warehouse_of
+from penstock.commit.owner import Owner
+from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
+from penstock.connectors.extras import needs, without_secrets
 from penstock.connectors.kafka import client
+from penstock.connectors.kafka.commit import PreparedKafka, has_token
 from penstock.errors import SinkError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +24,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.commit import Access, Prepared
+
+log = logging.getLogger("penstock.sinks")
+
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """A topic of brokers that speak Kafka's protocol; at least once: a task that runs twice writes twice.
+    """A topic of brokers that speak Kafka's protocol.
+
+    Without a token at least once: records are in the topic as tasks write them, and a task that runs twice writes
+    twice. With one the records are staged in Spark's warehouse, and the driver writes them in one transaction when the
+    job commits: once, for readers of committed records.
 
     The rows have a column ``value`` (binary or string), and may have ``key``, ``topic``, ``partition`` and ``headers``,
     as Spark's own Kafka sink takes them.
@@ -36,51 +52,116 @@ class KafkaSink(Sink):
         Further properties of librdkafka's producer.
     parallelism
         The number of writing tasks; if None, that of the upstream.
+    token
+        A name for what is written. Once it is in the topic, a job that would write it again does nothing: a rerun after
+        a driver that died is safe, whatever it had reached. Brokers know it as long as they keep the offsets of a
+        consumer group without members: seven days, if nobody has changed that.
     """
 
     servers: str
     topic: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallelism: int | None = None
+    token: str | None = None
 
     def __post_init__(self) -> None:
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.name}")
+        if self.token is not None and self.topic is None:
+            raise SinkError("a token without a topic", hint="give KafkaSink a topic; rows may still name another one")
 
     @property
     def name(self) -> str:
         """The topic."""
         return self.topic or "topics of the rows"
 
-    def open(self, spark: SparkSession) -> SinkJob:  # noqa: ARG002
-        """Look whether a broker answers, and whether it has the topic."""
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The properties of the producer."""
+        return {self.servers: dict(self.properties)}
+
+    def recover(self, access: Access) -> None:
+        """Complete or take back what a dead process has left half-way."""
+        warehouse = Folder(access.bridge, warehouse_of(access.bridge))
+        for path in journals_at(access, warehouse):
+            journal = read_journal(access, path)
+            if journal is not None and any(self._is_of(part) for part in journal.parts):
+                recover(access, path)
+
+    def _is_of(self, part: Prepared) -> bool:
+        return isinstance(part, PreparedKafka) and (part.servers, part.topic) == (self.servers, self.topic)
+
+    def open(self, spark: SparkSession) -> SinkJob:
+        """Look whether a broker answers, and whether it has the topic, and the job's token."""
         needs("confluent_kafka", "kafka", SinkError)
         with client.consumer(self.servers, self.properties) as asked:
             client.partitions_of(asked, [self.topic] if self.topic else [], self.servers)
-        return _KafkaSinkJob(self)
+        if self.token is None or self.topic is None:
+            return _KafkaSinkJob(self)
+        if has_token(self.servers, self.properties, self.topic, self.token):
+            log.warning("topic %s holds %s already, nothing is written", self.topic, self.token)
+            return NothingToWrite()
+        return _TransactionalSinkJob(Bridge(spark), self, self.topic, self.token)
+
+
+def _checked(sink: KafkaSink, df: DataFrame) -> None:
+    """Refuse rows that are no records."""
+    unknown = [name for name in df.columns if name not in COLUMNS]
+    if "value" not in df.columns or unknown:
+        raise SinkError(
+            f"columns {', '.join(df.columns)} cannot be written to a topic",
+            hint=f"select value, and any of {', '.join(name for name in COLUMNS if name != 'value')}",
+        )
+    if sink.topic is None and "topic" not in df.columns:
+        raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
 
 
 class _KafkaSinkJob(SinkJob):
+    """Writes records as they come."""
+
     def __init__(self, sink: KafkaSink) -> None:
         self._sink = sink
 
     def write(self, df: DataFrame) -> None:
-        unknown = [name for name in df.columns if name not in COLUMNS]
-        if "value" not in df.columns or unknown:
-            raise SinkError(
-                f"columns {', '.join(df.columns)} cannot be written to a topic",
-                hint=f"select value, and any of {', '.join(name for name in COLUMNS if name != 'value')}",
-            )
-        if self._sink.topic is None and "topic" not in df.columns:
-            raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
+        _checked(self._sink, df)
         write = _writer(self._sink.servers, dict(self._sink.properties), self._sink.topic)
         df.mapInArrow(write, "records bigint").collect()
 
-    def commit(self) -> None:
-        """Do nothing: receipts have been checked."""
-
     def abort(self) -> None:
         """Do nothing: what is in a topic cannot be taken back."""
+
+
+class _TransactionalSinkJob(SinkJob):
+    """Stages records, which are written when the job commits."""
+
+    def __init__(self, bridge: Bridge, sink: KafkaSink, topic: str, token: str) -> None:
+        self._sink = sink
+        self._topic = topic
+        self._token = token
+        name = f".penstock-topic-{uuid.uuid4().hex[:12]}-{Owner.me().tag}"
+        self._staging = Folder(bridge, warehouse_of(bridge)).child(name)
+
+    def write(self, df: DataFrame) -> None:
+        _checked(self._sink, df)
+        df.write.mode("error").parquet(str(self._staging))
+
+    def restart(self) -> bool:
+        self._staging.delete()
+        return True
+
+    @property
+    def secrets(self) -> Mapping[str, Mapping[str, str]]:
+        """The properties of the producer."""
+        return self._sink.secrets
+
+    def prepare(self) -> Prepared:
+        """Tell where the records are."""
+        self._staging.sync()
+        kept = without_secrets(self._sink.properties)
+        return PreparedKafka(self._sink.servers, self._topic, self._token, str(self._staging), kept)
+
+    def abort(self) -> None:
+        self._staging.delete()
 
 
 def _writer(
@@ -89,12 +170,7 @@ def _writer(
     def records(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         for batch in batches:
             for row in batch.to_pylist():
-                record = {name: value for name, value in row.items() if value is not None and name != "headers"}
-                record.setdefault("topic", topic)
-                record.setdefault("value", None)
-                if row.get("headers"):
-                    record["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
-                yield record
+                yield {"topic": topic, **client.record_of(row)}
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -93,7 +93,7 @@ class KafkaSource(SplitSource):
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
         with client.consumer(self.servers, self.properties) as asked:
             places = client.partitions_of(asked, topics, self.servers)
-            ends = client.ends_of(asked, places)
+            ends = client.ends_of(asked, places, self.servers)
             first = self._offsets(asked, self.start, ends)
             last = self._offsets(asked, self.end, ends)
         found = []
@@ -109,7 +109,7 @@ class KafkaSource(SplitSource):
         if isinstance(wanted, str):
             return {place: low if wanted == "earliest" else high for place, (low, high, _) in ends.items()}
         if isinstance(wanted, dt.datetime):
-            found = client.offsets_at(asked, list(ends), int(wanted.timestamp() * 1000))
+            found = client.offsets_at(asked, list(ends), int(wanted.timestamp() * 1000), self.servers)
             return {place: found[place] if found[place] >= 0 else ends[place][1] for place in ends}
         for place, offset in wanted.items():
             low, high, _ = ends.get(place, (0, -1, False))

@@ -70,6 +70,6 @@ public final class JoinReader {
 
     private static String hint(Option<?> side) {
         Option<?> strategy = side.isDefined() ? ((HintInfo) side.get()).strategy() : Option.empty();
-        return strategy.isDefined() ? ((JoinStrategyHint) strategy.get()).displayName() : "";
+        return strategy.isDefined() ? ((JoinStrategyHint) strategy.get()).displayName() : null;
     }
 }

@@ -1,0 +1,93 @@
+"""The journal of a commit that this process is making."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.commit.journal import COMMITTING, Journal, claim_of
+from penstock.commit.lease import Lease
+from penstock.commit.turns import wait_for_others
+from penstock.errors import CommitError
+from penstock.spark.filesystem import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.commit.prepared import Access
+
+log = logging.getLogger("penstock.commit")
+
+
+class HeldJournal:
+    """A journal from its first word to its end.
+
+    Parameters
+    ----------
+    access
+        The session.
+    journal
+        What it says.
+    """
+
+    def __init__(self, access: Access, journal: Journal) -> None:
+        self._access = access
+        self._journal = journal
+        self._lease: Lease | None = None
+
+    @property
+    def path(self) -> str:
+        """Its file."""
+        return self._journal.path
+
+    def begin(self, go_on: Callable[[], None]) -> None:
+        """Write it, and wait until no other commit touches the same files, or `go_on` raises."""
+        COMMITTING.add(self.path)
+        self._journal.point(self._access)
+        self._journal.write(self._access)
+        self._lease = Lease(self._access, self.path)
+        wait_for_others(self._access, self._journal.parts, self._journal, go_on)
+
+    def check(self) -> None:
+        """Look whether it is still this process that commits.
+
+        Raises
+        ------
+        CommitError
+            If another process took it for dead: it was held up for longer than its lease.
+        """
+        claimed = Folder(self._access.bridge, claim_of(self.path)).exists()
+        if claimed or not Folder(self._access.bridge, self.path).exists():
+            raise CommitError.taken_over(self.path)
+
+    def decide(self) -> None:
+        """Write that all sinks have committed."""
+        if not self._journal.decided:
+            decided = replace(self._journal, decided=True)
+            decided.write(self._access)
+            self._journal = decided
+
+    def leave(self) -> None:
+        """Leave it as it is: it belongs to another process."""
+        if self._lease is not None:
+            self._lease.end()
+        COMMITTING.discard(self.path)
+
+    def release(self) -> None:
+        """Leave it to whoever comes next."""
+        self.leave()
+        try:
+            self._journal.released().write(self._access)
+        except Exception:
+            log.warning("the journal %s could not be released", self.path, exc_info=True)
+
+    def end(self) -> None:
+        """Remove it."""
+        if self._lease is not None:
+            self._lease.end()
+        try:
+            self._journal.remove(self._access)
+        except Exception:
+            log.warning("the journal %s could not be removed", self.path, exc_info=True)
+        COMMITTING.discard(self.path)

@@ -1,0 +1,94 @@
+"""Who a commit belongs to, and whether that process still lives."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAG = re.compile(r"([0-9a-f]{8})-(\d+)-([0-9a-f]{8})")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A process.
+
+    Parameters
+    ----------
+    host
+        Its machine since it was last started, and the space of process ids in it (a container has one of its own).
+    pid
+        Its id.
+    started
+        When it began, so that a later process of the same id is another; empty where that cannot be told.
+    """
+
+    host: str
+    pid: int
+    started: str
+
+    @classmethod
+    def me(cls) -> Owner:
+        """Return this process."""
+        return cls(_host(), os.getpid(), _started(os.getpid()) or "")
+
+    @property
+    def tag(self) -> str:
+        """Itself as a part of a file's name; see `tag_is_alive`."""
+        return f"{_short(self.host)}-{self.pid}-{_short(self.started)}"
+
+    def is_alive(self) -> bool | None:
+        """Whether the process still runs; None if it ran on another machine."""
+        return None if self.host != _host() else _started(self.pid) == self.started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host.partition('/')[0]}"
+
+
+def tag_is_alive(name: str) -> bool | None:
+    """Whether the process whose `Owner.tag` is in a name still runs; None if that cannot be told from here."""
+    found = _TAG.search(name)
+    if found is None or found[1] != _short(_host()):
+        return None
+    started = _started(int(found[2]))
+    return started is not None and _short(started) == found[3]
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _host() -> str:
+    """Return what no two machines that run at a time share: names and numbers alone are given twice."""
+    try:
+        space = Path("/proc/self/ns/pid").readlink().name
+    except OSError:
+        space = ""
+    return f"{socket.gethostname()}/{space}/{_boot() or ''}"
+
+
+def _boot() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # no Linux
+        return None
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process began; None if it does not run, and an empty text where the system does not tell."""
+    if _boot() is None:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return None
+        except PermissionError:
+            pass
+        return ""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does nothing any more

@@ -1,0 +1,63 @@
+"""What dead processes have left at a path: commits that are half done, and rows that nobody sees."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.commit.journal import journals_at, read_journal
+from penstock.commit.owner import tag_is_alive
+from penstock.spark.filesystem import Folder
+
+if TYPE_CHECKING:
+    from penstock.commit.prepared import Access
+
+_STAGING = re.compile(r"\.penstock-(.+?)-[0-9a-f]{12}(-[0-9a-f]{8}-\d+-[0-9a-f]{8})?(-.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A hidden folder of rows that no job has made visible, or that a job has replaced.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    is_used
+        Whether its process still runs; None if that cannot be told from this machine.
+    """
+
+    path: str
+    is_used: bool | None
+
+
+def commits_at(access: Access, path: str) -> list[str]:
+    """Return the journals of a target, of the targets in a folder, or the one that a path is."""
+    given = Folder(access.bridge, path)
+    if given.name.endswith(".json") and given.exists() and not given.is_folder():
+        return [str(given)]
+    found = set(journals_at(access, given)) if given.is_folder() else set()
+    for journal in journals_at(access, given.parent):
+        known = read_journal(access, journal)
+        if known is not None and any((part.folder or "").rstrip("/") == str(given) for part in known.parts):
+            found.add(journal)
+    return sorted(found)
+
+
+def leftovers_at(access: Access, path: str) -> list[Leftover]:
+    """Return the hidden folders of a target, or of the targets in a folder, that no journal needs."""
+    given = Folder(access.bridge, path)
+    beside, within = given.parent, given
+    needed = set()
+    for journal in {*journals_at(access, beside), *journals_at(access, within)}:
+        known = read_journal(access, journal)
+        needed |= {getattr(part, "staging", "") for part in known.parts} if known is not None else set()
+    found = []
+    for folder in [*beside.matching(".penstock-*"), *within.matching(".penstock-*")]:
+        named = _STAGING.fullmatch(folder.name)
+        if named is None or (str(folder.parent) == str(beside) and named[1] != given.name):
+            continue
+        if not any(str(folder) == one or str(folder) == f"{one}-old" for one in needed):
+            found.append(Leftover(str(folder), tag_is_alive(named[2]) if named[2] else None))
+    return found

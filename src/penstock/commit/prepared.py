@@ -1,0 +1,155 @@
+"""What a sink is about to make visible, so that any later process can commit it, undo it, or tell what has happened."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from penstock.errors import CommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.spark.filesystem import Folder
+    from penstock.spark.jvm import Bridge
+
+_KINDS: dict[str, type[Prepared]] = {}
+
+
+@dataclass
+class Access:
+    """What records need to reach their targets.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    secrets
+        Properties that are not kept in journals, such as passwords: a mapping for each target's `Prepared.address`.
+    open_transactions
+        Connections whose work is done but for the last COMMIT, by the database they lead to.
+    """
+
+    bridge: Bridge
+    secrets: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    open_transactions: dict[str, Any] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Let go of transactions that were not committed: their databases undo them."""
+        while self.open_transactions:
+            self.open_transactions.popitem()[1].close()
+
+
+@dataclass(frozen=True)
+class Prepared(ABC):
+    """All that one sink has ready; everything it names is durable. All methods may be called again, also at a time."""
+
+    kind: ClassVar[str]
+    is_reversible: ClassVar[bool]
+    """Whether `undo` brings the old rows back after a commit; if not, only what is not committed can be undone."""
+
+    def __init_subclass__(cls) -> None:
+        _KINDS[cls.kind] = cls
+
+    @property
+    @abstractmethod
+    def target(self) -> str:
+        """The target, for people."""
+
+    @property
+    def address(self) -> str:
+        """By which `Access.secrets` are found."""
+        return self.target
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether all of it appears in one step, so that alone it needs no journal."""
+        return True
+
+    @property
+    def folder(self) -> str | None:
+        """The folder that a journal, or a pointer to one, is put beside; None for a target that is no folder."""
+        return None
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The paths of what goes away for it, and would come back with all it held then if it is undone."""
+        return ()
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The paths of folders that get files beside those that are there."""
+        return ()
+
+    def is_at(self, target: Folder) -> bool:
+        """Whether a folder is its target."""
+        return self.folder is not None and self.folder.rstrip("/") == str(target).rstrip("/")
+
+    @property
+    def together(self) -> str | None:
+        """What all records have in common that commit in one step; None for one that commits by itself."""
+        return None
+
+    def beside_others(self, mark: str) -> Self:
+        """Return the record as one of several of its job; `mark` is a name that no other record has."""
+        del mark
+        return self
+
+    def point(self, access: Access, journal: str) -> None:  # noqa: B027
+        """Note in a target without a `folder` where the journal lies."""
+
+    def unpoint(self, access: Access, journal: str) -> None:  # noqa: B027
+        """Remove what `point` has left."""
+
+    def ready(self, access: Access) -> None:  # noqa: B027
+        """Do, or try, as much of the commit as nobody sees yet; called once, in the job's own process."""
+
+    @abstractmethod
+    def commit(self, access: Access) -> None:
+        """Make it visible."""
+
+    @abstractmethod
+    def is_committed(self, access: Access) -> bool:
+        """Whether all of it is visible. If not, no commit that was begun before may still succeed."""
+
+    @abstractmethod
+    def undo(self, access: Access) -> None:
+        """Remove what was prepared, and bring back what was there before; of irreversible ones not after `commit`."""
+
+    def finish(self, access: Access) -> None:  # noqa: B027
+        """Remove what was only needed to undo; called once every sink of the job has committed."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as JSON knows it; the opposite of `prepared_of`."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+def prepared_of(found: Mapping[str, Any]) -> Prepared:
+    """Return the record that a journal holds.
+
+    Raises
+    ------
+    CommitError
+        If this release does not know its kind.
+    """
+    kind = _KINDS.get(str(found.get("kind")))
+    if kind is None:
+        raise CommitError(
+            f"a sink of kind {found.get('kind')!r} cannot be recovered",
+            cause="this release of Penstock does not know it",
+            hint="recover with the release that has written it",
+        )
+    names = {one.name for one in fields(kind)}
+    return kind(**{name: _frozen(value) for name, value in found.items() if name in names})
+
+
+def _frozen(value: Any) -> Any:
+    """Return lists as tuples, as the fields of records hold them."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def needs_journal(records: Sequence[Prepared]) -> bool:
+    """Whether a crash between two steps could leave some rows without the others."""
+    steps = {record.together or id(record) for record in records}
+    return len(steps) > 1 or any(not record.is_atomic for record in records)

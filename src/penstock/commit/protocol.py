@@ -1,0 +1,231 @@
+"""How the sinks of a job commit together: prepare, write the journal, commit, finish."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from penstock.commit.held import HeldJournal
+from penstock.commit.journal import Journal, journal_path
+from penstock.commit.owner import Owner
+from penstock.commit.prepared import Prepared, needs_journal
+from penstock.commit.turns import wait_for_others
+from penstock.errors import CommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.commit.committing import Committing
+    from penstock.commit.prepared import Access
+
+log = logging.getLogger("penstock.commit")
+
+_TRIES = 3
+_PAUSE = 0.5
+"""Seconds before what cannot be undone is tried again; twice as long each time."""
+
+
+class Commit:
+    """The commit of one job.
+
+    Parameters
+    ----------
+    access
+        The session.
+    job, name
+        The job.
+    sinks
+        Its sinks, all of whose rows are written.
+    go_on
+        Called while it waits for the commits of other jobs; raises what ends that.
+    begin
+        Called when all is ready and nothing is visible yet; the last moment to raise.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        job: str,
+        name: str,
+        sinks: Sequence[Committing],
+        go_on: Callable[[], None] | None = None,
+        begin: Callable[[], None] | None = None,
+    ) -> None:
+        self._access = access
+        self._job = job
+        self._name = name
+        self._sinks = list(sinks)
+        self._go_on = go_on or _nothing
+        self._begin_commit = begin or _nothing
+        self._prepared: dict[int, Prepared | None] = {}
+        self._journal: HeldJournal | None = None
+        self._irreversible = False
+        self._is_lost = False
+        self._waiting: list[Prepared] = []
+
+    def run(self) -> None:
+        """Commit all sinks: first those that can be undone.
+
+        Raises
+        ------
+        CommitError
+            If some have committed for good and others could not; a later process completes them.
+        """
+        for place, sink in enumerate(self._sinks):
+            self._prepared[place] = sink.prepare()
+            self._access.secrets.update(sink.secrets)
+        self._begin()
+        try:
+            parts = self._parts()
+            for part in parts:
+                part.ready(self._access)
+            self._begin_commit()
+            for part in parts:
+                if part.is_reversible:
+                    self._check()
+                    part.commit(self._access)
+            for place, sink in enumerate(self._sinks):
+                if self._prepared[place] is None:
+                    sink.commit()
+            self._commit_for_good([part for part in parts if not part.is_reversible])
+        finally:
+            self._access.close()
+        self._refresh()
+
+    def finish(self) -> None:
+        """Remove what was only needed to undo; from here on nothing can be.
+
+        Raises
+        ------
+        Exception
+            If that cannot be written into the journal, and all can be undone: the job fails.
+        """
+        if self._journal is not None:
+            try:
+                self._journal.decide()
+            except Exception:
+                if not self._irreversible:
+                    raise
+                log.warning("the journal %s could not be written again", self._journal.path, exc_info=True)
+                self._release()  # it still tells how to go on: what was needed to undo is removed then
+                return
+        for part in self._parts():
+            try:
+                part.finish(self._access)
+            except Exception:  # everything is visible: what is left over harms nobody, and the journal removes it later
+                log.warning("what was replaced in %s could not be removed", part.target, exc_info=True)
+                self._release()
+                return
+        self._end()
+
+    def fail(self, error: BaseException) -> None:
+        """Undo everything, unless a sink has committed for good: then leave the rest to the journal."""
+        if self._is_lost and self._journal is not None:
+            self._journal.leave()
+            return
+        if self._waiting:
+            self._release()
+            return
+        if self._irreversible:
+            error.add_note("all sinks of the job had committed by then; their rows are visible")
+            self.finish()
+            return
+        undone = True
+        for place, sink in reversed(list(enumerate(self._sinks))):
+            part = self._prepared.get(place)
+            try:
+                if part is None:
+                    sink.abort()
+                else:
+                    part.undo(self._access)
+            except Exception as problem:  # noqa: BLE001 - the first error is the one to show
+                undone = False
+                error.add_note(f"while cleaning up: {problem}")
+        self._refresh()
+        if undone:
+            self._end()
+        else:
+            self._release()
+
+    def _parts(self) -> list[Prepared]:
+        """Return what was prepared, what can be undone first."""
+        found = [part for _, part in sorted(self._prepared.items()) if part is not None]
+        return sorted(found, key=lambda part: not part.is_reversible)
+
+    def _begin(self) -> None:
+        if len(self._parts()) > 1:
+            for place, part in self._prepared.items():
+                self._prepared[place] = None if part is None else part.beside_others(f"{self._job}-{place}")
+        parts = self._parts()
+        if not needs_journal(parts):
+            wait_for_others(self._access, parts, None, self._go_on)
+            return
+        path = journal_path(self._access, parts, self._job)
+        self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
+        self._journal.begin(self._go_on)
+
+    def _check(self) -> None:
+        """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""
+        if self._journal is None:
+            return
+        try:
+            self._journal.check()
+        except CommitError:
+            self._is_lost = True
+            raise
+
+    def _commit_for_good(self, parts: Sequence[Prepared]) -> None:
+        for number, part in enumerate(parts):
+            for attempt in range(_TRIES):
+                self._check()
+                try:
+                    part.commit(self._access)
+                    break
+                except Exception as error:
+                    self._access.close()
+                    if self._is_committed(part, parts[number:], error):
+                        break
+                    if not self._irreversible:
+                        raise
+                    if attempt == _TRIES - 1:
+                        self._waiting = list(parts[number:])
+                        raise self._incomplete(error) from error
+                    time.sleep(_PAUSE * 2**attempt)
+            self._irreversible = True
+
+    def _is_committed(self, part: Prepared, rest: Sequence[Prepared], error: Exception) -> bool:
+        """Whether a commit that failed has happened all the same; if that cannot be told, nothing may be undone."""
+        try:
+            return part.is_committed(self._access)
+        except Exception as problem:
+            self._waiting = list(rest)
+            error.add_note(f"whether {part.target} has committed cannot be told: {problem}")
+            if self._journal is None:
+                raise error from problem
+            raise self._incomplete(error) from error
+
+    def _incomplete(self, error: Exception) -> CommitError:
+        done = [part.target for part in self._parts() if part not in self._waiting]
+        waiting = [part.target for part in self._waiting]
+        return CommitError.incomplete(done, waiting, error, None if self._journal is None else self._journal.path)
+
+    def _release(self) -> None:
+        """Leave the journal to whoever comes next."""
+        if self._journal is not None:
+            self._journal.release()
+
+    def _end(self) -> None:
+        if self._journal is not None:
+            self._journal.end()
+
+    def _refresh(self) -> None:
+        for sink in self._sinks:
+            try:
+                sink.refresh()
+            except Exception:
+                log.warning("cached readers of a sink could not be refreshed", exc_info=True)
+
+
+def _nothing() -> None:
+    """Let the commit go on."""

@@ -1,0 +1,177 @@
+"""Completing, or taking back, what jobs have left half committed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from penstock.commit.journal import Journal, claim_of, journals_at, read_journal
+from penstock.commit.lease import Lease, is_young, remove_lease
+from penstock.commit.owner import Owner
+from penstock.errors import CommitError
+from penstock.spark.filesystem import Folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.commit.prepared import Access, Prepared
+
+log = logging.getLogger("penstock.commit")
+
+
+class Direction(StrEnum):
+    """What becomes of a commit that was begun."""
+
+    BACK = "back"
+    FORWARD = "forward"
+    ALIVE = "left alone"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found of one commit, and what it needs.
+
+    Parameters
+    ----------
+    journal
+        The journal's file.
+    job
+        The name of the job.
+    direction
+        Where it goes.
+    targets
+        Its targets, in words.
+    """
+
+    journal: str
+    job: str
+    direction: Direction
+    targets: tuple[str, ...]
+
+
+def look(access: Access, path: str) -> Recovery:
+    """Return what a journal needs, without doing it."""
+    journal = read_journal(access, path)
+    if journal is None:
+        return Recovery(path, "", Direction.GONE, ())
+    targets = tuple(part.target for part in journal.parts)
+    direction = Direction.ALIVE if journal.is_alive(access) else _direction(access, journal)
+    return Recovery(path, journal.name, direction, targets)
+
+
+def recover(access: Access, path: str) -> Recovery:
+    """Complete or take back what a journal names, unless its process still lives.
+
+    If a sink that cannot be undone has committed, or all have, the others follow; else nothing stays of it.
+    """
+    found = read_journal(access, path)
+    if found is None:
+        return Recovery(path, "", Direction.GONE, ())
+    if found.is_alive(access):
+        return Recovery(path, found.name, Direction.ALIVE, tuple(part.target for part in found.parts))
+    with _claimed(access, path) as is_mine:
+        journal = read_journal(access, path)  # another process may have ended it meanwhile
+        if journal is None:
+            return Recovery(path, found.name, Direction.GONE, ())
+        targets = tuple(part.target for part in journal.parts)
+        if not is_mine or journal.is_alive(access):
+            return Recovery(path, journal.name, Direction.ALIVE, targets)
+        direction = _direction(access, journal)
+        if direction is Direction.FORWARD:
+            _complete(access, journal)
+        else:
+            for part in reversed(journal.parts):
+                part.undo(access)
+        journal.remove(access)
+        remove_lease(access, path)
+        remove_lease(access, claim_of(path))
+    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], ", ".join(targets))
+    return Recovery(path, journal.name, direction, targets)
+
+
+_DONE = {Direction.FORWARD: "completed", Direction.BACK: "taken back"}
+
+
+def recover_target(access: Access, target: Folder) -> None:
+    """Recover the commits that a dead process has left half-way at a target; called before it is written again."""
+    for path in journals_at(access, target.parent):
+        journal = read_journal(access, path)
+        if journal is not None and any(part.is_at(target) for part in journal.parts):
+            recover(access, path)
+
+
+def _direction(access: Access, journal: Journal) -> Direction:
+    if journal.decided:
+        return Direction.FORWARD
+    return Direction.FORWARD if any(_has_committed(access, part) for part in journal.parts) else Direction.BACK
+
+
+def _has_committed(access: Access, part: Prepared) -> bool:
+    if part.is_reversible:
+        return False
+    try:
+        return part.is_committed(access)
+    except CommitError:
+        raise
+    except Exception as error:
+        raise CommitError.unreachable(part.target, str(error)) from error
+
+
+def _complete(access: Access, journal: Journal) -> None:
+    if not journal.decided:
+        for part in journal.parts:
+            if not part.is_committed(access):
+                part.commit(access)
+        replace(journal, decided=True).write(access)
+    for part in journal.parts:
+        part.finish(access)
+
+
+@contextmanager
+def _claimed(access: Access, path: str) -> Iterator[bool]:
+    """Keep other processes from recovering the same journal; gives False where one of them does so already."""
+    claim = Folder(access.bridge, claim_of(path))
+    content = json.dumps(asdict(Owner.me()) | {"claim": uuid.uuid4().hex}).encode()
+    if not _take(access, claim, content):
+        yield False
+        return
+    lease = Lease(access, str(claim))
+    try:
+        yield True
+    finally:
+        lease.end()
+        claim.delete()
+
+
+def _take(access: Access, claim: Folder, content: bytes) -> bool:
+    return claim.write(content) or (_is_dead(access, claim) and _take_over(access, claim, content))
+
+
+def _is_dead(access: Access, claim: Folder) -> bool:
+    try:
+        told = json.loads(claim.read())
+        alive = Owner(told["host"], told["pid"], told["started"]).is_alive()
+        return not is_young(access, str(claim)) if alive is None else not alive
+    except Exception:
+        log.debug("the claim %s cannot be read: it has just gone away, or is just being made", claim, exc_info=True)
+        return False
+
+
+def _take_over(access: Access, claim: Folder, content: bytes) -> bool:
+    """Replace the claim of a dead process: whoever renames it first."""
+    aside = claim.parent.child(f"{claim.name}-{uuid.uuid4().hex[:8]}")
+    if not claim.move_to(aside):
+        return False
+    try:
+        if not _is_dead(access, aside):  # somebody else was quicker, and this is the claim of a process that lives
+            aside.move_to(claim)
+            return False
+        return claim.write(content)
+    finally:
+        aside.delete()

@@ -1,0 +1,210 @@
+"""The writing of one job into a folder of files."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING
+
+from penstock.commit.added_files import PreparedFiles
+from penstock.commit.file_tokens import FOLDER as TOKENS
+from penstock.commit.file_tokens import has_token, keep_tokens, write_token
+from penstock.commit.folders import PreparedFolders
+from penstock.commit.owner import Owner
+from penstock.connectors.base import SinkJob, StageReport
+from penstock.connectors.compaction import compact
+from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values
+from penstock.errors import SinkError
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from penstock.commit import Prepared
+    from penstock.connectors.files import FileSink
+    from penstock.connectors.partition_commit import PartitionCommitPolicy
+    from penstock.spark.filesystem import Folder
+
+log = logging.getLogger("penstock.sinks")
+
+
+class FileSinkJob(SinkJob):
+    """Writes into a hidden folder beside the target, from which all of it, or its files, are moved into place.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    sink
+        What is written.
+    target
+        Its folder.
+    by_partition
+        Whether only partitions that get rows are replaced.
+    done
+        Whether the token of what would be written is there already.
+    """
+
+    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool, done: bool) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._target = target
+        self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}-{Owner.me().tag}")
+        self._skip = done or (sink.mode == "ignore" and target.exists())
+        self._by_partition = by_partition
+        self._schema: StructType | None = None
+        self._partitions: list[str] = []
+        if done:
+            log.warning("%s holds %s already, nothing is written", target, sink.token)
+
+    def sample_size(self, df: DataFrame) -> int:
+        """Write some rows into a folder of their own, and remove it."""
+        if self._skip:
+            return 0
+        folder = self._staging.parent.child(f"{self._staging.name}-sample")
+        inside = df.drop(*self._sink.partition_by)  # folders tell the partition columns, files do not hold them
+        try:
+            inside.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
+            return sum(file.size() for file in folder.children() if not file.name.startswith(("_", ".")))
+        finally:
+            folder.delete()
+
+    def write(self, df: DataFrame) -> None:
+        """Write the rows into the hidden folder."""
+        if self._skip:
+            return
+        writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
+        if self._sink.partition_by:
+            writer = writer.partitionBy(*self._sink.partition_by)
+        writer.save(str(self._staging))
+        self._schema = df.schema
+
+    def restart(self) -> bool:
+        """Remove what a write that failed has left."""
+        self._staging.delete()
+        return True
+
+    def compact(self, target: int) -> StageReport:
+        """Merge small files."""
+        if self._schema is None:
+            return StageReport("nothing", "nothing was written")
+        sink = self._sink
+        done = compact(self._spark, self._staging, sink.format, self._schema, sink.partition_by, sink.options, target)
+        if not done.merged:
+            return StageReport("nothing to merge", f"{show_count(done.before, 'file')}, none small beside another")
+        reason = f"{done.merged} of {show_bytes(done.merged_bytes)} were each less than half of {show_bytes(target)}"
+        return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
+
+    def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
+        """Apply policies to every partition that was written, now that all its files are visible."""
+        for folder in self._partitions:
+            values = partition_values(folder)
+            partition = CommittedPartition(self._spark, f"{self._target}/{folder}", values, self._sink.table)
+            for name, policy in policies:
+                try:
+                    policy(partition)
+                except Exception as error:
+                    raise SinkError.partition_commit(name, str(partition), str(self._target), error) from error
+        names = ", ".join(name for name, _ in policies)
+        return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
+
+    def prepare(self) -> Prepared:
+        """Look what has to be moved where."""
+        staging, target, path = self._staging, self._target, str(self._target)
+        if self._skip:
+            return PreparedFiles(path, str(staging), ())
+        files = sorted(file for file, _ in staging.files_below(unread=True))
+        self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
+        token = None if self._sink.token is None else self._token(self._sink.token, files)
+        if target.exists():
+            prepared = self._prepare_beside(files, token)
+        elif target.renames_whole:
+            replaces = self._sink.mode == "overwrite"
+            prepared = PreparedFolders(path, str(staging), ("",), is_single_step=True, replaces=replaces)
+        else:
+            prepared = self._added(files, token)
+        staging.sync()
+        return prepared
+
+    def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
+        """Look what has to be moved into a target that is there."""
+        staging, target, path = self._staging, self._target, str(self._target)
+        if self._sink.mode == "append":
+            self._refuse_taken(files)
+            return self._added(files, token, marked=self._marked())
+        if self._sink.mode != "overwrite":
+            raise SinkError.exists(self._sink.path)
+        if not target.renames_whole:
+            return self._added(files, token, away=self._replaced_files())
+        if self._by_partition:
+            beside = self._beside(token)
+            made = self._missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)])
+            return PreparedFolders(path, str(staging), tuple(self._partitions), made, beside)
+        keep_tokens(target, staging)
+        return PreparedFolders(path, str(staging), ("",), is_single_step=target.can_exchange())
+
+    def _added(
+        self, files: Sequence[str], token: str | None, *, marked: tuple[str, ...] = (), away: tuple[str, ...] = ()
+    ) -> PreparedFiles:
+        """Return files that are moved one by one: a token's first, the marker of the whole folder last."""
+        beside = self._beside(token)
+        made = self._missing([file.rpartition("/")[0] for file in (*beside, *files)])
+        tokens, marker = (tuple(name for name in beside if (name == MARKER) is wanted) for wanted in (False, True))
+        names = (*tokens, *files, *marker)
+        return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away)
+
+    def _marked(self) -> tuple[str, ...]:
+        """Return the partitions that get rows and have a marker."""
+        return tuple(name for name in self._partitions if self._target.child(f"{name}/{MARKER}").exists())
+
+    def _replaced_files(self) -> tuple[str, ...]:
+        """Return the files that an overwrite replaces, with the markers of their partitions."""
+        if not self._by_partition:
+            return tuple(sorted(file for file, _ in self._target.files_below(unread=True)))
+        there = [name for name in self._partitions if self._target.child(name).exists()]
+        files = (file for name in there for file, _ in self._target.child(name).files_below(f"{name}/", unread=True))
+        return (*(f"{name}/{MARKER}" for name in self._marked()), *sorted(files))
+
+    def _token(self, token: str, files: Sequence[str]) -> str:
+        if has_token(self._target, token):
+            raise SinkError(
+                f"another run has written {token} to {self._target} meanwhile", hint="nothing is left to do"
+            )
+        return write_token(self._staging, token, files)
+
+    def _beside(self, token: str | None) -> tuple[str, ...]:
+        """Return what is put into a target that stays, besides files and partitions."""
+        marks = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
+        return (() if token is None else (token,)) + ((MARKER,) if marks else ())
+
+    def _missing(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Return which folders, and which above them, the target does not have yet; its own for tokens aside."""
+        wanted = set()
+        for folder in set(folders) - {""}:
+            parts = folder.split("/")
+            wanted |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+        if not self._target.exists():
+            wanted.add("")
+        return tuple(sorted(name for name in wanted if name in {"", TOKENS} or not self._target.child(name).exists()))
+
+    def _refuse_taken(self, files: Sequence[str]) -> None:
+        """Refuse names that are there: a file that is taken back later must be one of this job."""
+        for file in files:
+            if self._target.child(file).exists():
+                raise SinkError(f"{self._target}/{file} exists already", hint="run the job again: names are random")
+
+    def abort(self) -> None:
+        """Remove the hidden folder."""
+        self._staging.delete()
+
+    def refresh(self) -> None:
+        """Let cached readers see what was written, as Spark does after a write."""
+        if self._skip:
+            return
+        try:
+            self._spark.catalog.refreshByPath(str(self._target))
+        except Exception:
+            log.warning("cached readers of %s could not be refreshed", self._target, exc_info=True)

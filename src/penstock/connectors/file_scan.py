@@ -1,0 +1,98 @@
+"""Files that Spark cuts by size: any number of tasks can be had by choosing the size of a split."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.files import FileSource
+from penstock.connectors.scan import Scan, Splitting
+from penstock.connectors.splits import OPEN_COST, count_splits, split_size_for
+from penstock.spark import files
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.files import FileListing
+    from penstock.spark.jvm import Bridge
+
+
+class FileScan(Scan):
+    """A relation of files.
+
+    Parameters
+    ----------
+    bridge
+        The session.
+    leaf
+        The relation.
+    plan
+        The relation with the filters above it, in the JVM.
+    cores
+        How many tasks run at a time.
+
+    Attributes
+    ----------
+    listing
+        Lists the files that are left by the filters, once.
+    """
+
+    def __init__(self, bridge: Bridge, leaf: LogicalNode, plan: Any, cores: int) -> None:
+        self._bridge = bridge
+        self._leaf = leaf
+        self._cores = cores
+        self.listing = cache(lambda: files.list_files(bridge, bridge.session, leaf, plan))
+
+    @property
+    def takes_any_number(self) -> bool:
+        """True: files are cut by a size that can be chosen."""
+        return True
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of the files; of formats by column, only those of the columns that are read."""
+        listing = self.listing()
+        return int(sum(listing.sizes) * listing.fraction)
+
+    @property
+    def rows(self) -> int | None:
+        """About how many rows they hold, by a footer; None where only reading them would tell."""
+        return self.listing().rows()
+
+    def asked(self, given: object | None) -> object:
+        """Return the user's source, which gets to know the files if it is a `FileSource`."""
+        if given is not None and not isinstance(given, FileSource):
+            return given
+        assert self._leaf.files is not None
+        return (given or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores)
+
+    def cut(self, parallelism: int) -> int:
+        """Return how many splits there are of the size that comes closest to so many."""
+        listing = self.listing()
+        return count_splits(listing.sizes, listing.splittable, _split_size(listing, parallelism), OPEN_COST)
+
+    def split(self, parallelism: int, why: str) -> Splitting:
+        """Choose the size of a split."""
+        listing = self.listing()
+        if not sum(listing.sizes):
+            return Splitting(None, f"{why}, but there is nothing to read")
+        possible = self.cut(parallelism)
+        settings = files.split_settings(_split_size(listing, parallelism), OPEN_COST)
+        found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
+        if listing.fraction < 1:
+            found += f", {listing.fraction:.0%} of each row read"
+        if possible != parallelism:
+            return Splitting(possible, f"{why}, but {found} can be cut into {possible} at most", settings)
+        return Splitting(parallelism, f"{found}: {why}", settings)
+
+    def leaf(self, session: Any | None = None) -> Any:
+        """Return the relation; it takes the size of its splits from the session."""
+        return self._leaf.handle if session is None else files.recut(self._bridge, self._leaf.handle, session)
+
+    def with_filters(self, plan: Any) -> FileScan:
+        """Return a scan of the files that are left by more filters."""
+        return FileScan(self._bridge, self._leaf, plan, self._cores)
+
+
+def _split_size(listing: FileListing, parallelism: int) -> int:
+    return split_size_for(listing.sizes, listing.splittable, parallelism, OPEN_COST)

@@ -1,0 +1,1 @@
+"""Running one vertex on Spark: what it reads, its fragment of the plan, what it writes."""

@@ -1,0 +1,110 @@
+"""Broadcasts join sides: relations that every executor can fetch."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from penstock.decisions import DecisionKind
+from penstock.errors import first_line
+from penstock.graph import Side
+from penstock.optimizer.graphs import is_broadcast
+from penstock.sizing.coverage import check_rows
+from penstock.sizing.packing import spread_by_count
+from penstock.spark import exchange
+from penstock.spark.catalyst import expression_key
+from penstock.spark.exchange import BroadcastResult
+from penstock.spark_errors import is_out_of_memory
+
+if TYPE_CHECKING:
+    from penstock.execution.context import JobContext
+    from penstock.execution.results import ResultStore
+    from penstock.graph import StreamEdge
+    from penstock.spark.exchange import StagedResult
+
+log = logging.getLogger("penstock.scheduler")
+
+_READERS = 2
+"""Tasks that read a result in order to broadcast it; more would have next to nothing to read."""
+_Relation = tuple[int, str]
+"""The node whose rows are in a relation, and the keys it is hashed by."""
+
+
+class Broadcasts:
+    """The broadcast relations of one job.
+
+    Parameters
+    ----------
+    context, results
+        The job, and what its vertices have written.
+    """
+
+    def __init__(self, context: JobContext, results: ResultStore) -> None:
+        self._context = context
+        self._results = results
+        self._relations: dict[_Relation, BroadcastResult | None] = {}
+        self._too_large: dict[_Relation, str] = {}
+        self._lock = threading.Lock()
+
+    def planned(self, session: Any, logical: Any, edge: StreamEdge) -> BroadcastResult:
+        """Run a plan, and broadcast its rows to the join that an edge leads to."""
+        plan = self._context.plan.edges[edge.id]
+        assert plan.operator is not None
+        build = Side.of_input(edge.type_number)
+        keys = self._context.plan.nodes[edge.target_id].join_keys.get(build, ())
+        mode = exchange.broadcast_mode(self._context.bridge, session, plan.operator, build, keys)
+        return exchange.broadcast(self._context.bridge, session, logical, mode)
+
+    def relation(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
+        """Return a measured result as a relation for a join, made once; None if it does not fit after all."""
+        name = self._name(edge)
+        with self._lock:
+            if name not in self._relations:
+                self._relations[name] = self._made(edge, result)
+            relation = self._relations[name]
+        if relation is None:
+            build = Side.of_input(edge.type_number)
+            self._context.decisions.came_otherwise(
+                DecisionKind.BROADCAST,
+                edge.target_id,
+                self._context.graph.node(edge.target_id).name,
+                f"the {build} side is shuffled",
+                f"it could not be broadcast: {self._too_large[name]}",
+                lambda decision: decision.chosen == build,
+            )
+        elif self._context.verify and result.is_plain_exchange:
+            # Spark counts the rows of a task that ran again, as its executor was lost, more than once.
+            there = result.rows if result.rows == relation.rows else exchange.count_rows(result)
+            check_rows(f"the broadcast {edge.id}", there, relation.rows)
+        return relation
+
+    def is_relation(self, edge: StreamEdge) -> bool:
+        """Whether a join's side is a broadcast relation by now."""
+        if not is_broadcast(edge):
+            return False
+        is_written_so = isinstance(self._results.get(edge.source_id), BroadcastResult)
+        return is_written_so or self._relations.get(self._name(edge)) is not None
+
+    def release(self) -> None:
+        """Forget all relations, so that Spark can clean them."""
+        self._relations.clear()
+
+    def _made(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
+        bridge, build = self._context.bridge, Side.of_input(edge.type_number)
+        node = self._context.plan.nodes[edge.target_id]
+        assert node.top is not None
+        mode = exchange.broadcast_mode(bridge, bridge.session, node.top, build, node.join_keys[build])
+        try:
+            ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
+            return exchange.broadcast_staged(bridge, result, mode, ranges)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            log.warning("broadcasting the %s side of node %s failed, it is shuffled", build, edge.target_id)
+            self._too_large[self._name(edge)] = first_line(error)
+            return None
+
+    def _name(self, edge: StreamEdge) -> _Relation:
+        keys = self._context.plan.nodes[edge.target_id].join_keys[Side.of_input(edge.type_number)]
+        return edge.source_id, ", ".join(map(expression_key, keys))

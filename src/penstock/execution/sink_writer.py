@@ -1,0 +1,91 @@
+"""Gives the rows of vertices to sinks."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from penstock.spark import exchange, fragment
+from penstock.spark.dataframes import dataframe
+from penstock.spark.jvm import class_name
+from penstock.spark.limits import split_limits, with_limits
+from penstock.spark_errors import is_failed_last_stage
+
+if TYPE_CHECKING:
+    from penstock.connectors.base import StageReport
+    from penstock.execution.context import JobContext
+    from penstock.execution.results import ResultStore
+    from penstock.graph import JobVertex, StreamEdge
+
+log = logging.getLogger("penstock.scheduler")
+
+_SAMPLE = 4 << 20
+"""Bytes of an exchange that are written to learn what they take on disk."""
+_ATTEMPTS = 4
+"""How often a stage whose tasks run together is tried at the end of a query; elsewhere Spark does so itself."""
+
+
+class FileRatios(Protocol):
+    """Knows what sinks make of rows on disk."""
+
+    def file_ratio(self, edge: StreamEdge) -> float:
+        """Return how many bytes a sink makes on disk of each that was exchanged before it."""
+
+
+class SinkWriter:
+    """Writes to the sinks of one job.
+
+    Parameters
+    ----------
+    context, results
+        The job, and what its vertices have written.
+    """
+
+    def __init__(self, context: JobContext, results: ResultStore) -> None:
+        self._context = context
+        self._results = results
+
+    def write(self, vertex: JobVertex, session: Any, logical: Any) -> int:
+        """Give the rows of a vertex to its sink; return the number of tasks that make them."""
+        bridge = self._context.bridge
+        limits, logical = split_limits(logical)
+        if class_name(logical) == "LogicalRDD":
+            logical = fragment.without_layout(bridge, session, logical)
+        else:
+            rdd = exchange.run_to_rdd(bridge, session, logical)
+            logical = fragment.rdd_leaf(bridge, session, logical.output(), rdd)
+        rows = with_limits(bridge, limits, logical)
+        sink = self._context.sinks[vertex.tail_id]
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                sink.write(dataframe(bridge, session, rows))
+                break
+            except Exception as error:
+                if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
+                    raise
+                log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
+        return 1 if limits else int(logical.rdd().getNumPartitions())
+
+    def run_stage(self, vertex: JobVertex, description: str) -> StageReport:
+        """Do what comes behind the written rows of a sink, such as merging its files."""
+        sink, stage = self._context.plan.stages[vertex.tail_id]
+        with self._context.thread(self._context.bridge.session, self._context.group_of(vertex), description):
+            return stage.run(self._context.sinks[sink])
+
+    def file_ratio(self, edge: StreamEdge) -> float:
+        """Return how many bytes a sink makes on disk of each that was exchanged before it, by writing a sample."""
+        context, result = self._context, self._results.staged(edge.source_id)
+        assert result.mapper_bytes is not None
+        index = int(result.sizes[0].argmax())
+        written = np.cumsum(result.mapper_bytes([index])[:, 0])
+        tasks = min(int(np.searchsorted(written, _SAMPLE)) + 1, len(written))
+        if not written[tasks - 1]:
+            return 1.0
+        group = f"penstock-{context.job_id}-sample-{edge.id}"
+        with context.sessions.use() as session, context.thread(session, group, "sample of a sink"):
+            rdd = exchange.read_slices(context.bridge, result, [[((index, index + 1), (0, tasks))]])
+            leaf = fragment.rdd_leaf(context.bridge, session, context.plan.edges[edge.id].attributes, rdd)
+            size = context.sinks[edge.target_id].sample_size(dataframe(context.bridge, session, leaf))
+        return size / int(written[tasks - 1]) if size else 1.0

@@ -1,0 +1,165 @@
+"""Runs one vertex: builds its fragment of the plan, runs it on Spark, and registers what it has written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.decisions import DecisionKind
+from penstock.execution.broadcasts import Broadcasts
+from penstock.execution.fragment_builder import FragmentBuilder
+from penstock.execution.leaves import Leaves
+from penstock.execution.output import write_output
+from penstock.execution.read_checks import check_reads
+from penstock.execution.results import ResultStore
+from penstock.execution.runtime_filters import KeyFilters
+from penstock.execution.sink_writer import SinkWriter
+from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
+from penstock.spark import exchange
+from penstock.spark.exchange import StagedResult
+from penstock.threads import doing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.connectors.base import KeyFilter, StageReport
+    from penstock.execution.context import JobContext
+    from penstock.execution.reads import VertexSetup
+    from penstock.execution.results import Result
+    from penstock.graph import JobVertex
+
+_OPEN_FILES = 8
+"""Files that a task writes side by side; what belongs into further ones is sorted first."""
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRun:
+    """What a vertex gave.
+
+    Parameters
+    ----------
+    result
+        What its consumers read; None of a sink.
+    tasks
+        How many tasks ran, None where nothing had to run yet.
+    report
+        What a stage behind a sink says that it did.
+    """
+
+    result: Result | None
+    tasks: int | None
+    report: StageReport | None = None
+
+
+class VertexRunner:
+    """Runs vertices of one job; every call on a thread of its own.
+
+    Parameters
+    ----------
+    context
+        The job.
+
+    Attributes
+    ----------
+    results
+        What finished vertices have written.
+    sinks
+        Gives rows to sinks.
+    """
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self.results = ResultStore(context)
+        self.sinks = SinkWriter(context, self.results)
+        self._broadcasts = Broadcasts(context, self.results)
+        self._filters = KeyFilters(context, self.results, self._broadcasts)
+        self._leaves = Leaves(context, self.results, self._broadcasts)
+
+    def fetch_filters(self, vertex: JobVertex, description: str) -> dict[int, KeyFilter]:
+        """Fetch the keys that filter nodes of a vertex; return what its sources may know of them."""
+        graph = self._context.graph
+        nodes = [node for node in map(graph.node, vertex.node_ids) if node.filters]
+        if not nodes:
+            return {}
+        group, description = self._context.group_of(vertex), f"{description}: keys of finished sides"
+        with (
+            self._context.sessions.use({"spark.sql.shuffle.partitions": "1"}) as session,
+            self._context.thread(session, group, description),
+        ):
+            for node in nodes:
+                self._filters.fetch(session, node)
+        return {node.id: info for node in nodes if (info := self._filters.info(node)) is not None}
+
+    def filtered_scan(self, node_id: int) -> Any:
+        """Return a source's scan with the filters of its keys on top of it."""
+        plan = self._context.plan.sources[node_id].filtered.handle
+        return self._filters.apply(self._context.graph.node(node_id), plan)
+
+    def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
+        """Run a vertex to its end; return what it gave."""
+        if vertex.tail_id in self._context.plan.stages:
+            report = self.sinks.run_stage(vertex, description)
+            return VertexRun(None, report.tasks, report)
+        sessions = self._context.sessions
+        session = sessions.take(self._settings(vertex, setup))
+        scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}
+        with self._context.thread(session, self._context.group_of(vertex), description):
+            if self._context.verify:
+                check_reads(self._context, self.results, vertex, setup)
+            try:
+                run = self._run(vertex, setup, session, scan_sessions)
+            except Exception as error:
+                if not exchange.is_refused(error):
+                    raise
+                for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
+                    why = "Spark wants them laid out otherwise for an operator of several inputs"
+                    self._context.decisions.settle(decision, instead="inputs exchanged within the vertex", because=why)
+                run = self._run(vertex, replace(setup, shared=False), session, scan_sessions)
+        if not isinstance(run.result, StagedResult) or run.result.stages:
+            for used in (session, *scan_sessions.values()):  # else the plan still refers to their settings
+                sessions.give_back(used)
+        return run
+
+    def _run(
+        self, vertex: JobVertex, setup: VertexSetup, session: Any, scan_sessions: Mapping[int, Any]
+    ) -> VertexRun:
+        context, graph = self._context, self._context.graph
+        builder = FragmentBuilder(context, self._leaves, self._filters, setup, session, scan_sessions, graph)
+        logical = builder.build(vertex)
+        if vertex.tail_id in context.sinks:
+            return VertexRun(None, self.sinks.write(vertex, session, logical))
+        (edge, *_) = graph.out_edges(vertex.tail_id)
+        result = write_output(context, self._broadcasts, session, logical, edge, setup)
+        self.results.add(vertex.tail_id, result)
+        return VertexRun(result, result.tasks)
+
+    def _settings(self, vertex: JobVertex, setup: VertexSetup) -> dict[str, str]:
+        settings = {
+            "spark.sql.shuffle.partitions": str(setup.subpartitions),
+            "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
+        }
+        if vertex.tail_id in self._context.sinks and setup.is_sliced:
+            # A task cut for a file holds few partitions, and need not sort its rows by them.
+            settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)
+        return settings
+
+    def channels(self, vertex: JobVertex) -> list[dict[str, Any]]:
+        """Return what the tasks of a vertex tell of an adaptive exchange in it, the latest of each."""
+        graph = self._context.graph
+        found: dict[int, dict[str, Any]] = {}
+        for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
+            if isinstance(edge.partitioner, AdaptiveRebalancePartitioner | AdaptiveRescalePartitioner):
+                reports = self._context.plan.exchanges[edge.target_id].reports()
+                latest = max((report["stage"] for report in reports), default=0)  # it may have run for other jobs too
+                found |= {report["index"]: report for report in reports if report["stage"] == latest}
+        return [found[index] for index in sorted(found)]
+
+    def release(self) -> None:
+        """Forget all results, so that Spark can clean their shuffle files, and let go of sources."""
+        self.results.release()
+        self._broadcasts.release()
+        self._filters.clear()
+        for source in self._context.plan.sources.values():
+            name = source.coordinator.name
+            with doing(f"letting go of {name}", name):
+                source.scan.close()

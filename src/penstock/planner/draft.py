@@ -1,0 +1,229 @@
+"""A job's graph in the making: what translation collects, and the draft that the passes complete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph import OperatorKind, StreamEdge, StreamNode
+from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPartitioner, Partitioner
+from penstock.planner.distribution import NOT_KNOWN, Distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from penstock.connectors.base import Sink, SinkStage
+    from penstock.graph import Operator
+    from penstock.location import SourceLine
+    from penstock.marks import Stage
+    from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan
+    from penstock.spark.catalyst import JoinFacts, LogicalNode
+
+Note = tuple[str, str, str]
+"""What the planner decided: subject, chosen, reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedNode:
+    """What a translated part of a plan gives: the node, and how its rows lie."""
+
+    node_id: int
+    distribution: Distribution = NOT_KNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A translated job, to which each pass of the planner adds what it knows.
+
+    Parameters
+    ----------
+    nodes, edges, node_plans, edge_plans, sources, sinks, stages, exchanges, notes
+        As in `JobPlan`.
+    groups
+        The exchange group of each edge that is not FORWARD, by edge id.
+    joins
+        For the nodes of equi-joins, the join in Spark's terms.
+    node_of
+        The node that gives the rows of an operator.
+    same_leaf
+        For leaves of a part that occurs again, those of its first occurrence, which is in the graph.
+    """
+
+    nodes: Mapping[int, StreamNode]
+    edges: tuple[StreamEdge, ...]
+    node_plans: Mapping[int, NodePlan]
+    edge_plans: Mapping[str, EdgePlan]
+    sources: Mapping[int, SourcePlan]
+    sinks: Mapping[int, Sink]
+    stages: Mapping[int, tuple[int, SinkStage]]
+    exchanges: Mapping[int, Stage]
+    groups: Mapping[str, int]
+    notes: tuple[Note, ...]
+    joins: Mapping[int, tuple[LogicalNode, JoinFacts]]
+    node_of: Mapping[LogicalNode, int]
+    same_leaf: Mapping[LogicalNode, LogicalNode]
+
+    def out_edges(self, node_id: int) -> list[StreamEdge]:
+        """Return the edges that leave a node."""
+        return [edge for edge in self.edges if edge.source_id == node_id]
+
+    def chained(self, node_id: int) -> set[int]:
+        """Return the nodes at or before a node that would share its vertex."""
+        return chained(self.edges, node_id)
+
+    def with_operators(self, operators: Mapping[int, Operator]) -> Draft:
+        """Return the draft with other operators at some nodes."""
+        changed = {node_id: replace(self.nodes[node_id], operator=one) for node_id, one in operators.items()}
+        return replace(self, nodes={**self.nodes, **changed})
+
+
+def chained(edges: Iterable[StreamEdge], node_id: int) -> set[int]:
+    """Return the nodes at or before a node that would share its vertex."""
+    found, todo = {node_id}, [node_id]
+    while todo:
+        current = todo.pop()
+        for edge in edges:
+            if edge.target_id == current and edge.is_forward and edge.source_id not in found:
+                found.add(edge.source_id)
+                todo.append(edge.source_id)
+    return found
+
+
+@dataclass
+class DraftBuilder:
+    """Collects nodes and edges while plans are translated."""
+
+    nodes: dict[int, StreamNode] = field(default_factory=dict)
+    edges: list[StreamEdge] = field(default_factory=list)
+    node_plans: dict[int, NodePlan] = field(default_factory=dict)
+    edge_plans: dict[str, EdgePlan] = field(default_factory=dict)
+    sources: dict[int, SourcePlan] = field(default_factory=dict)
+    sinks: dict[int, Sink] = field(default_factory=dict)
+    stages: dict[int, tuple[int, SinkStage]] = field(default_factory=dict)
+    exchanges: dict[int, Stage] = field(default_factory=dict)
+    groups: dict[str, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    joins: dict[int, tuple[LogicalNode, JoinFacts]] = field(default_factory=dict)
+    node_of: dict[LogicalNode, int] = field(default_factory=dict)
+    same_leaf: dict[LogicalNode, LogicalNode] = field(default_factory=dict)
+    _group_count: int = 0
+
+    @classmethod
+    def of(cls, draft: Draft) -> DraftBuilder:
+        """Return a builder that goes on where a draft ends."""
+        return cls(
+            dict(draft.nodes),
+            list(draft.edges),
+            dict(draft.node_plans),
+            dict(draft.edge_plans),
+            dict(draft.sources),
+            dict(draft.sinks),
+            dict(draft.stages),
+            dict(draft.exchanges),
+            dict(draft.groups),
+            list(draft.notes),
+            dict(draft.joins),
+            dict(draft.node_of),
+            dict(draft.same_leaf),
+            max(draft.groups.values(), default=0),
+        )
+
+    def draft(self) -> Draft:
+        """Return what was collected."""
+        return Draft(
+            MappingProxyType(dict(self.nodes)),
+            tuple(self.edges),
+            MappingProxyType(dict(self.node_plans)),
+            MappingProxyType(dict(self.edge_plans)),
+            MappingProxyType(dict(self.sources)),
+            MappingProxyType(dict(self.sinks)),
+            MappingProxyType(dict(self.stages)),
+            MappingProxyType(dict(self.exchanges)),
+            MappingProxyType(dict(self.groups)),
+            tuple(self.notes),
+            MappingProxyType(dict(self.joins)),
+            MappingProxyType(dict(self.node_of)),
+            MappingProxyType(dict(self.same_leaf)),
+        )
+
+    def node(
+        self,
+        operator: Operator,
+        name: str,
+        plan: NodePlan,
+        *,
+        description: str = "",
+        parallelism: int | None = None,
+        location: SourceLine | None = None,
+    ) -> int:
+        """Add a node; return its id."""
+        node_id = len(self.nodes) + 1
+        self.nodes[node_id] = StreamNode(
+            node_id, operator, name, description or name, parallelism, location=location
+        )
+        self.node_plans[node_id] = plan
+        return node_id
+
+    def edge(
+        self,
+        source: int,
+        target: int,
+        partitioner: Partitioner,
+        plan: EdgePlan,
+        *,
+        number: int = 1,
+        group: int | None = None,
+    ) -> str:
+        """Add an edge; return its id. An edge that is not FORWARD belongs to an exchange group."""
+        edge_id = f"{source}_{target}_{number}"
+        while edge_id in self.edge_plans:
+            edge_id += "'"
+        self.edges.append(StreamEdge(edge_id, source, target, partitioner, number))
+        self.edge_plans[edge_id] = plan
+        if partitioner != FORWARD:  # also where it is chained, as it may become an exchange
+            self.groups[edge_id] = self.new_group() if group is None else group
+        return edge_id
+
+    def out_edges(self, node_id: int) -> list[StreamEdge]:
+        """Return the edges that leave a node."""
+        return [edge for edge in self.edges if edge.source_id == node_id]
+
+    def new_group(self) -> int:
+        """Return the number of a new exchange group."""
+        self._group_count += 1
+        return self._group_count
+
+    def merge_groups(self, kept: int, gone: int) -> None:
+        """Make two exchange groups one."""
+        for edge_id, group in self.groups.items():
+            if group == gone:
+                self.groups[edge_id] = kept
+
+    def chained(self, node_id: int) -> set[int]:
+        """Return the nodes at or before a node that would share its vertex."""
+        return chained(self.edges, node_id)
+
+    def can_be_given(self, node_id: int, parallelism: int) -> bool:
+        """Whether the vertex that ends with a node can be told its number of tasks.
+
+        It can if all of them come from one set of exchanges, or from one scan of files.
+        """
+        chain = self.chained(node_id)
+        nodes = [self.nodes[n] for n in chain]
+        if any(node.kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for node in nodes):
+            return False
+        if any(node.parallelism not in {None, parallelism} for node in nodes):
+            return False
+        blocking = [e for e in self.edges if e.target_id in chain and not e.is_forward]
+        if any(isinstance(e.partitioner, GlobalPartitioner) for e in blocking):
+            return False
+        groups = {self.groups[e.id] for e in blocking if not isinstance(e.partitioner, BroadcastPartitioner)}
+        scans = [self.sources[n] for n in chain if n in self.sources]
+        if scans:
+            return len(scans) == 1 and scans[0].scan.takes_any_number and not groups
+        return len(groups) == 1
+
+    def give(self, node_id: int, **changes: Any) -> None:
+        """Change a node."""
+        self.nodes[node_id] = replace(self.nodes[node_id], **changes)

@@ -1,0 +1,50 @@
+"""Tells sources what they hold, and joins what the sources below each side hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, StreamGraph
+
+if TYPE_CHECKING:
+    from penstock.graph import Operator
+    from penstock.planner.draft import Draft
+    from penstock.spark.jvm import Bridge
+
+
+def add_source_sizes(bridge: Bridge, draft: Draft) -> Draft:
+    """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
+    del bridge
+    held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
+    counted = _counted(draft)
+    graph = StreamGraph(draft.nodes.values(), draft.edges)
+    below: dict[int, frozenset[int]] = {}
+    changed: dict[int, Operator] = {}
+    for node in graph:
+        edges = graph.in_edges(node.id)
+        own = frozenset({node.id} if node.id in held else ())
+        below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
+        if own:
+            rows = draft.sources[node.id].scan.rows if node.id in counted else None
+            changed[node.id] = ScanOperator(bytes=held[node.id], rows=rows)
+        elif isinstance(node.operator, JoinOperator):
+            join = node.operator
+            for edge in edges:
+                side, sources = Side.of_input(edge.type_number), below[edge.source_id]
+                size = sum(held[source] for source in sources)
+                join = join.with_side(side, replace(join.side(side), sources=sources, source_bytes=size))
+            changed[node.id] = join
+    return draft.with_operators(changed)
+
+
+def _counted(draft: Draft) -> set[int]:
+    """Return the nodes whose rows strategies want to know, if they are sources."""
+    counted: set[int] = set()
+    for node in draft.nodes.values():
+        match node.operator:
+            case JoinOperator(filters=paths):
+                counted |= {path.targets[0] for path in paths}
+            case AggregateOperator(grouping_sets=sets) if sets is not None:
+                counted |= draft.chained(sets.node_id)
+    return counted

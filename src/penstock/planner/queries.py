@@ -1,0 +1,144 @@
+"""What a job has to do, as Spark has optimised it: the plan of every output, and the parts that several share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.marks import has_exchanges
+from penstock.planner.conditions import why_run_by_spark
+from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
+from penstock.rebalance.adapted import with_adaptive_exchanges
+from penstock.spark import catalyst
+from penstock.spark.dataframes import dataframe
+from penstock.spark.fragment import projected
+from penstock.spark.jvm import items
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.config import Configuration
+    from penstock.planner.outputs import Output
+    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.jvm import Bridge
+
+RUN_BY_SPARK = "Query"
+"""The name of a leaf that stands for a whole query."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPart:
+    """A part that several outputs share.
+
+    Parameters
+    ----------
+    number
+        What tells its placeholders from other leaves.
+    plan
+        The part, optimised, with the columns that are used.
+    columns
+        Which of a placeholder's columns these are.
+    """
+
+    number: int
+    plan: LogicalNode
+    columns: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """The plans of a job.
+
+    Parameters
+    ----------
+    plans
+        The optimised plan of each output; one that Spark runs as it is is a leaf.
+    run_by_spark
+        Why Spark has to run some of them, by the leaf.
+    shared
+        The parts that others share, each after those it reads.
+    parts
+        The equal parts of all plans.
+    """
+
+    plans: Sequence[LogicalNode]
+    run_by_spark: Mapping[LogicalNode, str]
+    shared: Sequence[SharedPart]
+    parts: EqualParts
+
+
+def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> Queries:
+    """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal."""
+    if has_exchanges():
+        made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
+        frames = [dataframe(bridge, bridge.session, plan) for plan in made]
+        outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
+    plans = [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
+    reasons = [why_run_by_spark(bridge, plan) for plan in plans]
+    plans = [
+        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan
+        for plan, why in zip(plans, reasons, strict=True)
+    ]
+    cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
+    plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
+    changed, parts = with_equal_aggregates(bridge, [*plans, *(one.plan for one in shared)])
+    plans, rest = changed[: len(plans)], changed[len(plans) :]
+    return Queries(
+        plans,
+        {plan: why for plan, why in zip(plans, reasons, strict=True) if why},
+        [replace(one, plan=plan) for one, plan in zip(shared, rest, strict=True)],
+        parts,
+    )
+
+
+def _without_shared(
+    bridge: Bridge, outputs: Mapping[int, Output]
+) -> tuple[dict[int, LogicalNode], list[SharedPart]]:
+    """Return the optimised plans of outputs less the heavy parts that several share, and these; if there are any."""
+    if len(outputs) < 2:
+        return {}, []
+    analyzed = [catalyst.read_plan(bridge, catalyst.cached_plan(output.df)) for output in outputs.values()]
+    cut, commons = cut_common(bridge, analyzed)
+    if not commons:
+        return {}, []
+    plans = {
+        place: catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        for place, plan in zip(outputs, cut, strict=True)
+    }
+    shared: list[SharedPart] = []
+    for common in commons:
+        readers = [*plans.values(), *(one.plan for one in shared)]
+        columns = sorted({i for plan in readers for i in _used_columns(plan, common.number)})
+        attributes = items(common.plan.output())
+        whole = len(columns) == len(attributes)
+        wanted = bridge.seq(attributes[i] for i in columns)
+        plan = common.plan if whole else projected(bridge, common.plan, wanted)
+        optimized = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        shared.append(SharedPart(common.number, optimized, columns))
+    return plans, shared
+
+
+def _used_columns(plan: LogicalNode, number: int) -> set[int]:
+    """Return the positions of the columns that a plan refers to of placeholders with a number."""
+    found: set[int] = set()
+
+    def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
+        if node.name == "LogicalRDD" and catalyst.rdd_id(node) == number:
+            attributes = items(node.handle.output())
+            readers: list[LogicalNode] = []
+            for reader in reversed(above):
+                readers.append(reader)
+                if reader.name != "Filter":
+                    break
+            if readers and readers[-1].name == "Project":
+                references = [reader.handle.references() for reader in readers]
+                found.update(
+                    i for i, attribute in enumerate(attributes) if any(r.contains(attribute) for r in references)
+                )
+            else:
+                found.update(range(len(attributes)))
+        for child in node.children:
+            visit(child, [*above, node])
+
+    visit(plan, [])
+    return found

@@ -1,0 +1,102 @@
+"""Sinks at the ends of a draft: with how many tasks, and by which exchange rows get to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.config.options import (
+    SINK_AUTO_COMPACTION,
+    SINK_PARALLELISM,
+    SINK_PARTITION_COMMIT,
+    SINK_TARGET_FILE_SIZE,
+)
+from penstock.connectors.base import SinkOptions
+from penstock.graph import Operator, OperatorKind, SinkOperator
+from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
+from penstock.planner.plan import NodePlan, WriteKind
+from penstock.planner.queries import RUN_BY_SPARK
+from penstock.planner.translation.exchanges import read_in_place
+from penstock.spark import catalyst
+from penstock.spark.fragment import slot_columns
+from penstock.spark.jvm import items
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.config import Configuration
+    from penstock.planner.outputs import Output
+    from penstock.planner.translation import Translator
+    from penstock.spark.catalyst import LogicalNode
+
+
+def sink_options(config: Configuration) -> SinkOptions:
+    """Return what the options say of sinks."""
+    policies = config.get(SINK_PARTITION_COMMIT)
+    assert isinstance(policies, tuple)
+    return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
+
+
+def add_output(translator: Translator, plan: LogicalNode, output: Output) -> None:
+    """Translate the plan of an output, and put its sink behind it with the stages that come after the sink."""
+    builder, options = translator.builder, sink_options(translator.config)
+    sink_id = before = _add_sink(translator, plan, output, output.sink.file_size(options))
+    for stage in output.sink.stages(options):
+        node_id = builder.node(
+            Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location
+        )
+        builder.stages[node_id] = sink_id, stage
+        builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
+        before = node_id
+
+
+def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_size: int | None) -> int:
+    """Add a sink and its edge; return its node."""
+    builder = translator.builder
+    default = translator.config.maybe_integer(SINK_PARALLELISM)
+    parallelism = output.parallelism or output.sink.parallelism or default
+    if output.sink.restartable:
+        read_in_place(translator, plan)
+    inner = translator.translate(plan)
+    chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
+    ordered = any(_keeps_an_order(builder.node_plans[node.id].top) for node in chain)
+    sized = file_size is not None and parallelism is None and not ordered
+    name = f"Sink: {output.sink.name}"
+    operator = SinkOperator(file_size if sized else None)
+    node_id = builder.node(operator, name, NodePlan(None), location=output.location)
+    builder.sinks[node_id] = output.sink
+    by = _attributes(plan, output.sink.folders_by) if sized else []
+    if by:
+        keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
+        spread_by = slot_columns(translator.bridge, plan.handle, by)
+        written = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by), spread_by=spread_by)
+        builder.edge(inner.node_id, node_id, keys, written)
+        return node_id
+    if parallelism is None:
+        forward = ordered or not (output.sink.materialised or sized)
+    else:
+        same = {node.parallelism for node in chain} - {None} == {parallelism}
+        forward = same or ordered
+        if same or not ordered or builder.can_be_given(inner.node_id, parallelism):
+            builder.give(node_id, parallelism=parallelism)
+        else:
+            builder.notes.append((name, "the tasks that sort", f"{parallelism} tasks would undo the order of the rows"))
+    if forward:
+        builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
+    else:
+        builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(plan, WriteKind.ROWS))
+    return node_id
+
+
+def _keeps_an_order(operator: LogicalNode | None) -> bool:
+    """Whether the rows of an operator are in an order that the user gave them, within partitions or over all."""
+    if operator is None:
+        return False
+    may_be = operator.name in {"InMemoryRelation", RUN_BY_SPARK}
+    return operator.name == "Sort" or (may_be and not operator.handle.outputOrdering().isEmpty())
+
+
+def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:
+    """Return the columns of a plan with some names, whose case does not matter; none if one is missing."""
+    known = {str(one.name()).lower(): one for one in items(plan.handle.output())}
+    found = [known[name.lower()] for name in names if name.lower() in known]
+    return found if len(found) == len(names) else []

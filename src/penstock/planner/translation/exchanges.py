@@ -1,0 +1,59 @@
+"""Adaptive exchanges: a rebalance or rescale and the function behind it are one stage, in which rows are dealt out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
+from penstock.marks import stage_of
+from penstock.planner.translation.families import NARROW
+from penstock.planner.translation.repartitions import redistribute
+from penstock.spark.barrier import function_id, is_boundary, task_slots
+
+if TYPE_CHECKING:
+    from penstock.marks import Stage
+    from penstock.planner.draft import TranslatedNode
+    from penstock.planner.translation.translator import Translator
+    from penstock.spark.catalyst import LogicalNode
+
+
+def stage_at(node: LogicalNode) -> Stage | None:
+    """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
+    if node.name not in {"MapInArrow", "PythonMapInArrow"}:
+        return None
+    return stage_of(function_id(node.handle))
+
+
+def add_adaptive_edge(
+    translator: Translator, inner: TranslatedNode, node_id: int, below: LogicalNode, stage: Stage
+) -> None:
+    """Deal rows out within the stage: as many tasks run as there are slots, for they must run together."""
+    mark = stage.mark
+    assert mark.exchange is not None
+    _, traverse = mark.exchange.resolved(translator.config, mark.parallelism)
+    kind = AdaptiveRescalePartitioner if mark.exchange.pointwise else AdaptiveRebalancePartitioner
+    builder = translator.builder
+    builder.exchanges[node_id] = stage
+    builder.give(node_id, max_parallelism=task_slots(translator.bridge), location=mark.location)
+    if mark.parallelism is not None and builder.can_be_given(inner.node_id, mark.parallelism):
+        builder.give(inner.node_id, parallelism=mark.parallelism)
+    builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
+    compared = f"each batch goes to the idlest of {traverse} consumers"
+    builder.notes.append((builder.nodes[node_id].name, "adaptive", compared))
+
+
+def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Leave out what brings rows to as many tasks as there are slots, where so many tasks can make them at once."""
+    inner = translator.translate(node.children[0])
+    number = int(node.handle.numPartitions())
+    if translator.builder.can_be_given(inner.node_id, number):
+        return inner
+    return redistribute(translator, node, inner, number)
+
+
+def read_in_place(translator: Translator, child: LogicalNode) -> None:
+    """Leave out the boundary behind an adaptive exchange, as what reads the rows can do without it."""
+    while child.name in NARROW and stage_at(child) is None and not translator.is_shared(child):
+        child = child.children[0]
+    if child.name == "RepartitionByExpression" and is_boundary(child.handle):
+        translator.read_in_place.add(child)

@@ -1,0 +1,149 @@
+"""Joins: of equal keys both sides are hashed, or one is broadcast; any other join is left to Spark in one piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side
+from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashPartitioner, HashPartitioner
+from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
+from penstock.planner.draft import TranslatedNode
+from penstock.planner.plan import NodePlan, WriteKind
+from penstock.planner.sharing import is_heavy
+from penstock.planner.translation.rules import translates
+from penstock.spark import catalyst
+
+if TYPE_CHECKING:
+
+    from penstock.planner.translation.translator import Translator
+    from penstock.spark.catalyst import JoinFacts, LogicalNode
+
+
+@translates("Join")
+def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Add a join, broadcast or shuffled as Spark would plan it."""
+    facts = catalyst.join_facts(translator.bridge, node)
+    if facts is None or not facts.is_hashable:
+        return translator.one_piece(node, OperatorKind.JOIN)
+    left, right = node.children
+    operator = JoinOperator(
+        facts.type,
+        left=JoinSide(facts.left_hint, frozenset(left.ids), may_shrink=catalyst.reduces(left)),
+        right=JoinSide(facts.right_hint, frozenset(right.ids), may_shrink=catalyst.reduces(right)),
+        condition_columns=frozenset(node.references),
+        cannot_fail=facts.cannot_fail,
+    )
+    build = _static_build_side(translator, node, facts)
+    plan = NodePlan(node, {side: facts.handles(side) for side in Side})
+    node_id = translator.builder.node(operator, "Join", plan, description=node.description)
+    translator.builder.joins[node_id] = node, facts
+    if build is not None:
+        return _broadcast(translator, node, node_id, facts, build)
+    return _shuffled(translator, node, node_id, facts)
+
+
+def _static_build_side(translator: Translator, node: LogicalNode, facts: JoinFacts) -> Side | None:
+    size = {side: catalyst.size_in_bytes(child.handle) for side, child in zip(Side, node.children, strict=True)}
+    hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
+    return static_build_side(facts.type, size, hint, translator.broadcast_threshold)
+
+
+def _broadcast(
+    translator: Translator, node: LogicalNode, node_id: int, facts: JoinFacts, build: Side
+) -> TranslatedNode:
+    children = dict(zip(Side, node.children, strict=True))
+    child, probe = children[build], children[build.other]
+    positions = key_positions(child, [key.text for key in facts.keys(build)])
+    signature = f"broadcast by {positions}" if positions else ""
+    plan = translator.edge_plan(child, WriteKind.BROADCAST, operator=node, signature=signature)
+    producer = _producer(translator, child, signature)
+    translator.builder.edge(producer, node_id, BROADCAST, plan, number=build.input_number)
+    inner = translator.translate(probe)
+    translator.forward(inner, node_id, probe, build.other.input_number)
+    if facts.type is not JoinType.INNER or not inner.distribution.hashed_by:
+        return TranslatedNode(node_id, inner.distribution)
+    texts = [(left.text, right.text) for left, right in zip(facts.left, facts.right, strict=True)]
+    equal = {there: here for here, there in texts} if build is Side.LEFT else dict(texts)
+    return TranslatedNode(node_id, inner.distribution.equated(equal))
+
+
+def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: JoinFacts) -> TranslatedNode:
+    """Exchange both sides by the keys, in one order; a side that lies hashed by them is chained."""
+    builder = translator.builder
+    children = dict(zip(Side, node.children, strict=True))
+    keys = {side: facts.handles(side) for side in Side}
+    texts = {side: [key.text for key in facts.keys(side)] for side in Side}
+    translated: dict[Side, TranslatedNode] = {}
+    order: list[int] | None = None
+    group: int | None = None
+    for side in Side:
+        if not _may_be_hashed(children[side]) or _is_written(translator, children[side], texts[side]):
+            continue
+        inner = translated[side] = translator.translate(children[side])
+        found = inner.distribution.order_like(texts[side])
+        if found is None or (order is not None and found != order) or catalyst.filters_groups(children[side]):
+            continue
+        own = inner.distribution.group
+        assert own is not None  # a group has hashed them
+        if group is not None and own != group:
+            builder.merge_groups(group, own)
+        order, group = found, own if group is None else group
+        plan = translator.edge_plan(children.pop(side), WriteKind.SIDE, keys=tuple(keys[side][i] for i in order))
+        chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts[side][i] for i in order)))
+        builder.edge(inner.node_id, node_id, chained, plan, number=side.input_number, group=group)
+    order = order or list(range(len(facts.left)))
+    group = builder.new_group() if group is None else group
+    texts = {side: [texts[side][i] for i in order] for side in Side}
+    for side, child in children.items():
+        signature = key_positions(child, texts[side])
+        builder.edge(
+            _producer(translator, child, signature, translated.get(side)),
+            node_id,
+            HashPartitioner(tuple(texts[side])),
+            translator.edge_plan(
+                child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order), signature=signature
+            ),
+            number=side.input_number,
+            group=group,
+        )
+    kept = tuple(tuple(texts[side]) for side in Side if facts.type.keeps_keys(side))
+    return TranslatedNode(node_id, Distribution(kept, group) if kept else NOT_KNOWN)
+
+
+def _may_be_hashed(node: LogicalNode) -> bool:
+    """Whether a join input could lie hashed already; a light input cannot, and may be written once for several."""
+    return is_heavy(node) or any(part.name.startswith("Repartition") for part in node.walk())
+
+
+def _producer(
+    translator: Translator, child: LogicalNode, signature: str, translated: TranslatedNode | None = None
+) -> int:
+    """Return the node that writes a join input; equal ones that are written alike are one node.
+
+    Parameters
+    ----------
+    child, signature
+        The input, and how it is written.
+    translated
+        The input's node, if there is one already.
+    """
+    number = translator.parts.class_of(child)
+    if number is None or not signature or translator.is_worth_keeping(child):
+        return (translated or translator.translate(child)).node_id
+    key = (number, signature)
+    if translated is not None or key not in translator.written:
+        translator.written[key] = (translated or translator.translate(child)).node_id
+    translator.note_leaves(number, child)
+    return translator.written[key]
+
+
+def _is_written(translator: Translator, child: LogicalNode, keys: list[str]) -> bool:
+    """Whether an equal join input is written by the same keys already."""
+    number = translator.parts.class_of(child)
+    return number is not None and (number, key_positions(child, keys)) in translator.written
+
+
+def key_positions(child: LogicalNode, keys: list[str]) -> str:
+    """Return the keys as positions in the input's columns, empty if they are not plain columns."""
+    positions = [child.keys.index(key) if key in child.keys else None for key in keys]
+    return "" if None in positions else f"hash{positions}"

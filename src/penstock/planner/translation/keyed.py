@@ -1,0 +1,69 @@
+"""Operators that need rows with equal keys in one task, or all rows in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph import AggregateOperator, CalcOperator, Operator, OperatorKind
+from penstock.graph.partitioner import (
+    GLOBAL,
+    ForwardForConsecutiveHashPartitioner,
+    HashPartitioner,
+    RangePartitioner,
+)
+from penstock.planner.distribution import Distribution
+from penstock.planner.draft import TranslatedNode
+from penstock.planner.plan import NodePlan
+from penstock.planner.translation.exchanges import read_in_place
+from penstock.planner.translation.families import KEYED
+from penstock.planner.translation.rules import translates
+from penstock.spark import catalyst
+from penstock.spark.catalyst import expression_key
+from penstock.spark.jvm import items
+
+if TYPE_CHECKING:
+    from penstock.planner.translation.translator import Translator
+    from penstock.spark.catalyst import LogicalNode
+
+
+@translates(*KEYED)
+def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Exchange rows by keys, unless they lie together already."""
+    child = node.children[0]
+    read_in_place(translator, child)
+    inner = translator.translate(child)
+    keys = catalyst.grouping_keys(node)
+    texts = [expression_key(key) for key in keys]
+    is_aggregate = node.name == "Aggregate"
+    node_id = translator.builder.node(
+        AggregateOperator(catalyst.why_not_mergeable(node)) if is_aggregate else Operator(KEYED[node.name]),
+        node.name if keys or not is_aggregate else "Global aggregate",
+        NodePlan(node),
+        description=node.description,
+    )
+    if keys and inner.distribution.together(texts):
+        chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
+        translator.operator_edge(inner, node_id, node, chained)
+        return TranslatedNode(node_id, inner.distribution.after(node.renames, node.keys))
+    there = catalyst.keys_in_output(node, keys)
+    partitioner = HashPartitioner(tuple(texts)) if keys else GLOBAL
+    edge = translator.operator_edge(inner, node_id, node, partitioner)
+    if not there:
+        return TranslatedNode(node_id)
+    hashed_by = (tuple(expression_key(key) for key in there),)
+    return TranslatedNode(node_id, Distribution(hashed_by, translator.builder.groups[edge]))
+
+
+@translates("Sort")
+def translate_sort(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Exchange rows by ranges; a sort within tasks needs no exchange."""
+    inner = translator.translate(node.children[0])
+    if not catalyst.is_global_sort(node):
+        node_id = translator.builder.node(CalcOperator(), node.name, NodePlan(node), description=node.description)
+        translator.forward(inner, node_id, node.children[0])
+        return TranslatedNode(node_id, inner.distribution)
+    keys = tuple(str(order.toString()) for order in items(node.handle.order()))
+    operator = Operator(OperatorKind.SORT)
+    node_id = translator.builder.node(operator, "Sort", NodePlan(node), description=node.description)
+    translator.operator_edge(inner, node_id, node, RangePartitioner(keys))
+    return TranslatedNode(node_id)

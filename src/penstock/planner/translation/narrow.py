@@ -1,0 +1,72 @@
+"""Operators that compute rows of single rows: a run of them becomes one Calc."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.graph import CalcOperator, OperatorKind
+from penstock.planner.distribution import NOT_KNOWN, Distribution
+from penstock.planner.draft import TranslatedNode
+from penstock.planner.plan import NodePlan
+from penstock.planner.translation import exchanges
+from penstock.planner.translation.families import CHEAP, NARROW
+from penstock.planner.translation.leaves import translate_leaf
+from penstock.planner.translation.rules import translates
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.planner.translation.translator import Translator
+    from penstock.spark.catalyst import LogicalNode
+
+_LOSES_LAYOUT = frozenset(
+    {"Expand", "ArrowEvalPython", "BatchEvalPython", "ArrowEvalPythonUDTF", "BatchEvalPythonUDTF"}
+)
+"""Spark's plans of these do not say how their rows lie, whatever lies below (``Expand`` may set a key to null)."""
+
+
+@translates(*NARROW)
+def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Take a run of narrow operators as one; it ends at a leaf, an exchange, or what others read too."""
+    run = [node]
+    while (
+        run[-1].children[0].name in NARROW
+        and not translator.is_shared(run[-1].children[0])
+        and exchanges.stage_at(run[-1]) is None
+    ):
+        run.append(run[-1].children[0])
+    stage = exchanges.stage_at(run[-1])
+    below = run[-1].children[0]
+    if not below.children:
+        is_filtered_scan = all(part.name in CHEAP for part in run)
+        inner = translate_leaf(translator, below, filtered=run[0] if is_filtered_scan else None)
+    elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
+        inner = exchanges.without_bound(translator, below)
+    else:
+        inner = translator.translate(below)
+    node_id = translator.builder.node(
+        CalcOperator(is_cheap=all(part.name in CHEAP for part in run)),
+        node.name if len(run) == 1 else "Calc",
+        NodePlan(node),
+        description="; ".join(part.description for part in run),
+    )
+    if stage is not None:
+        exchanges.add_adaptive_edge(translator, inner, node_id, below, stage)
+        return TranslatedNode(node_id)
+    translator.forward(inner, node_id, below)
+    return TranslatedNode(node_id, _after(inner.distribution, run))
+
+
+def _after(distribution: Distribution, run: Sequence[LogicalNode]) -> Distribution:
+    """Return how rows lie after a run of operators, given from the highest to the lowest."""
+    for part in reversed(run):
+        if distribution is NOT_KNOWN or part.name in _LOSES_LAYOUT:
+            return NOT_KNOWN
+        distribution = distribution.after(part.renames, part.keys)
+    return distribution
+
+
+@translates("Union")
+def translate_union(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Take a union and its inputs as one piece."""
+    return translator.one_piece(node, OperatorKind.UNION)

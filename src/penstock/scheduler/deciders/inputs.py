@@ -1,0 +1,201 @@
+"""Decides how many tasks read what was exchanged, and which part each of them reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.decisions import DecisionKind, DecisionLog
+from penstock.execution.reads import CoalescedRead, EdgeRead, SlicedRead
+from penstock.graph.partitioner import RESCALE
+from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
+from penstock.planner.plan import WriteKind
+from penstock.scheduler.deciders.outputs import file_size
+from penstock.sizing.file_sizes import cut_for_files
+from penstock.sizing.parallelism import decide_vertex, vertex_bounds
+from penstock.sizing.rescaling import rescaled
+from penstock.sizing.skew_cut import Slice, cut_skewed
+from penstock.spark.catalyst import grouping_keys
+from penstock.spark.exchange import StagedResult
+from penstock.units import show_bytes, show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from penstock.execution.context import GraphOwner
+    from penstock.execution.results import Results
+    from penstock.execution.sink_writer import FileRatios
+    from penstock.graph import JobVertex, StreamEdge
+    from penstock.planner.plan import JobPlan
+    from penstock.scheduler.deciders.known_bytes import KnownBytes
+    from penstock.scheduler.deciders.outputs import OutputDecider
+    from penstock.scheduler.deciders.settings import ParallelismSettings
+    from penstock.sizing.packing import Range
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedInput:
+    """What was decided for inputs that are cut alike.
+
+    Parameters
+    ----------
+    parallelism
+        The number of tasks, None where Spark's own plan has the say.
+    reason
+        One sentence.
+    bytes_in
+        What they hold.
+    reads
+        How each of their edges is read; edges that are not in it are read whole.
+    """
+
+    parallelism: int | None
+    reason: str
+    bytes_in: int
+    reads: dict[str, EdgeRead] = field(default_factory=dict)
+
+
+class InputDecider:
+    """Decides the exchanged inputs of vertices.
+
+    Parameters
+    ----------
+    plan, settings, owner
+        The job's plan, what its options say, and who has its graph.
+    results, known, sinks
+        What was written, its bytes, and what sinks make of them on disk.
+    outputs
+        Knows over how many slots rows were spread.
+    log
+        Takes what came of decisions.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        settings: ParallelismSettings,
+        owner: GraphOwner,
+        results: Results,
+        known: KnownBytes,
+        sinks: FileRatios,
+        outputs: OutputDecider,
+        log: DecisionLog,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._owner = owner
+        self._results = results
+        self._known = known
+        self._sinks = sinks
+        self._outputs = outputs
+        self._log = log
+
+    def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None) -> DecidedInput:
+        """Decide what tasks read of inputs that are cut alike.
+
+        Parameters
+        ----------
+        edges
+            The inputs.
+        vertex
+            Who reads them.
+        wanted
+            The number of tasks that was asked for, or None.
+        """
+        infos = self._measured(edges)
+        if infos is None:
+            known = sum(self._known.written(edge.source_id) for edge in edges)
+            return DecidedInput(None, "Spark needed no exchange there, so its own plan decides", known)
+        known = sum(int(info.sum()) for info in infos)
+        target = file_size(self._owner.graph, edges[0])
+        if target is not None:
+            tasks, why = self._cut_for_files(edges[0], target)
+            return DecidedInput(len(tasks), why, known, {edges[0].id: SlicedRead(tasks)})
+        if not all(edge.intra_input_correlated for edge in edges):
+            cut = self._split(edges, infos, vertex, wanted)
+            self._settle_split(edges[0].target_id, cut)
+            why = "skewed subpartitions are split along the tasks that wrote them"
+            why = why if wanted is None else f"asked for {wanted}, {why} as far as there are tasks"
+            split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
+            return DecidedInput(len(cut[edges[0].id]), why, known, split)
+        decision = decide_vertex(infos, vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism), wanted)
+        if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
+            result = self._results.staged(edges[0].source_id)
+            assert result.tasks is not None  # what can be cut was written by tasks
+            neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
+            why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
+            return DecidedInput(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
+        reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
+        return DecidedInput(decision.parallelism, decision.reason, known, reads)
+
+    def _measured(self, edges: list[StreamEdge]) -> list[np.ndarray] | None:
+        """Return what is measured of inputs that are cut alike, None if they cannot be."""
+        infos = []
+        for edge in edges:
+            result = self._results.get(edge.source_id)
+            if not isinstance(result, StagedResult) or not result.can_be_cut:
+                return None
+            plan = self._plan.edges[edge.id]
+            if plan.write is not WriteKind.OPERATOR and not result.is_plain_exchange:
+                return None
+            if len(edges) > 1 and plan.operator is not None and not result.is_hashed_by(grouping_keys(plan.operator)):
+                return None
+            infos.append(result.sizes[0])
+        return infos if len({len(info) for info in infos}) == 1 else None
+
+    def _split(
+        self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int | None
+    ) -> dict[str, list[tuple[Slice, ...]]]:
+        """Return what the tasks of a vertex read of inputs of which some have skewed subpartitions to split."""
+        settings = self._settings
+        everything = max(sum(int(info.sum()) for info in infos), 1)
+        slices: list[dict[int, list[Range]]] = []
+        for edge, info in zip(edges, infos, strict=True):
+            sizes = info.tolist()
+            limit = skew_threshold(sizes, settings.skew_factor, settings.skew_threshold)
+            result = self._results.staged(edge.source_id)
+            skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
+            assert result.mapper_bytes is not None
+            target = split_target(sizes, limit, max(settings.bounds.volume_per_task * sum(sizes) // everything, 1))
+            by_mapper = result.mapper_bytes(skewed) if skewed else None
+            slices.append(
+                {}
+                if by_mapper is None
+                else {
+                    index: split_along_mappers(by_mapper[:, place].tolist(), target)
+                    for place, index in enumerate(skewed)
+                }
+            )
+        bounds = vertex_bounds(settings.bounds, maximum=vertex.max_parallelism)
+        tasks = cut_skewed(infos, slices, bounds, wanted)
+        return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
+
+    def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
+        """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
+        read = [one for pieces in cut.values() for task in pieces for one in task]
+        split = len({one.subpartitions for one in read if one.mappers is not None})
+        tasks = show_count(len(next(iter(cut.values()))), "task")
+        outcome: dict[str, int | str] = {"split": split}
+        if not split:
+            outcome |= {"instead": "its subpartitions stay whole", "because": f"there are {tasks} for them"}
+        for decision in self._log.of((node_id,), DecisionKind.SKEW):
+            if LARGEST in decision.figures:
+                self._log.settle(decision, **outcome)
+
+    def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
+        """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
+        result = self._results.staged(edge.source_id)
+        assert result.mapper_bytes is not None
+        read_mappers = result.mapper_bytes
+        ratio = self._sinks.file_ratio(edge)
+        sizes = [size * ratio for size in result.sizes[0].tolist()]
+
+        def by_mapper(index: int) -> list[float]:
+            found: list[float] = (read_mappers([index])[:, 0] * ratio).tolist()
+            return found
+
+        why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
+        slots = self._outputs.slots_of(edge)
+        return cut_for_files(sizes, by_mapper, target, slots), f"{why}, in files of {show_bytes(target)}"

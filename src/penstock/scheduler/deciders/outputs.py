@@ -1,0 +1,125 @@
+"""Decides how many subpartitions a vertex writes, and over how many slots it spreads the rows of a key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.file_scan import FileScan
+from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.graph import SinkOperator
+from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.sizing.file_sizes import slot_count
+from penstock.sizing.parallelism import subpartition_count
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from penstock.execution.context import GraphOwner
+    from penstock.graph import JobVertex, StreamEdge, StreamGraph
+    from penstock.planner.plan import JobPlan
+    from penstock.scheduler.deciders.known_bytes import KnownBytes
+    from penstock.scheduler.deciders.settings import ParallelismSettings
+
+_FOR_FILES = 256
+"""Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
+_MOST_WITH_SLOTS = 2000
+"""The most of them, each slot counted: of more, Spark knows only the average (``HighlyCompressedMapStatus``)."""
+_ROW_GROUP = 128 << 20
+"""No file of columns has fewer places to cut than one for each so many bytes."""
+
+
+def file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
+    """Return the bytes that a file should have of the sink that an edge leads to; None if that is not asked for."""
+    operator = graph.node(edge.target_id).operator
+    return operator.file_size if isinstance(operator, SinkOperator) else None
+
+
+class OutputDecider:
+    """Decides what vertices write.
+
+    Parameters
+    ----------
+    plan, settings, owner
+        The job's plan, what its options say, and who has its graph.
+    known
+        The bytes that are known.
+    log
+        Takes the decisions.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        settings: ParallelismSettings,
+        owner: GraphOwner,
+        known: KnownBytes,
+        log: DecisionLog,
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._owner = owner
+        self._known = known
+        self._log = log
+        self._widths: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+
+    def slots_of(self, edge: StreamEdge) -> int:
+        """Return over how many slots the rows of a key were spread before an edge was read."""
+        return self._slots.get(self._plan.groups[edge.id], 1)
+
+    def slots(self, vertex: JobVertex, parallelism: int | None) -> int:
+        """Return over how many slots a vertex spreads the rows of a key, for a sink whose files are cut to a size.
+
+        Parameters
+        ----------
+        vertex, parallelism
+            The vertex, and its number of tasks if that is decided.
+        """
+        graph = self._owner.graph
+        outgoing = graph.out_edges(vertex.tail_id)
+        if len(outgoing) != 1 or not self._plan.edges[outgoing[0].id].spread_by:
+            return 1
+        group = self._plan.groups[outgoing[0].id]
+        if group not in self._slots:
+            target = file_size(graph, outgoing[0])
+            assert target is not None  # rows are spread over slots for nothing else
+            scans = [self._plan.sources[n].scan for n in vertex.node_ids if n in self._plan.sources]
+            files = [size for scan in scans if isinstance(scan, FileScan) for size in scan.listing().sizes]
+            places = [-(-size // _ROW_GROUP) for size in files]
+            writers = min([parallelism or 1, *([sum(places)] if places else [])])
+            self._slots[group] = slot_count(self._known.before(vertex.tail_id), target, writers)
+        return self._slots[group]
+
+    def subpartitions(self, vertex: JobVertex, slots: int) -> int:
+        """Return how many subpartitions a vertex writes; as many as all that are written or cut together with it."""
+        graph, bounds = self._owner.graph, self._settings.bounds
+        outgoing = graph.out_edges(vertex.tail_id)
+        upper = max(bounds.maximum, self._settings.fixed or 1)
+        if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
+            # Nothing is written in parts; exchanges that Spark plans inside the vertex get this many.
+            return subpartition_count(self._known.before(vertex.tail_id), bounds.volume_per_task, upper)
+        group = self._plan.groups[outgoing[0].id]
+        fixed = self._plan.width(group)
+        if fixed is not None:
+            return fixed
+        family = self._plan.family(group)
+        if family not in self._widths:
+            groups = self._plan.groups
+            edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
+            known = sum(self._known.before(edge.source_id) for edge in {e.source_id: e for e in edges}.values())
+            number = subpartition_count(known, bounds.volume_per_task, upper)
+            if any(file_size(graph, edge) is not None for edge in edges):
+                number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
+            self._widths[family] = number
+            volume = show_bytes(bounds.volume_per_task)
+            names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
+            self._log.record(
+                Decision(
+                    DecisionKind.SUBPARTITIONS,
+                    f"{vertex.id} {vertex.name}",
+                    number,
+                    f"{show_bytes(known)} of input to {names}, four subpartitions for each task of {volume}",
+                    {"known bytes": known, "maximum": upper},
+                    nodes=vertex.node_ids,
+                )
+            )
+        return self._widths[family]

@@ -1,0 +1,164 @@
+"""Decides a vertex before it runs: tasks per input, split sizes of sources, subpartitions to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.execution.reads import VertexSetup
+from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.scheduler.deciders.inputs import DecidedInput, InputDecider
+from penstock.scheduler.deciders.known_bytes import KnownBytes
+from penstock.scheduler.deciders.outputs import OutputDecider
+from penstock.scheduler.deciders.settings import ParallelismSettings
+from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from concurrent.futures import Executor, Future
+
+    from penstock.config import Configuration
+    from penstock.connectors.base import KeyFilter
+    from penstock.execution.context import GraphOwner
+    from penstock.execution.results import Results
+    from penstock.execution.sink_writer import FileRatios
+    from penstock.graph import JobVertex, StreamEdge
+    from penstock.planner.plan import JobPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedVertex:
+    """What was decided for a vertex.
+
+    Parameters
+    ----------
+    setup
+        What its runner needs.
+    parallelism
+        The number of tasks, None where Spark's own plan has the say.
+    reason
+        One sentence.
+    bytes_in
+        Bytes it reads.
+    """
+
+    setup: VertexSetup
+    parallelism: int | None
+    reason: str
+    bytes_in: int
+
+
+class VertexDecider:
+    """Decides vertices of one job.
+
+    Parameters
+    ----------
+    plan
+        The job's plan.
+    config
+        The options.
+    cores
+        How many tasks the cluster runs at a time.
+    owner
+        Has the stream graph.
+    results
+        What finished vertices have written.
+    sinks
+        Tells how many bytes a sink makes on disk of each that is exchanged before it.
+    log
+        Takes the decisions.
+    """
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        config: Configuration,
+        cores: int,
+        owner: GraphOwner,
+        results: Results,
+        sinks: FileRatios,
+        log: DecisionLog,
+    ) -> None:
+        self._plan = plan
+        self._log = log
+        self._settings = ParallelismSettings.of(config, cores)
+        known = KnownBytes(plan, owner, results)
+        self._sources = SourceDecider(plan, self._settings)
+        self._outputs = OutputDecider(plan, self._settings, owner, known, log)
+        self._inputs = InputDecider(plan, self._settings, owner, results, known, sinks, self._outputs, log)
+
+    def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
+        """Ask a source of a vertex for its parallelism, unless that is not left to it.
+
+        Parameters
+        ----------
+        vertex, node_id
+            The vertex, and the source in it.
+        askers
+            Where it is asked.
+        keys
+            The keys by which its rows are filtered, if they are.
+        """
+        return self._sources.ask(vertex, node_id, self._given(vertex), askers, keys)
+
+    def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
+        """Decide a vertex whose upstream has finished.
+
+        Parameters
+        ----------
+        vertex
+            The vertex.
+        inferred
+            The answers of its sources, by node.
+        """
+        given = self._given(vertex)
+        sources = {
+            node_id: self._sources.decide(vertex, node_id, given, inferred[node_id])
+            for node_id in vertex.node_ids
+            if node_id in self._plan.sources
+        }
+        wanted = given if given is not None else self._settings.fixed
+        inputs = [self._inputs.decide(edges, vertex, wanted) for edges in self._groups(vertex).values()]
+        read: list[DecidedSource | DecidedInput] = [*sources.values(), *inputs]
+        numbers = [one.parallelism for one in read if one.parallelism is not None]
+        parallelism = sum(numbers) if read and len(numbers) == len(read) else None
+        named = [f"{one.name}: {one.reason}" if len(sources) > 1 else one.reason for one in sources.values()]
+        reason = "; ".join(dict.fromkeys([*named, *(one.reason for one in inputs)])) or "nothing to read"
+        bytes_in = sum(one.bytes_in for one in read)
+        kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
+        self._record(vertex, kind, parallelism, reason, bytes_in)
+        slots = self._outputs.slots(vertex, parallelism)
+        setup = VertexSetup(
+            edges={edge_id: how for one in inputs for edge_id, how in one.reads.items()},
+            scans={node_id: one.split.settings for node_id, one in sources.items() if one.split.settings},
+            subpartitions=self._outputs.subpartitions(vertex, slots),
+            slots=slots,
+        )
+        return DecidedVertex(setup, parallelism, reason, bytes_in)
+
+    def _record(
+        self, vertex: JobVertex, kind: DecisionKind, parallelism: int | None, reason: str, bytes_in: int
+    ) -> None:
+        bounds = self._settings.bounds
+        figures = {
+            "bytes in": bytes_in,
+            "volume per task": bounds.volume_per_task,
+            "minimum": bounds.minimum,
+            "maximum": bounds.maximum,
+        }
+        chosen = parallelism if parallelism is not None else "left to Spark"
+        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
+
+    def _given(self, vertex: JobVertex) -> int | None:
+        """Return the number of tasks that was asked for of all that a vertex reads, or None."""
+        inputs = len(self._groups(vertex)) + sum(node_id in self._plan.sources for node_id in vertex.node_ids)
+        return vertex.parallelism if inputs == 1 else None
+
+    def _groups(self, vertex: JobVertex) -> dict[int, list[StreamEdge]]:
+        """Return the exchanged inputs of a vertex, by exchange group: those of a group are cut alike."""
+        found: dict[int, list[StreamEdge]] = {}
+        for edge in (job_edge.stream_edge for job_edge in vertex.inputs):
+            if not isinstance(edge.partitioner, BroadcastPartitioner):
+                found.setdefault(self._plan.groups[edge.id], []).append(edge)
+        return found

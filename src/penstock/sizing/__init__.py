@@ -1,0 +1,1 @@
+"""How much each task reads, as plain arithmetic: figures in, ranges and numbers out."""

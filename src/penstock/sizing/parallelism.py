@@ -1,0 +1,111 @@
+"""How many tasks a vertex gets and which subpartitions every task reads. Pure arithmetic.
+
+The rules are those of Flink's adaptive batch scheduler (`DefaultVertexParallelismAndInputInfosDecider`) for inputs that
+are exchanged by keys, restated. What is read in other ways is cut elsewhere: skewed subpartitions (`skew_cut`), what is
+dealt to neighbours (`rescaling`) and files of a wanted size (`file_sizes`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
+from penstock.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FALLBACK_MAX_PARALLELISM = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The limits of a decision.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The global bounds.
+    volume_per_task
+        Bytes.
+    """
+
+    minimum: int
+    maximum: int
+    volume_per_task: int
+
+    def __post_init__(self) -> None:
+        if self.minimum < 1 or self.maximum < self.minimum:
+            raise ValueError(f"bounds {self.minimum} to {self.maximum} hold no parallelism")
+        if self.volume_per_task < 1:
+            raise ValueError(f"a volume per task of {self.volume_per_task} bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class VertexDecision:
+    """The parallelism of a vertex.
+
+    Parameters
+    ----------
+    reason
+        One sentence.
+    ranges
+        For every task, the subpartitions that it reads of every input.
+    """
+
+    reason: str
+    ranges: list[Range]
+
+    @property
+    def parallelism(self) -> int:
+        """The number of tasks."""
+        return len(self.ranges)
+
+
+def global_maximum(max_parallelism: int | None, parallelism_default: int | None, cores: int) -> int:
+    """Return the bound of all decisions: the option, else the global parallelism, else 128 or four times the cores."""
+    return max_parallelism or parallelism_default or max(FALLBACK_MAX_PARALLELISM, 4 * cores)
+
+
+def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
+    """Return the bounds of one vertex; its own maximum wins over a larger global minimum."""
+    if maximum is None:
+        return bounds
+    return Bounds(min(bounds.minimum, maximum), min(bounds.maximum, maximum), bounds.volume_per_task)
+
+
+def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:
+    """Decide the parallelism of a vertex whose inputs are cut alike, and what each task reads.
+
+    Parameters
+    ----------
+    inputs
+        At least one: its bytes per subpartition, as many of each.
+    bounds
+        The vertex's bounds, see `vertex_bounds`.
+    parallelism
+        A number that is given already; of fewer subpartitions, some tasks read nothing.
+    """
+    widths = {len(sizes) for sizes in inputs}
+    if len(widths) != 1:
+        raise ValueError(f"inputs that are cut alike have different numbers of subpartitions: {sorted(widths)}")
+    low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
+    row = SizeRow(np.sum(inputs, axis=0))
+    ranges, why = pack_within(row, bounds.volume_per_task, low, high)
+    if not low <= len(ranges) <= high:
+        ranges = pack_exactly(row, low)
+    reason = f"{show_bytes(row.total)}, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
+    return VertexDecision(reason if parallelism is None else f"asked for {parallelism}", ranges)
+
+
+def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:
+    """Return how many subpartitions a vertex should write, from the bytes that are known to lie before its consumer.
+
+    Four per expected task leave room to pack them evenly; none of them is worth less than a 64th of the volume.
+    """
+    wanted = math.ceil(4 * max(known_bytes, 0) / volume)
+    return max(1, min(max(wanted, 4), upper))

@@ -1,0 +1,206 @@
+r"""Tests of strategies without Spark: graphs as text, results as figures, and a job that runs on paper.
+
+Example
+-------
+>>> from penstock.graph import JoinOperator, JoinType
+>>> from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
+>>> job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: JoinOperator(JoinType.INNER)})
+>>> job.finish(1, measured(3))  # 3 MiB are less than the broadcast threshold
+[]
+>>> sorted(job.edges)
+['1 *> 3', '2 /> 3', '3 -> 4']
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.config import Configuration
+from penstock.decisions import DecisionKind, DecisionLog
+from penstock.graph import (
+    AdaptiveGraphManager,
+    CalcOperator,
+    StreamEdge,
+    StreamGraph,
+    StreamGraphContext,
+    StreamNode,
+)
+from penstock.graph.partitioner import (
+    BROADCAST,
+    FORWARD,
+    GLOBAL,
+    REBALANCE,
+    RESCALE,
+    ForwardForConsecutiveHashPartitioner,
+    HashPartitioner,
+    Partitioner,
+)
+from penstock.optimizer import OperatorsFinished, Resources, ResultInfo, StreamGraphOptimizationStrategy
+from penstock.optimizer.optimizer import StreamGraphOptimizer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.decisions import Decision
+    from penstock.graph import DynamicFilterRef, Operator
+
+MIB = 1 << 20
+HASH = HashPartitioner(("k",))
+ARROWS: Mapping[str, Partitioner] = {
+    "->": FORWARD,
+    "#>": HASH,
+    "*>": BROADCAST,
+    "=>": REBALANCE,
+    "/>": RESCALE,
+    "1>": GLOBAL,
+    "~>": ForwardForConsecutiveHashPartitioner(HASH),
+}
+"""The partitioner that each arrow of a graph stands for."""
+RESOURCES = Resources(
+    broadcast_threshold=10 * MIB,
+    broadcast_memory=400 * MIB,
+    task_memory=100 * MIB,
+    volume_per_task=16 * MIB,
+    cores=16,
+)
+"""What a job on paper has to use."""
+
+
+def stream_graph(
+    text: str,
+    operators: Mapping[int, Operator] | None = None,
+    *,
+    parallelism: Mapping[int, int] | None = None,
+    filters: Mapping[int, tuple[DynamicFilterRef, ...]] | None = None,
+) -> StreamGraph:
+    """Return a graph that is written as text.
+
+    Parameters
+    ----------
+    text
+        A line for each edge: ``1 #> 3``. The arrows are those of `ARROWS`. The first edge to a node is its left input.
+    operators
+        What the nodes do, by node; a `CalcOperator` where nothing is given.
+    parallelism
+        What the user asked for, by node.
+    filters
+        Dynamic filters that are there from the start, by node.
+    """
+    nodes: dict[int, StreamNode] = {}
+    edges: list[StreamEdge] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        source, arrow, target = line.split()
+        for end in (int(source), int(target)):
+            nodes[end] = StreamNode(
+                end,
+                (operators or {}).get(end, CalcOperator()),
+                f"n{end}",
+                parallelism=(parallelism or {}).get(end, None),
+                filters=(filters or {}).get(end, ()),
+            )
+        number = 1 + sum(edge.target_id == int(target) for edge in edges)
+        edges.append(StreamEdge(f"{source}-{target}", int(source), int(target), ARROWS[arrow], number))
+    return StreamGraph(nodes.values(), edges)
+
+
+def measured(
+    *mib: float,
+    rows: int | None = 1000,
+    memory: int | None = None,
+    scanned: Mapping[int, int] | None = None,
+    mappers: Callable[[Sequence[int]], np.ndarray] | None = None,
+) -> ResultInfo:
+    """Return what a finished vertex has written.
+
+    Parameters
+    ----------
+    mib
+        The MiB of each subpartition.
+    rows, memory, scanned, mappers
+        As in `ResultInfo`; the bytes in memory are those written where nothing is given.
+    """
+    sizes = np.array([int(one * MIB) for one in mib], dtype=np.int64)
+    return ResultInfo(sizes, rows, int(sizes.sum()) if memory is None else memory, mappers, scanned or {})
+
+
+class StrategyHarness:
+    """A job on paper: vertices are made as in a real one, and finish when they are told to.
+
+    Parameters
+    ----------
+    strategies
+        The strategies, as classes or objects.
+    text, operators, parallelism, filters
+        The graph, see `stream_graph`.
+    config, resources
+        What the strategies are given.
+    """
+
+    def __init__(
+        self,
+        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
+        text: str,
+        operators: Mapping[int, Operator] | None = None,
+        *,
+        parallelism: Mapping[int, int] | None = None,
+        filters: Mapping[int, tuple[DynamicFilterRef, ...]] | None = None,
+        config: Mapping[str, Any] | None = None,
+        resources: Resources = RESOURCES,
+    ) -> None:
+        self._decisions = DecisionLog()
+        made = [one() if isinstance(one, type) else one for one in strategies]
+        self._optimizer = StreamGraphOptimizer(made, Configuration.load(config or {}), resources, self._decisions)
+        graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)
+        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize)
+
+    @property
+    def graph(self) -> StreamGraph:
+        """The graph as it is now."""
+        return self._manager.graph
+
+    @property
+    def context(self) -> StreamGraphContext:
+        """The view through which the pending graph is changed."""
+        return self._manager.stream_graph_context
+
+    @property
+    def edges(self) -> set[str]:
+        """The edges as text; ``cut`` is behind those whose subpartitions may be split."""
+        arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
+        return {
+            f"{e.source_id} {arrows[e.partitioner]} {e.target_id}" + ("" if e.intra_input_correlated else " cut")
+            for e in self.graph.edges
+        }
+
+    @property
+    def vertices(self) -> set[str]:
+        """The names of the vertices made so far."""
+        return {vertex.name for vertex in self._manager.job_graph}
+
+    @property
+    def pending(self) -> int:
+        """How many nodes are part of no vertex yet."""
+        return self._manager.pending_operators
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What was decided, in order."""
+        return list(self._decisions)
+
+    def chosen(self, kind: DecisionKind) -> list[str]:
+        """Return what was chosen in the decisions of a kind."""
+        return [str(decision.chosen) for decision in self._decisions if decision.kind is kind]
+
+    def operator(self, node_id: int) -> Operator:
+        """Return what a node does, with what was decided about it."""
+        return self.graph.node(node_id).operator
+
+    def finish(self, node_id: int, result: ResultInfo | None = None) -> list[str]:
+        """Let the vertex that ends with a node finish; return the names of the vertices made because of it."""
+        (vertex,) = (one for one in self._manager.job_graph if one.tail_id == node_id)
+        self._manager.finish(vertex.id)
+        results = {} if result is None else {node_id: result}
+        self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
+        return [made.name for made in self._manager.grow()]

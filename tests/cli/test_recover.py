@@ -1,0 +1,66 @@
+"""`penstock recover`: what it says, and what it does when it is told to."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.main import main
+from tests.commit.checks import run
+from tests.commit.harness import Stop, in_child
+from tests.commit.targets import FILES, Files, Template
+
+
+@pytest.fixture(scope="module")
+def template(spark, tmp_path_factory):
+    return Template(spark, tmp_path_factory.mktemp("template"))
+
+
+def penstock(*arguments):
+    done = CliRunner().invoke(main, ["recover", "--output-format", "json", *map(str, arguments)])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def rows(said):
+    return [row for result in said.get("results", []) for row in result["rows"]]
+
+
+def test_it_tells_first_and_does_then(spark, template, tmp_path):
+    targets = [Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"]
+    steps = in_child(spark, lambda: counted(spark, [Files(template, tmp_path / "c", *FILES["append by partition"][:2], exists=True, token=None)])).result
+    moves = [number for number, name in enumerate(steps) if name == "move_to"]
+    assert in_child(spark, lambda: run(spark, targets, Stop(moves[3]))).killed
+    before = [target.rows() for target in targets]
+    for path in (tmp_path / "a" / "out", tmp_path / "a", tmp_path / "b"):
+        (told,) = [row for row in rows(penstock(path)) if ".penstock-commit-" in row["found"]]
+        assert told["what becomes of it"] == "would be taken back"
+        assert str(tmp_path / "a" / "out") in told["targets"]
+        assert str(tmp_path / "b" / "out") in told["targets"]
+    assert [target.rows() for target in targets] == before
+    (done,) = [row for row in rows(penstock(tmp_path / "b" / "out", "--apply")) if ".penstock-commit-" in row["found"]]
+    assert done["what becomes of it"] == "taken back"
+    assert [target.rows() for target in targets] == [target.old for target in targets]
+    for name in "ab":
+        assert [path.name for path in (tmp_path / name).iterdir()] == ["out"]
+    assert "nothing is left" in penstock(tmp_path / "a")["notes"][0]
+
+
+def counted(spark, targets):
+    stop = Stop()
+    run(spark, targets, stop)
+    return stop.seen
+
+
+def test_folders_of_jobs_that_died_before_they_committed(spark, template, tmp_path):
+    target = Files(template, tmp_path / "a", "overwrite", "plain", exists=True, token=None)
+
+    assert in_child(spark, lambda: run(spark, [target], Stop(0))).killed
+    (told,) = rows(penstock(target.path))
+    assert told["what becomes of it"] == "would be removed"
+    other = tmp_path / "a" / ".penstock-out-0123456789ab-00000000-1-00000000"
+    other.mkdir()
+    said = {row["found"].rpartition("/")[2]: row["what becomes of it"] for row in rows(penstock(target.path, "--apply"))}
+    assert said[other.name].startswith("left alone")
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [other.name, "out"]
+    assert target.rows() == target.old

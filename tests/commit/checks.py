@@ -1,0 +1,94 @@
+"""What must hold wherever a commit was stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from penstock.commit import Access, Direction, recover
+from penstock.commit.journal import journals_at
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from tests.commit.harness import Stop, commit, in_child
+
+
+def run(spark, targets, stop=None):
+    sinks = [target.sink() for target in targets]
+    by_sink = dict(zip(map(id, sinks), targets, strict=True))
+    commit(spark, sinks, stop, write=lambda sink, job: by_sink[id(sink)].write(job))
+
+
+def steps_of(spark, make) -> list[str]:
+    """The steps of a commit that is not stopped; it is checked, too."""
+    targets = make()
+
+    def work():
+        stop = Stop()
+        run(spark, targets, stop)
+        for target in targets:
+            assert target.rows() == target.new
+            assert not leftovers(target), leftovers(target)
+        return stop.seen
+
+    end = in_child(spark, work)
+    assert end.error is None, end.error
+    return list(end.result)
+
+
+def leftovers(target) -> list[str]:
+    if not hasattr(target, "path"):
+        return []
+    return sorted(str(path.relative_to(target.place)) for path in target.place.rglob("*")
+                  if path.name.startswith((".penstock-", ".new-", "..penstock", "..new")) and ".penstock-tokens" not in path.parts)  # fmt: skip
+
+
+def journals(target) -> list[Path]:
+    return sorted(target.place.glob(".penstock-commit-*"))
+
+
+def stopped(spark, make, step: int, *, after: bool, how: str, by: str) -> str:
+    """Stop a commit at a step, and check what it leaves; return where recovery went.
+
+    All in a child, as a process that has used the clients of table formats can fork no more.
+    """
+    targets = make()
+    end = in_child(spark, lambda: _stopped(spark, targets, step, after=after, how=how, by=by))
+    assert end.error is None, end.error
+    return end.result
+
+
+def _stopped(spark, targets, step: int, *, after: bool, how: str, by: str) -> str:
+    where = f"{how} {'after' if after else 'before'} step {step}, recovered by {by}"
+
+    def work():
+        run(spark, targets, Stop(step, after, how))
+
+    end = in_child(spark, work)
+    assert end.killed == (how == "kill"), f"{where}: {end.error}"
+    assert end.killed or end.error is None or "Injected" in end.error, f"{where}: {end.error}"
+    left = [target.rows() for target in targets]
+    for target, rows in zip(targets, left, strict=True):
+        assert target.is_readable(rows), f"{where}: {rows} is neither {target.old} nor {target.new}"
+    went = set()
+    if by == "recover":
+        bridge = Bridge(spark)
+        for target in targets:
+            for secrets in [{a: s for one in targets for a, s in one.sink().secrets.items()}]:
+                for path in journals_at(Access(bridge, secrets), Folder(bridge, str(target.place))):
+                    went.add(recover(Access(bridge, dict(secrets)), path).direction)
+        assert Direction.ALIVE not in went, where
+        found = [target.rows() for target in targets]
+        old = [rows == target.old for target, rows in zip(targets, found, strict=True)]
+        new = [rows == target.new for target, rows in zip(targets, found, strict=True)]
+        assert all(old) or all(new), f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
+        for target in targets:
+            assert not [path for path in journals(target) if path.suffix in {".json", ".ref", ".claim"}], (where, journals(target))
+        if all(new) and not all(target.token or target.repeats for target in targets):
+            return "forward"
+    try:
+        run(spark, targets)
+    except Exception as error:
+        raise AssertionError(f"{where}: the rerun fails") from error
+    for target in targets:
+        assert target.rows() == target.new, f"{where}: {target.rows()} after the rerun instead of {target.new}"
+    return str(*went) if len(went) == 1 else json.dumps(sorted(went))

@@ -1,0 +1,236 @@
+"""Folders without a JVM: thousands of kill points in seconds. What they do is what Hadoop's local file system does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from penstock.spark.filesystem import is_hidden
+from penstock.spark.rename import can_exchange, exchange
+
+PATCHED = [
+    *(f"penstock.commit.{name}.Folder" for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery", "turns")),
+    *(f"penstock.connectors.{name}.Folder" for name in ("files", "delta", "delta_commit", "iceberg", "iceberg_commit", "staged_files", "kafka.sink", "kafka.commit")),
+    "tests.commit.harness.Folder", "tests.commit.checks.Folder", "tests.commit.targets.Folder",
+]  # fmt: skip
+BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_files", "jdbc.sink", "kafka.sink")] + [f"tests.commit.{name}.Bridge" for name in ("harness", "checks", "targets")]
+
+
+class LocalFolder:
+    """As `penstock.spark.filesystem.Folder`, for paths of this machine."""
+
+    def __init__(self, bridge, path: str) -> None:
+        self._path = Path(os.path.normpath(path.removeprefix("file://").removeprefix("file:")))
+
+    def __str__(self) -> str:
+        return f"file:{self._path}"
+
+    @property
+    def name(self) -> str:
+        return self._path.name
+
+    @property
+    def parent(self):
+        return LocalFolder(None, str(self._path.parent))
+
+    @property
+    def local_path(self) -> str:
+        return str(self._path)
+
+    def child(self, name: str):
+        return LocalFolder(None, f"{self._path}/{name}")
+
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def is_folder(self) -> bool:
+        return self._path.is_dir()
+
+    def entries(self):
+        return [(one.name, one.is_dir(), one.stat().st_size) for one in sorted(self._path.iterdir())]
+
+    def files_below(self, under="", *, unread=False):
+        for name, is_folder, size in self.entries():
+            if is_hidden(name) and not (unread and is_folder and "=" in name):
+                continue
+            if is_folder:
+                yield from self.child(name).files_below(f"{under}{name}/", unread=unread)
+            else:
+                yield f"{under}{name}", size
+
+    def matching(self, pattern: str):
+        return [LocalFolder(None, str(path)) for path in sorted(self._path.glob(pattern))]
+
+    def modified(self) -> float:
+        return self._path.stat().st_mtime
+
+    renames_whole = True
+
+    def sync_entries(self) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def read(self) -> bytes:
+        return self._path.read_bytes()
+
+    def can_exchange(self) -> bool:
+        return can_exchange(str(self._path.parent))
+
+    def touch(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.touch()
+
+    def write(self, content: bytes, *, overwrite: bool = False) -> bool:
+        temporary = self._path.parent / f".{self._path.name}.{time.time_ns()}.tmp"
+        temporary.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        if overwrite:
+            temporary.rename(self._path)
+            return True
+        try:
+            os.link(temporary, self._path)
+        except FileExistsError:
+            return False
+        finally:
+            temporary.unlink()
+        return True
+
+    def copy_to(self, target) -> None:
+        shutil.copy(self._path, target._path)
+
+    def make(self) -> None:
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def move_to(self, target) -> bool:
+        if not self._path.exists() or not target._path.parent.exists():
+            return False
+        self._path.rename(target._path / self._path.name if target._path.is_dir() else target._path)
+        return True
+
+    def delete(self) -> None:
+        shutil.rmtree(self._path) if self._path.is_dir() else self._path.unlink(missing_ok=True)
+
+    def exchange(self, other) -> bool:
+        return exchange(str(self._path), str(other._path))
+
+    def remove_if_empty(self) -> None:
+        with suppress(OSError):
+            self._path.rmdir()
+
+
+class NoSpark:
+    """What sinks ask a session for while they commit."""
+
+    class conf:
+        @staticmethod
+        def get(key, default=None):
+            return default
+
+    class catalog:
+        @staticmethod
+        def refreshByPath(path):
+            pass
+
+
+class LocalConnection:
+    """As `penstock.spark.jdbc.JdbcConnection`, for SQLite."""
+
+    def __init__(self, file: str) -> None:
+        self._connection = sqlite3.connect(file, isolation_level=None, timeout=3)
+
+    def rows(self, statement: str, *values: str):
+        return [tuple(None if one is None else str(one) for one in row) for row in self._connection.execute(statement, values).fetchall()]
+
+    def column_types(self, statement: str):
+        return {column[0]: None for column in self._connection.execute(statement).description}
+
+    def run(self, statement: str) -> int:
+        return self._connection.execute(statement.replace("bigint", "integer")).rowcount
+
+    def begin(self) -> None:
+        self._connection.execute("BEGIN")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class LocalTarget:
+    """As `penstock.spark.jdbc.JdbcTarget`, for SQLite."""
+
+    def __init__(self, bridge, options) -> None:
+        self._file = options["url"].removeprefix("jdbc:sqlite:")
+
+    def connect(self) -> LocalConnection:
+        return LocalConnection(self._file)
+
+    def quoted(self, column: str) -> str:
+        return f'"{column}"'
+
+    def refresh(self, table: str) -> None:
+        pass
+
+
+class LocalSqlite:
+    """As `tests.services.Sqlite`, without a driver of the JVM."""
+
+    properties = {}
+
+    def __init__(self, file) -> None:
+        self.file = file
+        self.url = f"jdbc:sqlite:{file}"
+
+    def sql(self, statement: str) -> str:
+        with sqlite3.connect(self.file) as connection:
+            found = [row for part in statement.split(";") for row in connection.execute(part).fetchall()]
+        return "\n".join("|".join(map(str, row)) for row in found)
+
+
+def local_records(access, staging: str):
+    for file in sorted(Path(staging.removeprefix("file:")).glob("*.parquet")):
+        yield from pq.read_table(file).to_pylist()
+
+
+def as_an_object_store(monkeypatch) -> None:
+    """Let folders behave as those of an object store, where only single files are renamed in one step."""
+    rename = LocalFolder.move_to
+
+    def move_to(self, target):
+        assert not self.is_folder(), f"{self} would be renamed file by file"
+        return rename(self, target)
+
+    monkeypatch.setattr(LocalFolder, "renames_whole", False)
+    monkeypatch.setattr(LocalFolder, "move_to", move_to)
+    monkeypatch.setattr(LocalFolder, "can_exchange", lambda self: False)
+    monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
+
+
+def without_a_jvm(monkeypatch, folder) -> NoSpark:
+    for name in PATCHED:
+        monkeypatch.setattr(name, LocalFolder)
+    for name in BRIDGES:
+        monkeypatch.setattr(name, lambda spark: None)
+    for name in ("commit", "ledger", "sink"):
+        monkeypatch.setattr(f"penstock.connectors.jdbc.{name}.JdbcTarget", LocalTarget)
+    for name in ("penstock.commit.journal", "penstock.connectors.kafka.sink", "tests.commit.targets"):
+        monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))
+    monkeypatch.setattr("penstock.connectors.kafka.commit.staged_records", local_records)
+    monkeypatch.setattr("tests.commit.harness.JdbcConnection", LocalConnection)
+    monkeypatch.setattr("penstock.connectors.staged_files.row_count", lambda bridge, path: pq.read_metadata(path.removeprefix("file:")).num_rows)
+    return NoSpark()

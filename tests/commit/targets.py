@@ -1,0 +1,317 @@
+"""Targets of every kind with old rows, sinks with new ones, and ways to read them without Penstock."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import TopicPartition
+from pyspark.sql.types import StructType
+
+from penstock.commit.journal import warehouse_of
+from penstock.connectors import DeltaSink, FileSink, IcebergSink, JdbcSink, KafkaSink
+from penstock.connectors.base import NothingToWrite
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK
+from penstock.connectors.kafka import client
+from penstock.connectors.table_schema import as_nullable
+from penstock.spark.filesystem import Folder, is_hidden
+from penstock.spark.jvm import Bridge
+
+OLD = [(number, number % 3) for number in range(12)]
+NEW = [(number + 100, number % 2) for number in range(10)]
+
+
+class Template:
+    """Rows as Spark writes them, in a folder to copy; written once."""
+
+    def __init__(self, spark, folder: Path) -> None:
+        self.folder = folder
+        for name, rows in (("old", OLD), ("new", NEW)):
+            for layout, column in (("plain", None), ("parts", "p"), ("under", "_p")):
+                write = plainly if spark is None else lambda *given: by_spark(spark, *given)
+                write(rows, folder / name / layout, column)
+
+    def __call__(self, name: str, layout: str) -> Path:
+        return self.folder / name / layout
+
+
+def by_spark(spark, rows, path: Path, column: str | None) -> None:
+    df = spark.createDataFrame(rows, f"id long, {column or 'p'} long").repartition(2, column or "p")
+    (df.write.partitionBy(column) if column else df.write).parquet(str(path))
+
+
+def plainly(rows, path: Path, column: str | None) -> None:
+    """As Spark writes, without it."""
+    write = uuid.uuid4()
+    for part in range(2):
+        mine = [row for row in rows if row[1] % 2 == part]
+        for value in sorted({p for _, p in mine}) if column else [None]:
+            folder = path if column is None else path / f"{column}={value}"
+            folder.mkdir(parents=True, exist_ok=True)
+            ids = [i for i, p in mine if value in (None, p)]
+            table = {"id": ids} if column else {"id": ids, "p": [p for _, p in mine]}
+            pq.write_table(pa.table(table), folder / f"part-{part:05}-{write}.c000.snappy.parquet")
+    (path / "_SUCCESS").touch()
+
+
+class Files:
+    """A folder of files."""
+
+    is_whole = True
+    """Whether a folder is renamed in one step; where not, readers may see any of the files meanwhile."""
+
+    def __init__(self, template: Template, folder: Path, mode: str, layout: str, *, exists: bool, token: str | None) -> None:
+        self.template, self.path, self.mode, self.layout = template, folder / "out", mode, layout
+        self.token = token
+        self.old = sorted(OLD) if exists else []
+        folder.mkdir(parents=True, exist_ok=True)
+        if exists:
+            shutil.copytree(template("old", layout), self.path)
+            if layout == "parts":
+                (self.path / "p=0" / "_SUCCESS").touch()
+        if mode == "append":
+            self.new = sorted(self.old + NEW)
+        elif mode == "dynamic":
+            self.new = sorted([row for row in self.old if row[1] not in {p for _, p in NEW}] + NEW)
+        else:
+            self.new = sorted(NEW)
+
+    @property
+    def place(self) -> Path:
+        return self.path.parent
+
+    def sink(self) -> FileSink:
+        by = {"plain": [], "parts": ["p"], "under": ["_p"]}[self.layout]
+        options = {"partitionOverwriteMode": "dynamic"} if self.mode == "dynamic" else {}
+        mode = {"create": "error", "dynamic": "overwrite"}.get(self.mode, self.mode)
+        return FileSink(str(self.path), mode=mode, partition_by=by, options=options, token=self.token)
+
+    def write(self, job) -> None:
+        if not job._skip:
+            shutil.copytree(self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc"))
+            for file in Path(job._staging.local_path).rglob("part-*"):  # names are never the same twice
+                file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
+
+    def rows(self) -> list[tuple[int, int]]:
+        if not self.path.exists():
+            return []
+        found = []
+        for folder, folders, files in os.walk(self.path):
+            folders[:] = [name for name in folders if not is_hidden(name)]
+            for name in files:
+                if not is_hidden(name):
+                    read = pq.ParquetFile(f"{folder}/{name}").read()
+                    part = folder.rpartition("p=")[2] if "p=" in folder else None
+                    parts = read["p"].to_pylist() if part is None else [int(part)] * read.num_rows
+                    found += zip(read["id"].to_pylist(), parts, strict=True)
+        return sorted(found)
+
+    def is_readable(self, rows) -> bool:
+        if not self.is_whole:
+            return set(rows) <= {*self.old, *self.new} and len(rows) == len(set(rows))
+        if self.mode == "append":
+            return set(self.old) <= set(rows) <= set(self.new) and len(rows) == len(set(rows))
+        if self.mode == "dynamic":
+            parts = {p for _, p in self.old + self.new}
+            return all([row for row in rows if row[1] == part] in
+                       ([row for row in self.old if row[1] == part], [row for row in self.new if row[1] == part]) for part in parts)  # fmt: skip
+        return rows in (self.old, self.new)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a rerun without a token, after the rows are there, gives the same rows."""
+        return self.mode in {"overwrite", "dynamic"}
+
+
+FILES = {
+    "create": ("create", "plain", False),
+    "create by partition": ("create", "parts", False),
+    "append": ("append", "plain", True),
+    "append by partition": ("append", "parts", True),
+    "append by _p": ("append", "under", True),
+    "overwrite": ("overwrite", "plain", True),
+    "overwrite by partition": ("overwrite", "parts", True),
+    "dynamic": ("dynamic", "parts", True),
+    "dynamic by _p": ("dynamic", "under", True),
+}
+
+
+class Table:
+    """What tables have in common: rows of the same, old ones and new ones, and a token."""
+
+    def __init__(self, mode: str, *, exists: bool, token: str | None) -> None:
+        self.mode, self.token = mode, token
+        self.old = sorted(OLD) if exists else []
+        self.new = sorted(self.old + NEW) if mode == "append" else sorted(NEW)
+
+    def is_readable(self, rows) -> bool:
+        return rows in (self.old, self.new)
+
+    @property
+    def repeats(self) -> bool:
+        return self.mode == "overwrite"
+
+
+class Delta(Table):
+    def __init__(self, template: Template, folder: Path, mode: str, *, exists: bool, token: str | None) -> None:
+        super().__init__(mode, exists=exists, token=token)
+        self.template, self.path = template, folder / "delta"
+        folder.mkdir(parents=True, exist_ok=True)
+        if exists:
+            shutil.copytree(self.made_before(template), self.path)
+
+    @staticmethod
+    def made_before(template: Template) -> Path:
+        """A table with the old rows; made by a process of its own, as one that has used the client can fork no more."""
+        made = template.folder / "delta"
+        if not made.exists():
+            rows = f"pa.table({{'id': {[i for i, _ in OLD]}, 'p': {[p for _, p in OLD]}}})"
+            code = f"import deltalake, pyarrow as pa; deltalake.write_deltalake({str(made)!r}, {rows})"
+            subprocess.run([sys.executable, "-c", code], check=True)
+        return made
+
+    @property
+    def place(self) -> Path:
+        return self.path.parent
+
+    def sink(self) -> DeltaSink:
+        return DeltaSink(str(self.path), self.mode, token=self.token)
+
+    def write(self, job) -> None:
+        if isinstance(job, NothingToWrite):
+            return
+        staged = Path(Folder(job._staged._bridge, job._staged.folder).local_path)
+        shutil.copytree(self.template("new", "plain"), staged, ignore=shutil.ignore_patterns("*.crc"))
+        for file in staged.glob("part-*"):  # names are never the same twice
+            file.rename(file.with_name(f"{uuid.uuid4()}.parquet"))
+        job._schema = job._columns or as_nullable(StructType().add("id", "long").add("p", "long")).json()
+
+    def rows(self) -> list[tuple[int, int]]:
+        import deltalake
+
+        if not deltalake.DeltaTable.is_deltatable(str(self.path)):
+            return []
+        read = deltalake.DeltaTable(str(self.path)).to_pyarrow_table()
+        return sorted(zip(read["id"].to_pylist(), read["p"].to_pylist(), strict=True))
+
+
+class Iceberg(Table):
+    def __init__(self, template: Template, folder: Path, mode: str, *, exists: bool, token: str | None) -> None:
+        super().__init__(mode, exists=exists, token=token)
+        self.template, self.folder = template, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        catalog = self.catalog()
+        catalog.create_namespace_if_not_exists("n")
+        if exists:
+            rows = pa.table({"id": [i for i, _ in OLD], "p": [p for _, p in OLD]})
+            catalog.create_table("n.t", rows.schema).append(rows)
+
+    def catalog(self):
+        from pyiceberg.catalog import load_catalog
+
+        return load_catalog("default", **self.properties)
+
+    @property
+    def place(self) -> Path:
+        return self.folder / "warehouse" / "n"
+
+    def sink(self) -> IcebergSink:
+        return IcebergSink("n.t", self.properties, self.mode, token=self.token)
+
+    def write(self, job) -> None:
+        if isinstance(job, NothingToWrite):
+            return
+        shutil.copytree(self.template("new", "plain"), Folder(job._staged._bridge, job._staged.folder).local_path)
+        job._schema = as_nullable(StructType().add("id", "long").add("p", "long"))
+
+    def rows(self) -> list[tuple[int, int]]:
+        catalog = self.catalog()
+        if not catalog.table_exists("n.t"):
+            return []
+        read = catalog.load_table("n.t").scan().to_arrow()
+        return sorted(zip(read["id"].to_pylist(), read["p"].to_pylist(), strict=True))
+
+
+def warehouse(spark) -> Path:
+    """Where journals lie that no target has a folder for."""
+    folder = Path(warehouse_of(Bridge(spark)).removeprefix("file:"))
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+class Jdbc(Table):
+    """A table of a server; of a name of its own, as all cases share the server."""
+
+    numbers = itertools.count()
+
+    def __init__(self, spark, server, mode: str, *, exists: bool, token: str | None) -> None:
+        super().__init__(mode, exists=exists, token=token)
+        self.spark, self.server, self.table = spark, server, f"t{os.getpid()}_{next(self.numbers)}"
+        if exists:
+            values = ", ".join(f"({i}, {p})" for i, p in OLD)
+            server.sql(f"create table {self.table} (id bigint primary key, p bigint); insert into {self.table} values {values}")
+        self.place = warehouse(spark)
+
+    def sink(self) -> JdbcSink:
+        return JdbcSink(self.server.url, self.table, self.server.properties, self.mode, token=self.token)
+
+    def write(self, job) -> None:
+        if self.spark is not None:
+            job.write(self.spark.createDataFrame(NEW, "id long, p long").coalesce(1))
+        elif not job._done:
+            job._names, job._columns = ["id", "p"], ['"id"', '"p"']
+            values = ", ".join(f"({i}, {p}, 0, 0)" for i, p in NEW)
+            self.server.sql(f"create table {job._staging} (id bigint, p bigint, {TASK} int, {ATTEMPT} bigint); insert into {job._staging} values {values}")
+
+    def rows(self) -> list[tuple[int, int]]:
+        try:
+            told = self.server.sql(f"select id, p from {self.table}")
+        except Exception as error:
+            assert "exist" in str(error) or "no such table" in str(error)
+            return []
+        return sorted(tuple(map(int, line.split("|"))) for line in told.splitlines() if line)
+
+
+class Kafka(Table):
+    """A topic of a broker; of a name of its own, as all cases share the broker."""
+
+    numbers = itertools.count()
+
+    def __init__(self, spark, broker, *, token: str) -> None:
+        super().__init__("append", exists=True, token=token)
+        self.spark, self.broker = spark, broker
+        self.topic = broker.topic(f"t{os.getpid()}_{next(self.numbers)}", 1)
+        self.old, self.new = [], sorted(NEW)
+        self.place = warehouse(spark)
+
+    def sink(self) -> KafkaSink:
+        return KafkaSink(self.broker.servers, self.topic, token=f"{self.token}-{self.topic}")
+
+    def write(self, job) -> None:
+        rows = [(f"{i}", f"{p}".encode()) for i, p in NEW]
+        if self.spark is not None:
+            job.write(self.spark.createDataFrame(rows, "key string, value binary").coalesce(1))
+        elif not isinstance(job, NothingToWrite):
+            folder = Path(job._staging.local_path)
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"key": [key for key, _ in rows], "value": [value for _, value in rows]}), folder / "part-0.parquet")
+
+    def rows(self) -> list[tuple[int, int]]:
+        with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as asked:
+            asked.assign([TopicPartition(self.topic, 0, 0)])
+            found, quiet = [], time.monotonic() + 0.7
+            while time.monotonic() < quiet:
+                for message in asked.consume(100, 0.1):
+                    if message.error() is None:
+                        found.append((int(message.key()), int(message.value())))
+                        quiet = time.monotonic() + 0.7
+        return sorted(found)

@@ -1,0 +1,80 @@
+"""Every step of every kind of sink may be done again: processes die, and others begin anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.commit import Access
+from penstock.commit.prepared import prepared_of
+from tests.commit.checks import leftovers
+from tests.commit.harness import in_child
+from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+
+CASES = [
+    *(f"{kind} {case}" for kind in ("files", "objects") for case in FILES),
+    *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
+    "kafka append",
+]
+
+
+@pytest.fixture
+def made(request, monkeypatch, tmp_path):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    template = Template(None, tmp_path / "template")
+
+    def make(name: str):
+        kind, _, mode = name.partition(" ")
+        if kind == "objects":
+            as_an_object_store(monkeypatch)
+        if kind in {"files", "objects"}:
+            given, layout, exists = FILES[mode]
+            return Files(template, tmp_path / "a", given, layout, exists=exists, token="t")
+        exists, mode = mode != "create", mode.replace("create", "append")
+        if kind == "local":
+            return Jdbc(None, LocalSqlite(tmp_path / "db"), mode, exists=exists, token="t")
+        if kind == "kafka":
+            return Kafka(None, request.getfixturevalue("broker"), token="t")
+        return {"delta": Delta, "iceberg": Iceberg}[kind](template, tmp_path / "a", mode, exists=exists, token="t")
+
+    return spark, make
+
+
+@pytest.mark.parametrize("undone", [False, True], ids=["committed", "undone"])
+@pytest.mark.parametrize("case", CASES)
+def test_steps_may_be_done_again(made, case, undone):
+    spark, make = made
+    target = make(case)
+
+    def work():
+        sink = target.sink()
+        job = sink.open(spark)
+        target.write(job)
+        access = Access(None, dict(sink.secrets))
+        record = prepared_of(json.loads(json.dumps(job.prepare().as_dict())))
+        record.ready(access)
+        access.close()  # from here on it is another process
+        assert not record.is_committed(access)
+        if undone and record.is_reversible:
+            record.commit(access)
+        logs = []
+        for _ in range(3):
+            if undone:
+                record.undo(access)
+            else:
+                record.commit(access)
+                assert record.is_committed(access)
+            logs.append([path for path in target.place.rglob("*.json") if ".penstock-tokens" not in path.parts])
+        assert logs[0] == logs[1] == logs[2]  # one entry of Delta's log, one snapshot of Iceberg's
+        wanted = target.old if undone else target.new
+        assert target.rows() == wanted
+        for _ in range(2):
+            record.finish(access)
+        assert target.rows() == wanted
+        return leftovers(target)
+
+    end = in_child(spark, work)
+    assert end.error is None, end.error
+    assert end.result == []

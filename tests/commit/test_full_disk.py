@@ -1,0 +1,152 @@
+"""A disk that fills up while sinks commit: the target stays readable, and the old rows are back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import traceback
+from itertools import combinations_with_replacement
+
+import pytest
+
+from penstock.commit import Access, recover
+from penstock.commit.journal import journals_at
+from penstock.connectors import FileSink
+from penstock.errors import PenstockError
+from tests.commit.checks import journals, run
+from tests.commit.harness import in_child
+from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
+
+BLOCK = 4096
+PAIRS = [
+    pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if "files" not in pair and pair != ("local", "local") else ())
+    for pair in combinations_with_replacement(["files", "delta", "local", "iceberg"], 2)
+]
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of its own, of 4 MiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
+        if os.environ.get("ALL_TEST_SERVICES") == "1":
+            pytest.fail("a small file system cannot be mounted here")
+        pytest.skip("a small file system cannot be mounted here: that wants root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def fill(folder, left: int):
+    """Fill a file system but for so many blocks."""
+    filler = folder / "filler"
+    free = os.statvfs(folder)
+    with filler.open("wb") as file:
+        file.write(b"x" * max(0, free.f_bavail * free.f_bsize - left * BLOCK))
+    return filler
+
+
+@pytest.mark.parametrize("case", ["append", "append by partition", "overwrite", "dynamic", "create"])
+def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, case):
+    spark = without_a_jvm(monkeypatch, small)
+    template = Template(None, tmp_path_factory.mktemp("template"))
+    mode, layout, exists = FILES[case]
+    ended = []
+    for left in range(12):
+        folder = small / str(left)
+        targets = [Files(template, folder / name, mode, layout, exists=exists, token="t") for name in "ab"]
+
+        def write(target, job):
+            Files.write(target, job)
+            if target is targets[1]:  # noqa: B023
+                fill(small, left)  # noqa: B023
+
+        for target in targets:
+            target.write = lambda job, target=target, write=write: write(target, job)
+        end = in_child(spark, lambda: run(spark, targets))  # noqa: B023
+        (small / "filler").unlink()
+        rows = [target.rows() for target in targets]
+        wanted = "new" if end.error is None else "old"
+        assert rows == [getattr(target, wanted) for target in targets], (left, end.error)
+        assert end.error is None or "No space left" in end.error
+        assert not [path for target in targets for path in journals(target) if path.suffix in {".json", ".ref"}]
+        ended.append(wanted)
+        for target in targets:
+            del target.write
+        run(spark, targets)
+        assert [target.rows() for target in targets] == [target.new for target in targets]
+        shutil.rmtree(folder)
+    assert {"old", "new"} == set(ended)  # both sides of the edge were seen
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_pair_of_sinks_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, pair):
+    """Where something has committed for good the rest follows once there is room; else the old rows are back."""
+    spark = without_a_jvm(monkeypatch, small)
+    template = Template(None, tmp_path_factory.mktemp("template"))
+    kinds = {"delta": Delta, "iceberg": Iceberg}
+    went = set()
+    for left in (0, 1, 3, 5, 8, 24):
+        folder = small / str(left)
+        folder.mkdir()
+        targets = []
+        for name, kind in zip("ab", pair, strict=True):
+            if kind == "files":
+                targets.append(Files(template, folder / name, "overwrite", "plain", exists=True, token="t"))
+            elif kind == "local":
+                targets.append(Jdbc(None, LocalSqlite(folder / f"{name}.db"), "append", exists=True, token="t"))
+            else:
+                targets.append(kinds[kind](template, folder / name, "append", exists=True, token="t"))
+
+        def full(folder=folder, targets=targets, left=left):
+            write = targets[1].write
+
+            def filled(job):
+                write(job)
+                fill(small, left)
+
+            targets[1].write = filled
+            error = None
+            try:
+                run(spark, targets)
+            except Exception as problem:
+                error = problem
+            (small / "filler").unlink()
+            del targets[1].write
+            assert all(target.is_readable(target.rows()) for target in targets), error
+            for target in targets:
+                for path in journals_at(Access(None), LocalFolder(None, str(target.place))):
+                    secrets = {address: found for target in targets for address, found in target.sink().secrets.items()}
+                    recover(Access(None, secrets), path)
+            rows = [target.rows() for target in targets]
+            states = [rows == [getattr(target, which) for target in targets] for which in ("old", "new")]
+            assert any(states), (rows, error)
+            assert error is None or re.search("No space left|disk is full|disk I/O error", str(error)), error
+            run(spark, targets)
+            assert [target.rows() for target in targets] == [target.new for target in targets]
+            return states[1]
+
+        end = in_child(spark, full)
+        assert end.error is None, end.error
+        went.add(end.result)
+        shutil.rmtree(folder)
+    assert went == {False, True}  # both sides of the edge were seen
+
+
+def test_a_job_on_a_disk_that_is_full(env, spark, small):
+    path = str(small / "out")
+    spark.range(100).write.parquet(path)
+    filler = fill(small, 20)
+    env.write(spark.range(200_000).selectExpr("id", "rand(1) as r"), FileSink(path, mode="overwrite"))
+    with pytest.raises(PenstockError) as failed:
+        env.execute()
+    assert "No space left" in "".join(traceback.format_exception(failed.value))
+    assert spark.read.parquet(path).count() == 100
+    filler.unlink()
+    env.write(spark.range(200), FileSink(path, mode="overwrite"))
+    env.execute()
+    assert spark.read.parquet(path).count() == 200
+    assert sorted(os.listdir(small)) == ["out"]

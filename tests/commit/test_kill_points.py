@@ -1,0 +1,195 @@
+"""The driver dies, or a step fails, at every step of a commit: all targets stay readable, and end with all rows, once."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections import Counter
+from itertools import combinations_with_replacement, count
+
+import pytest
+
+from penstock.spark.compiled import new_instance
+from penstock.spark.jvm import Bridge
+from tests.commit.checks import steps_of, stopped
+from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
+from tests.services import Postgres, Sqlite
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+
+EVERY = os.environ.get("KILL_POINTS") == "all"
+NO_JVM = [
+    *(f"files {case}" for case in FILES),
+    *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
+    "kafka append",
+]
+PAIRED = ("files append by partition", "files overwrite", "files dynamic", "local append", "delta append", "iceberg append", "kafka append")
+"""Every pair of these is tried always, at a few steps; pairs of all others, and without a token, where slow tests run."""
+SAMPLE = {
+    *((pair, "t") for pair in combinations_with_replacement(PAIRED, 2)),
+    (("files overwrite", "local append"), None), (("local append", "delta append"), None),
+}  # fmt: skip
+PAIRS = [
+    pytest.param(pair, token, id=" + ".join(pair) + (", token" if token else ""), marks=() if (pair, token) in SAMPLE else pytest.mark.slow)
+    for pair in combinations_with_replacement(sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2)
+    for token in (None, "t")
+    if token or "kafka append" not in pair  # without a token it is at least once, whatever dies
+    if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"} & set(pair)
+]
+TABLES = ("sqlite", "postgres")
+WITH_SPARK = [
+    *((f"files {case}",) for case in FILES),
+    ("delta append",), ("iceberg overwrite",),
+    *((f"{kind} {mode}",) for kind in TABLES for mode in ("create", "append", "overwrite")),
+    ("files overwrite", "files dynamic"),
+    ("files append", "delta append"),
+    ("files overwrite", "iceberg append"),
+    ("files dynamic", "postgres append"),
+    ("files overwrite", "sqlite overwrite"),
+    ("delta create", "postgres append"),
+    ("delta append", "sqlite append"),
+    ("iceberg append", "sqlite append"),
+    ("iceberg create", "postgres overwrite"),
+    ("postgres append", "postgres overwrite"),
+    ("sqlite append", "sqlite append"),
+    ("sqlite overwrite", "postgres append"),
+    ("kafka append",),
+    ("files append", "kafka append"),
+    ("delta append", "kafka append"),
+    ("kafka append", "postgres append"),
+]  # fmt: skip
+
+QUICK = {
+    ("files append by partition",), ("files dynamic", "postgres append"), ("files overwrite", "iceberg append"), ("delta append", "sqlite append"),
+    ("files append", "kafka append"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A server of its own: drivers that die leave staged rows."""
+    server = Postgres()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def sqlite(tmp_path_factory):
+    return Sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="module")
+def counts():
+    found = Counter()
+    yield found
+    print("\nkill points:", sum(found.values()), *(f"{number} {name}" for name, number in sorted(found.items())), sep="\n  ")
+
+
+@pytest.fixture(scope="module")
+def written(request, tmp_path_factory):
+    """Return templates: written by Spark where there is one."""
+    found = {}
+
+    def by(spark):
+        key = spark is None
+        if key not in found:
+            found[key] = Template(spark, tmp_path_factory.mktemp("template"))
+        return found[key]
+
+    return by
+
+
+@pytest.fixture
+def maker(request, written, tmp_path):
+    """Return a function that makes a fresh target by its name, such as "files append" or "delta append"."""
+    numbers = iter(range(100_000))
+
+    def make(spark, name: str, token: str | None, database=None):
+        kind, _, mode = name.partition(" ")
+        folder = tmp_path / str(next(numbers))
+        template = written(spark)
+        match kind:
+            case "files":
+                mode, layout, exists = FILES[mode]
+                return Files(template, folder, mode, layout, exists=exists, token=token)
+            case "delta" | "iceberg":
+                made = {"delta": Delta, "iceberg": Iceberg}[kind]
+                return made(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
+            case "local":
+                made = LocalSqlite(database)
+                return Jdbc(None, made, mode.replace("create", "append"), exists=mode != "create", token=token)
+            case "kafka":
+                return Kafka(spark, request.getfixturevalue("broker"), token=token)
+            case _:
+                server = request.getfixturevalue(kind)
+                return Jdbc(spark, server, mode.replace("create", "append"), exists=mode != "create", token=token)
+
+    return make
+
+
+def points(steps, few: int, offset: int):
+    """Before each step, and after the last, as numbers and sides (after a step is before the next); or a few of them."""
+    every = [(number, False) for number in range(len(steps))] + [(len(steps) - 1, True)]
+    if EVERY or few >= len(every):
+        return every
+    return [every[(offset + round(number * len(every) / few)) % len(every)] for number in range(few)]
+
+
+def tried(spark, make, counts, name, few):
+    """Stop commits at steps: at all, or at so many, others for each case."""
+    steps = steps_of(spark, make)
+    # Without a token, appended rows would be there twice if a job that has committed were run again.
+    repeats = all(target.token or target.repeats for target in make())
+    offset = zlib.crc32(os.environ["PYTEST_CURRENT_TEST"].encode())
+    for how, some in (("kill", few), ("error", -(-few // 2))):
+        for number, (step, after) in enumerate(points(steps, some, offset)):
+            for by in ("recover", "rerun") if EVERY and repeats else ("rerun" if repeats and number % 2 else "recover",):
+                stopped(spark, make, step, after=after, how=how, by=by)
+                counts[f"{how} {name}"] += 1
+
+
+def slow_without(token, case):
+    """Where slow tests run: without a token, and columns that begin with ``_``."""
+    slow = token is None or "_p" in case
+    return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
+
+
+@pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case])
+def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    databases = (tmp_path / f"{number}.db" for number in count())
+    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 3)
+
+
+@pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
+def test_one_sink_on_an_object_store(monkeypatch, maker, counts, tmp_path, case, token):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    as_an_object_store(monkeypatch)
+    monkeypatch.setattr(Files, "is_whole", False)
+    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
+
+
+@pytest.mark.parametrize(("pair", "token"), PAIRS)
+def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    databases = (tmp_path / f"{number}.db" for number in count())
+
+    def make():
+        database = next(databases)
+        return [maker(None, name, token, database) for name in pair]
+
+    tried(spark, make, counts, " + ".join(pair), 2 if "kafka append" in pair else 3)
+
+
+@pytest.mark.parametrize(
+    ("case", "token"),
+    [
+        pytest.param(case, token, id=" + ".join(case) + (", token" if token else ""), marks=() if case in QUICK and token else pytest.mark.slow)
+        for case in WITH_SPARK
+        for token in (None, "t")
+        if token or "kafka append" not in case  # without a token it is at least once, whatever dies
+    ],
+)
+def test_with_spark(spark, maker, counts, case, token):
+    new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
+    steps_of(spark, lambda: [maker(spark, name, token) for name in case])  # servers that all cases share have the tables of journals then
+    tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 3)

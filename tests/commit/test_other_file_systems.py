@@ -1,0 +1,78 @@
+"""File systems that Spark reaches through Hadoop alone: folders are renamed, but cannot change places; and object stores."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import uuid
+
+import pytest
+
+from penstock.connectors import FileSink
+from penstock.spark import filesystem
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from tests.commit.checks import leftovers, run, steps_of, stopped
+from tests.commit.targets import FILES, Files, Template
+
+
+@pytest.fixture(scope="module")
+def mounted(spark, tmp_path_factory):
+    """A folder that is reached by another scheme, as HDFS is."""
+    folder = tmp_path_factory.mktemp("mounted")
+    spark.conf.set("fs.viewfs.mounttable.default.link./m", f"file://{folder}")
+    yield folder
+    spark.conf.unset("fs.viewfs.mounttable.default.link./m")
+
+
+class Mounted(Files):
+    """A folder of files; read by its other path, between the renames of which there may be nothing."""
+
+    def sink(self):
+        return self._at(super().sink())
+
+    def _at(self, sink: FileSink) -> FileSink:
+        place = f"viewfs:///m/{self.place.name}"
+        return FileSink(f"{place}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token)
+
+    def write(self, job) -> None:
+        if not job._skip:
+            staging = self.place / job._staging.name
+            shutil.copytree(self.template("new", self.layout), staging, ignore=shutil.ignore_patterns("*.crc"))
+            for file in staging.rglob("part-*"):
+                file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
+
+    def is_readable(self, rows) -> bool:
+        if self.mode == "append" or not self.is_whole:
+            return super().is_readable(rows)
+        gone = {p for _, p in self.old} - {p for _, p in rows}
+        return any(
+            super(Mounted, self).is_readable(sorted([*rows, *((i, p) for i, p in self.old if p in some)]))
+            for some in (set(), gone)
+        )
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["folders are renamed", "files are renamed"])
+@pytest.mark.parametrize("case", ["create", "append by partition", "overwrite", "dynamic"])
+def test_a_commit_through_hadoop(spark, mounted, tmp_path_factory, monkeypatch, whole, case):
+    if not whole:
+        monkeypatch.setattr(filesystem, "_WHOLE", set())
+        monkeypatch.setattr(Files, "is_whole", False)
+    template = Template(None, tmp_path_factory.mktemp("template"))
+    numbers = itertools.count()
+    mode, layout, exists = FILES[case]
+
+    def make():
+        return [Mounted(template, mounted / f"{uuid.uuid4().hex[:6]}{next(numbers)}", mode, layout, exists=exists, token="t")]
+
+    target = make()[0]
+    folder = Folder(Bridge(spark), target.sink().path)
+    assert folder.local_path is None
+    assert not folder.can_exchange()
+    assert folder.renames_whole == whole
+    run(spark, [target])
+    assert target.rows() == target.new
+    assert not leftovers(target)
+    steps = steps_of(spark, make)
+    for number in range(0, len(steps), -(-len(steps) // 4)):
+        stopped(spark, make, number, after=False, how="kill" if number % 2 else "error", by="recover")

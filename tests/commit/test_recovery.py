@@ -1,0 +1,344 @@
+"""Recovery: who may recover what, several at once, what stays when a part cannot follow, and what journals tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.commit import Access, Commit, Direction, look, recover
+from penstock.commit.journal import journals_at
+from penstock.commit.lease import Lease, is_young
+from penstock.commit.owner import Owner, tag_is_alive
+from penstock.commit.prepared import prepared_of
+from penstock.connectors.extras import with_secrets, without_secrets
+from penstock.errors import CommitError, SinkError
+from tests.commit.checks import journals, run
+from tests.commit.harness import Stop, in_child
+from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
+
+
+@pytest.fixture
+def local(monkeypatch, tmp_path):
+    return without_a_jvm(monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    return Template(None, tmp_path_factory.mktemp("template"))
+
+
+def files(template, folder, case, token=None):
+    mode, layout, exists = FILES[case]
+    return Files(template, folder, mode, layout, exists=exists, token=token)
+
+
+def killed(spark, targets, name: str):
+    """Kill a commit after the first step of a name."""
+
+    class Here(Stop):
+        def around(self, place, step):
+            original, counted = super().around(place, step)
+
+            def killing(*args, **kwargs):
+                result = counted(*args, **kwargs)
+                if step == name and not self.depth:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return result
+
+            return original, killing
+
+    assert in_child(spark, lambda: run(spark, targets, Here())).killed
+    (journal,) = [path for target in targets for path in journals(target) if path.suffix == ".json"]
+    return str(journal)
+
+
+def test_a_process_and_a_later_one_of_the_same_number():
+    me = Owner.me()
+    assert me.is_alive()
+    assert tag_is_alive(me.tag)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    other = Owner(me.host, child.pid, me.started)
+    assert other.is_alive() is False  # another process of that number, begun at another time
+    child.kill()
+    time.sleep(0.2)
+    zombie = Owner(me.host, child.pid, me.started)
+    assert zombie.is_alive() is False
+    child.wait()
+    assert Owner("elsewhere/1", me.pid, me.started).is_alive() is None
+    assert tag_is_alive(Owner("elsewhere/1", me.pid, me.started).tag) is None
+
+
+def test_a_job_that_still_commits_is_left_alone(local, template, tmp_path):
+    targets = [files(template, tmp_path / "a", "append by partition")]
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        class Sleepy(Stop):
+            def around(self, place, step):
+                original, counted = super().around(place, step)
+
+                def slow(*args, **kwargs):
+                    if step == "move_to":
+                        os.write(write, b"x")
+                        time.sleep(60)
+                    return counted(*args, **kwargs)
+
+                return original, slow
+
+        try:
+            run(local, targets, Sleepy())
+        finally:
+            os._exit(0)
+    os.read(read, 1)
+    journal = str(next(path for path in journals(targets[0]) if path.suffix == ".json"))
+    assert look(Access(None), journal).direction is Direction.ALIVE
+    assert recover(Access(None), journal).direction is Direction.ALIVE
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert look(Access(None), journal).direction is Direction.BACK
+    assert recover(Access(None), journal).direction is Direction.BACK
+    assert targets[0].rows() == targets[0].old
+    assert recover(Access(None), journal).direction is Direction.GONE
+
+
+def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(local, template, tmp_path):
+    journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
+    told = json.loads(open(journal).read())
+    told["owner"]["host"] = "elsewhere/1"
+    open(journal, "w").write(json.dumps(told))
+    assert look(Access(None), journal).direction is Direction.ALIVE
+    os.utime(journal, (time.time() - 61,) * 2)
+    assert look(Access(None), journal).direction is Direction.BACK
+
+
+@pytest.mark.parametrize("step", ["exchange", "move_to"])
+def test_many_recover_at_once(local, template, tmp_path, step):
+    for number in range(5):
+        targets = [files(template, tmp_path / f"{number}{case}", case) for case in ("append by partition", "overwrite")]
+        journal = killed(local, targets, step)
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda _: in_child(local, lambda: recover(Access(None), journal).direction), range(8)))  # noqa: B023
+        recover(Access(None), journal)
+        assert [target.rows() for target in targets] == [target.old for target in targets]
+        assert not journals(targets[0])
+
+
+def test_the_claim_of_a_dead_process_is_taken_over(local, template, tmp_path):
+    target = files(template, tmp_path / "a", "append")
+    journal = killed(local, [target], "move_to")
+    dead = json.loads(open(journal).read())["owner"]
+    claim = journal.replace(".json", ".claim")
+    open(claim, "w").write(json.dumps(dead))
+    assert recover(Access(None), journal).direction is Direction.BACK
+    assert not os.path.exists(claim)
+
+
+def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monkeypatch):
+    """Delta has committed, Iceberg's catalogue refuses: nothing is undone, the error tells, the next job completes it."""
+    targets = [files(template, tmp_path / "f", "overwrite", "t"), Delta(template, tmp_path / "d", "append", exists=True, token="t"),
+               Iceberg(template, tmp_path / "i", "append", exists=True, token="t")]  # fmt: skip
+
+    def refused():
+        import pyiceberg.catalog.sql as sql
+
+        def refuse(*_, **__):
+            raise OSError("the catalogue is down")
+
+        sql.SqlCatalog.commit_table = refuse
+        try:
+            run(local, targets)
+        except CommitError as error:
+            return str(error)
+
+    text = in_child(local, refused).result
+    assert "waiting: n.t" in text
+    assert "the catalogue is down" in text
+    assert "penstock recover" in text
+    assert str(targets[1].path) in text
+    (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
+    assert json.loads(journal.read_text())["owner"] is None
+
+    def rest():
+        states = [[target.rows() == target.new for target in targets]]
+        run(local, targets)
+        return [*states, [target.rows() == target.new for target in targets]]
+
+    end = in_child(local, rest)
+    assert end.error is None, end.error
+    assert end.result == [[True, True, False], [True, True, True]]
+    assert not journals(targets[0])
+
+
+def test_an_error_before_that_undoes_everything(local, template, tmp_path):
+    """The log of a Delta table cannot be written: files that were moved, or have changed places, are as before."""
+    targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite"),
+               Delta(template, tmp_path / "d", "append", exists=True, token=None)]  # fmt: skip
+
+    def refused():
+        import deltalake
+
+        def refuse(*_, **__):
+            raise OSError("the log is read-only")
+
+        deltalake.DeltaTable.create_write_transaction = refuse
+        try:
+            run(local, targets)
+        except OSError as error:
+            return str(error), [target.rows() == target.old for target in targets]
+
+    end = in_child(local, refused)
+    assert end.result == ("the log is read-only", [True, True, True])
+    assert not journals(targets[0])
+    assert not [path for path in (tmp_path / "d").rglob("part-*new*")]
+
+
+def test_a_file_system_that_cannot_exchange_renames_twice(local, template, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.commit.local.exchange", lambda one, other: False)
+    monkeypatch.setattr("tests.commit.local.can_exchange", lambda folder: False)
+    for step in range(14):
+        target = files(template, tmp_path / str(step), "overwrite")
+        end = in_child(local, lambda: run(local, [target], Stop(step)))  # noqa: B023
+        if end.killed:
+            for path in journals(target):
+                if path.suffix == ".json":
+                    recover(Access(None), str(path))
+        assert target.rows() in (target.old, target.new)
+        run(local, [target])
+        assert target.rows() == target.new
+
+
+def test_journals_keep_no_secrets():
+    given = {"user": "u", "password": "p", "uri": "postgresql://u:secret@host/db", "batchsize": "10"}
+    kept = without_secrets(given)
+    assert dict(kept) == {"user": "u", "batchsize": "10"}
+    assert with_secrets(kept, given) == given
+
+
+def test_a_record_of_another_release():
+    with pytest.raises(CommitError, match="newer"):
+        prepared_of({"kind": "newer"})
+
+
+def test_a_journal_that_cannot_be_read(local, tmp_path):
+    (tmp_path / ".penstock-commit-x.json").write_text("{")
+    with pytest.raises(CommitError, match="cannot be read"):
+        look(Access(None), str(tmp_path / ".penstock-commit-x.json"))
+
+
+def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, template, tmp_path):
+    """The disk fills up after Delta has committed: nothing is removed that tells so, and the next job completes it."""
+    targets = [files(template, tmp_path / "f", "overwrite", "t"), Delta(template, tmp_path / "d", "append", exists=True, token=None)]
+
+    def full():
+        write = LocalFolder.write
+
+        def refuse(folder, content, *, overwrite=False):
+            if b'"decided": true' in content:
+                raise OSError("No space left on device")
+            return write(folder, content, overwrite=overwrite)
+
+        LocalFolder.write = refuse
+        run(local, targets)
+        LocalFolder.write = write
+        (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
+        told = json.loads(journal.read_text())
+        staging = told["parts"][0]["staging"].removeprefix("file:")
+        return told["decided"], os.path.exists(staging), recover(Access(None), str(journal)).direction, [target.rows() == target.new for target in targets]
+
+    end = in_child(local, full)
+    assert end.error is None, end.error
+    assert end.result == (False, True, Direction.FORWARD, [True, True])
+
+
+def test_a_claim_of_another_machine_ends_with_its_lease(local, template, tmp_path):
+    journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
+    claim = journal.replace(".json", ".claim")
+    open(claim, "w").write(json.dumps({"host": "elsewhere/1", "pid": 1, "started": "1"}))
+    assert recover(Access(None), journal).direction is Direction.ALIVE
+    os.utime(claim, (time.time() - 61,) * 2)
+    assert recover(Access(None), journal).direction is Direction.BACK
+    assert not journals_left(journal)
+
+
+def journals_left(journal):
+    """What is left once somebody has looked for journals."""
+    journals_at(Access(None), LocalFolder(None, os.path.dirname(journal)))
+    return [name for name in os.listdir(os.path.dirname(journal.removeprefix("file:"))) if name.startswith(".penstock-commit")]
+
+
+def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
+    monkeypatch.setattr("penstock.commit.lease.LEASE", 0.6)
+    file = tmp_path / "journal"
+    file.touch()
+    lease = Lease(Access(None), str(file))
+    time.sleep(1.5)
+    assert time.time() - file.stat().st_mtime > 1.4
+    assert is_young(Access(None), str(file))
+    lease.end()
+    assert not is_young(Access(None), str(file))
+    assert os.listdir(tmp_path) == ["journal"]
+
+
+@pytest.mark.parametrize("other", [None, "delta", "local"])
+@pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
+def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, other):
+    """Recovery is killed at each of its steps, or some; then the rest follows."""
+    dies = {None: "move_to" if case == "append by partition" else "exchange", "delta": "create_write_transaction", "local": "commit"}[other]
+    every = os.environ.get("KILL_POINTS") == "all" or (case, other) == ("append by partition", "local")
+    for step in range(0, 60, 1 if every else 9):
+        targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]
+        if other == "delta":
+            targets.append(Delta(template, tmp_path / f"{step}d", "append", exists=True, token=None))
+        if other == "local":
+            targets.append(Jdbc(None, LocalSqlite(tmp_path / f"{step}.db"), "append", exists=True, token=None))
+        journal = killed(local, targets, dies)
+
+        def stopped(path=journal, step=step):
+            with Stop(step).armed():
+                recover(Access(None), path)
+
+        ended = in_child(local, stopped)
+        assert ended.error is None, ended.error
+        again = in_child(local, lambda path=journal: recover(Access(None), path).direction)
+        assert again.error is None, again.error
+        assert again.result is not Direction.ALIVE
+        rows = in_child(local, lambda targets=targets: [target.rows() for target in targets]).result
+        assert rows == [target.old if other is None else target.new for target in targets], step
+        assert not in_child(local, lambda journal=journal: journals_left(journal)).result
+        if not ended.killed:
+            break
+    assert not ended.killed
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_stage_after_the_commit_that_fails(local, template, tmp_path, for_good):
+    """What can be undone is, if all can; what has committed for good stays, and all that came with it."""
+    targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite")]
+    if for_good:
+        targets.append(Delta(template, tmp_path / "d", "append", exists=True, token=None))
+
+    def fails():
+        opened = [target.sink().open(local) for target in targets]
+        for target, job in zip(targets, opened, strict=True):
+            target.write(job)
+        commit = Commit(Access(None), "j", "j", opened)
+        commit.run()
+        error = SinkError("the policy failed")
+        commit.fail(error)
+        return [target.rows() for target in targets], getattr(error, "__notes__", [])
+
+    end = in_child(local, fails)
+    assert end.error is None, end.error
+    rows, notes = end.result
+    assert rows == [target.new if for_good else target.old for target in targets]
+    assert bool(notes) == for_good
+    assert not journals(targets[0])
+    assert not journals(targets[1])

@@ -1,0 +1,59 @@
+"""A driver of its own dies with its JVM while it commits; the same job again gives every row once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+
+JOB = str(Path(__file__).parent.parent / "jobs" / "committed.py")
+CODE = """
+import sys, deltalake, pyarrow.parquet as pq, os
+folder = sys.argv[1]
+def files(path):
+    return [os.path.join(f, n) for f, _, names in os.walk(path) for n in names
+            if n.endswith(".parquet") and "/." not in os.path.join(f, n)]
+for name in ("whole", "parts"):
+    print(sum(pq.read_metadata(path).num_rows for path in files(f"{folder}/{name}")))
+there = deltalake.DeltaTable.is_deltatable(f"{folder}/delta")
+print(deltalake.DeltaTable(f"{folder}/delta").to_pyarrow_table().num_rows if there else 0)
+"""
+
+
+def run(folder, dies):
+    return subprocess.run([sys.executable, JOB, str(folder), dies], capture_output=True, text=True, timeout=300, start_new_session=True)
+
+
+def counts(folder):
+    done = subprocess.run([sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True, timeout=60, check=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("dies", "there", "recovered"),
+    [
+        ("touch:1", [50, 50, 0], "50 50 0"),
+        ("exchange:1", [1000, 50, 0], "50 50 0"),  # of the partitions nothing yet
+        ("move_to:9", [1000, None, 0], "50 50 0"),  # some of the appended files
+        ("delta:1", [1000, 1050, 1000], "1000 1050 1000"),  # which cannot be undone
+    ],
+)
+def test_the_driver_dies_with_its_jvm(spark, tmp_path, dies, there, recovered):
+    for name in ("whole", "parts"):
+        rows = spark.range(50).selectExpr("id + 5000 as id", "id % 2 as p")
+        (rows.write.partitionBy("p") if name == "parts" else rows.write).parquet(str(tmp_path / name))
+    killed = run(tmp_path, dies)
+    assert killed.returncode == -9, killed.stderr
+    found = counts(tmp_path)
+    assert all(wanted in (None, count) for count, wanted in zip(found, there, strict=True)), found
+    again = run(tmp_path, "no")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.split("\n")[0] == recovered
+    assert counts(tmp_path) == [1000, 1050, 1000]
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".penstock-commit-")]

@@ -1,0 +1,63 @@
+"""Delete files of Iceberg tables, which pyiceberg reads but never writes: made here by the specification of the format.
+
+The file is parquet with the columns and field ids that the specification reserves for it; pyiceberg writes the manifest
+and commits the snapshot. So a table is as a writer with merge-on-read leaves it.
+"""
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
+from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Record
+
+FILE_PATH, POS = "2147483546", "2147483545"
+
+
+class _DeleteManifest(ManifestWriterV2):
+    def content(self):
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self):
+        return {**super()._meta, "content": "deletes"}
+
+
+class _AddDeletes(_FastAppendFiles):
+    def new_manifest_writer(self, spec):
+        return _DeleteManifest(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression)
+
+
+def _commit(table, rows, content, equality_ids=None):
+    path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
+    with table.io.new_output(path).create() as out:
+        pq.write_table(rows, out)
+    made = DataFile.from_args(
+        content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record(), record_count=rows.num_rows,
+        file_size_in_bytes=len(table.io.new_input(path)), column_sizes={}, value_counts={}, null_value_counts={},
+        nan_value_counts={}, lower_bounds={}, upper_bounds={}, equality_ids=equality_ids,
+    )  # fmt: skip
+    made.spec_id = table.spec().spec_id
+    with table.transaction() as change, _AddDeletes(Operation.DELETE, change, table.io) as snapshot:
+        snapshot.append_data_file(made)
+
+
+def _field(name, kind, number):
+    return pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": number})
+
+
+def delete_positions(table, positions):
+    """Delete rows by the data file they lie in, and their places in it: ``{path: [places]}``."""
+    places = sorted((path, place) for path, found in positions.items() for place in found)
+    schema = pa.schema([_field("file_path", pa.string(), FILE_PATH), _field("pos", pa.int64(), POS)])
+    rows = pa.table({"file_path": [path for path, _ in places], "pos": [place for _, place in places]}, schema=schema)
+    _commit(table, rows, DataFileContent.POSITION_DELETES)
+
+
+def delete_values(table, column, values):
+    """Delete rows by the value of a column of whole numbers."""
+    field = table.schema().find_field(column)
+    rows = pa.table({column: values}, schema=pa.schema([_field(column, pa.int64(), str(field.field_id))]))
+    _commit(table, rows, DataFileContent.EQUALITY_DELETES, [field.field_id])

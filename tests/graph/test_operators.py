@@ -1,0 +1,51 @@
+"""Operators refuse what cannot be."""
+
+import pytest
+
+from penstock.errors import GraphError
+from penstock.graph import (
+    AggregateOperator,
+    FilterPath,
+    JoinInput,
+    JoinOperator,
+    JoinSide,
+    JoinStrategy,
+    JoinType,
+    ScanOperator,
+    ShuffledJoin,
+    Side,
+)
+
+LEFT_PATH = FilterPath(Side.LEFT, (1,), JoinInput(3, Side.RIGHT))
+BAD = {
+    "bytes below zero": lambda: ScanOperator(bytes=-1),
+    "rows below zero": lambda: ScanOperator(rows=-1),
+    "nothing to aggregate first": lambda: AggregateOperator(None, aggregates_first=True),
+    "a hash join without a side": lambda: JoinStrategy(ShuffledJoin.SHUFFLED_HASH),
+    "a sort-merge join with one": lambda: JoinStrategy(ShuffledJoin.SORT_MERGE, Side.LEFT),
+    "a side that cannot be filtered": lambda: JoinOperator(JoinType.LEFT_OUTER, filters=(LEFT_PATH,)),
+    "a side that cannot be hashed": lambda: JoinOperator(
+        JoinType.LEFT_SEMI, strategy=JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.LEFT)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_states(name):
+    with pytest.raises(GraphError):
+        BAD[name]()
+
+
+def test_a_side_is_changed_in_a_copy():
+    join = JoinOperator(JoinType.INNER)
+    changed = join.with_side(Side.RIGHT, JoinSide(hint="merge"))
+    assert (changed.left, changed.right.hint, join.right.hint) == (JoinSide(), "merge", None)
+
+
+@pytest.mark.parametrize(
+    ("hints", "hinted", "split"),
+    [((None, None), False, True), (("merge", None), True, True), ((None, "broadcast"), True, False)],
+)
+def test_hints(hints, hinted, split):
+    join = JoinOperator(JoinType.INNER, *map(JoinSide, hints))
+    assert (join.is_hinted, join.can_split(Side.LEFT)) == (hinted, split)

@@ -1,0 +1,156 @@
+"""A dozen pipelines on the PySpark that is on the path: rows as plain Spark's, and the decisions that each is about.
+
+Run by tools/spark_versions.py. Argument: an empty folder.
+"""
+
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+
+folder = Path(sys.argv[1])
+os.environ["PYSPARK_PYTHON"] = sys.executable
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+import pandas as pd
+import pyspark
+from pyspark.sql import SparkSession, Window
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+from penstock.connectors import FileSink
+from penstock.history.event_log import History, LocalFolder
+from tests.equality import assert_same_rows
+
+QUIET = {
+    "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g", "spark.driver.host": "127.0.0.1",
+    "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}  # fmt: skip
+builder = SparkSession.builder.master("local[2]").appName("smoke")
+for key, value in QUIET.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+
+CONFIG = {
+    "execution.batch.adaptive.whole-query-threshold": 0,
+    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 kb",
+    "execution.verify": True,
+}
+BROADCAST = "table.optimizer.adaptive-broadcast-join.strategy"
+SHUFFLED = {BROADCAST: "NONE", "table.optimizer.join.broadcast-threshold": "-1", "table.optimizer.dynamic-filtering.enabled": False}
+FILTERED = {BROADCAST: "RUNTIME_ONLY", "table.optimizer.join.broadcast-threshold": "-1"}
+SPLIT = SHUFFLED | {"table.optimizer.skewed-join-optimization.skewed-threshold": "100 kb"}
+EXCHANGE = {"taskmanager.network.adaptive-partitioner.enabled": True}
+
+ROWS = 60_000
+spark.range(0, ROWS, 1, 4).selectExpr(
+    "id", "if(id % 97 = 0, null, pmod(hash(id), 500)) as k", "if(id % 10 < 7, 7, id % 500) as hot", "id % 20 as day",
+    "id * 3 as v", "cast(id as decimal(12, 2)) / 8 as d", "uuid() as pad",
+).write.parquet(str(folder / "facts"))  # fmt: skip
+spark.range(0, 500, 1, 2).selectExpr("id as j", "id % 10 as a", "concat('name ', id) as n").write.parquet(str(folder / "dim"))
+facts, dim = (spark.read.parquet(str(folder / name)) for name in ("facts", "dim"))
+facts.createOrReplaceTempView("facts")
+dim.createOrReplaceTempView("dim")
+joined = facts.join(dim.where("a < 1"), F.col("k") == F.col("j"))
+spread = facts.join(dim, F.col("hot") == F.col("j"))
+
+
+def centred(group: pd.DataFrame) -> pd.DataFrame:
+    return group.assign(v=group.v - group.v.min())
+
+
+@F.udf("long")
+def plus_one(value):
+    return None if value is None else value + 1
+
+
+def doubled(batches):
+    for batch in batches:
+        yield from (batch, batch)
+
+
+RANK = Window.partitionBy("day").orderBy(F.desc("v"), "id")
+# Its name, what is read, further options, and words that one of its decisions must have in this order.
+PIPELINES = [
+    ("a join that turns out small", joined.groupBy("n").agg(F.sum("v"), F.sum("d"), F.count("*")), {BROADCAST: "RUNTIME_ONLY"}, "broadcast right"),
+    ("a join with a dynamic filter", joined.groupBy("n").agg(F.max("pad"), F.sum("v")), FILTERED, "dynamic filter"),
+    ("a join whose hot key is split", spread.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad")), SPLIT, "skew split"),
+    ("an outer join, shuffled", facts.join(dim, F.col("k") == F.col("j"), "full").groupBy("a").agg(F.count("k"), F.sum("d")), SHUFFLED, "parallelism"),
+    ("aggregates", facts.groupBy("day").agg(F.countDistinct("k"), F.sort_array(F.collect_set("hot")), F.avg("d")), {}, "parallelism"),
+    ("grouping sets", spark.sql("select a, n, sum(v), count(*) from facts join dim on k = j group by rollup(a, n)"), {}, "parallelism"),
+    ("a window", facts.withColumn("r", F.rank().over(RANK)).where("r <= 3").select("day", "r", "id", "v"), {}, "parallelism"),
+    ("a sort and a limit", facts.orderBy(F.desc("v")).limit(100).select("id", "v"), {}, "parallelism"),
+    ("a union and a set operation", facts.select("k", "day").union(facts.select("hot", "day")).distinct().exceptAll(facts.select("k", "day").where("day < 5").distinct()), {}, "parallelism"),
+    ("a subquery", spark.sql("select count(*), sum(v) from facts where v > (select avg(v) from facts) and k in (select j from dim where a = 3)"), {}, "parallelism"),
+    ("Python functions", facts.select(plus_one("k").alias("k"), "v").where("k is not null").groupBy("k").applyInPandas(centred, "k long, v long").groupBy("k").agg(F.sum("v")), {}, "parallelism"),
+    ("a rebalance", penstock.rebalance(facts.select("id"), 3, adaptive=False).map_in_arrow(doubled, "id long"), {}, "parallelism"),
+    ("a rescale", penstock.rescale(facts.select("id"), 2).map_in_arrow(doubled, "id long"), {}, "parallelism"),
+    ("an adaptive exchange", penstock.rebalance(facts.select("id").repartition(2), 2).map_in_arrow(doubled, "id long"), EXCHANGE, "rebalance"),
+]  # fmt: skip
+def decisions(job) -> list[str]:
+    return [f"{decision.kind.value} {decision.chosen}" for decision in job.decisions]
+
+
+def same_rows(df, options, words):
+    env = Environment(spark, config=CONFIG | options, progress=False)
+    found = env.collect(df)
+    assert_same_rows(found, df.collect())
+    made = decisions(env.last_job)
+    first, *rest = words.split()
+    assert any(first in one and all(word in one for word in rest) for one in made), f"no decision {words!r} among {made}"
+
+
+def several_files():
+    """Two sinks of one job, and a second run that appends."""
+    env = Environment(spark, config=CONFIG, progress=False)
+    sums = joined.groupBy("n").agg(F.sum("v").alias("v"))
+    for _ in range(2):
+        env.write(sums, FileSink(str(folder / "sums"), mode="append"))
+        env.write(facts.select("id", "v", "day"), FileSink(str(folder / "days"), mode="append", partition_by=["day"]))
+        env.execute("files")
+    assert_same_rows(spark.read.parquet(str(folder / "sums")).collect(), sums.union(sums).collect())
+    days = facts.select("id", "v", F.col("day").cast("int"))
+    assert_same_rows(spark.read.parquet(str(folder / "days")).collect(), days.union(days).collect())
+
+
+def explained():
+    text = str(Environment(spark, config=CONFIG, progress=False).explain(joined.groupBy("n").count()))
+    assert "Join" in text and "facts" in text, text
+
+
+def as_they_come():
+    """With the options as they are: small queries are handed to Spark whole."""
+    env = Environment(spark, progress=False)
+    df = spread.groupBy("n").agg(F.sum("v"))
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.to_pandas(df).shape[0] == env.count(df) == df.count()
+
+
+def watched():
+    """The job as its record tells it, tasks among it."""
+    env = Environment(spark, config=CONFIG | {"jobmanager.archive.fs.dir": str(folder / "logs")}, progress=False)
+    env.count(joined.groupBy("n").count())
+    record = History(LocalFolder(folder / "logs")).record(env.last_job.id)
+    assert record.state == "FINISHED"
+    assert {task["state"] for tasks in record.tasks.values() for task in tasks} == {"SUCCESS"}
+
+
+CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
+    "files of two sinks": several_files, "explain": explained, "default options": as_they_come, "an event log": watched,
+}  # fmt: skip
+failed = 0
+started = time.time()
+for name, case in CASES.items():
+    try:
+        case()
+    except Exception:
+        failed += 1
+        print(f"Spark {pyspark.__version__}: {name}: FAILED\n{traceback.format_exc()[-4000:]}", flush=True)
+print(f"Spark {spark.version}, {len(CASES)} pipelines in {time.time() - started:.0f} s: {', '.join(CASES)}")
+print(f"{len(CASES) - failed} passed, {failed} failed", flush=True)
+spark.stop()
+sys.exit(failed > 0)

@@ -1,0 +1,80 @@
+"""Drafts written as text, for passes; Spark's plan behind them is made of plain nodes."""
+
+from penstock.connectors.coordinator import SourceCoordinator
+from penstock.connectors.scan import Scan
+from penstock.connectors.scan_parallelism import ScanOptions
+from penstock.graph.partitioner import FORWARD
+from penstock.planner.draft import DraftBuilder
+from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan, WriteKind
+from penstock.spark.catalyst import LogicalNode
+from penstock.testing import ARROWS, stream_graph
+
+
+def plan(name, *children, ids=()):
+    """Return an operator of Spark's plan, without anything in the JVM."""
+    return LogicalNode(name, None, children, tuple(ids), (), (), name, is_deterministic=True)
+
+
+class Holding(Scan):
+    """A scan that only tells how much it holds."""
+
+    def __init__(self, size):
+        self.size = size
+
+    @property
+    def size_in_bytes(self):
+        return self.size
+
+    def cut(self, parallelism):
+        return parallelism
+
+    def leaf(self, session=None):
+        raise NotImplementedError
+
+    def with_filters(self, plan):
+        return self
+
+
+def source(size):
+    """Return a source that holds so many bytes, and does not tell its rows."""
+    leaf = plan("Range")
+    return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, leaf, Holding(size))
+
+
+def draft(text, operators=None, *, sources=None, tops=None, signatures=None, joins=None, groups=None, parallelism=None):
+    """Return the draft of a graph written as text, see `penstock.testing.stream_graph`.
+
+    Parameters
+    ----------
+    sources
+        The bytes of sources, by node.
+    tops
+        The operators of Spark's plan, by node.
+    signatures
+        How rows are written, by edge (``"1-2"``); edges with equal signatures read one written result.
+    joins
+        What the draft knows of equi-joins, by node.
+    groups
+        The exchange groups of edges; each has its own where nothing is given.
+    """
+    graph = stream_graph(text, operators, parallelism=parallelism)
+    builder = DraftBuilder()
+    for node in sorted(graph, key=lambda node: node.id):
+        builder.nodes[node.id] = node
+        builder.node_plans[node.id] = NodePlan((tops or {}).get(node.id))
+    for edge in graph.edges:
+        is_written = edge.partitioner != FORWARD
+        write = WriteKind.SIDE if is_written else None
+        builder.edges.append(edge)
+        builder.edge_plans[edge.id] = EdgePlan(plan("Range"), write, signature=(signatures or {}).get(edge.id, ""))
+        if is_written:
+            builder.groups[edge.id] = (groups or {}).get(edge.id) or builder.new_group()
+    builder.sources.update({node_id: source(size) for node_id, size in (sources or {}).items()})
+    builder.joins.update(joins or {})
+    return builder.draft()
+
+
+def lines(changed):
+    """Return the edges of a draft as text."""
+    arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
+    return {f"{edge.source_id} {arrows[edge.partitioner]} {edge.target_id}" for edge in changed.edges}

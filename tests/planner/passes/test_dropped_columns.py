@@ -1,0 +1,24 @@
+from dataclasses import replace
+
+import pytest
+
+from penstock.planner.passes.dropped_columns import mark_dropped_columns
+from tests.planner.drafts import draft, plan
+
+BELOW = plan("Range", ids="ab")
+
+
+@pytest.mark.parametrize(
+    ("name", "top", "expected"),
+    [
+        ("Project", plan("Project", BELOW, ids="a"), True),
+        ("Project", plan("Project", BELOW, ids="ac"), False),  # c is computed
+        ("Calc", plan("Project", BELOW, ids="a"), False),  # other operators run in the same node
+        ("Project", plan("Filter", BELOW, ids="ab"), False),
+        ("Project", None, False),
+    ],
+)
+def test_projections(name, top, expected):
+    before = draft("1 -> 2", tops={2: top})
+    named = replace(before, nodes={**before.nodes, 2: replace(before.nodes[2], name=name)})
+    assert mark_dropped_columns(None, named).nodes[2].operator.drops_columns is expected

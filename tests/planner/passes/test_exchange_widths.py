@@ -1,0 +1,29 @@
+"""Which exchanges have a fixed width, and which must have the same."""
+
+import pytest
+
+from penstock.planner.passes.exchange_widths import job_plan
+from tests.planner.drafts import draft
+
+TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "widths"),
+    [({}, {}), ({2: 7}, {1: 7}), ({3: 7}, {1: 7}), ({4: 5}, {2: 5}), ({2: 7, 4: 5}, {1: 7, 2: 5})],
+)
+def test_widths_that_users_gave(parallelism, widths):
+    assert job_plan(draft(TEXT, parallelism=parallelism), "x").widths == widths
+
+
+@pytest.mark.parametrize(
+    ("signatures", "parallelism", "same"),
+    [
+        ({"1-2": "hash[0]", "1-4": "hash[1]"}, {}, True),  # one node writes for both
+        ({"1-2": "hash[0]"}, {}, False),
+        ({"1-2": "hash[0]", "1-4": "hash[1]"}, {4: 5}, False),
+    ],
+)
+def test_what_a_node_writes_for_together_has_one_width(signatures, parallelism, same):
+    plan = job_plan(draft(TEXT, signatures=signatures, parallelism=parallelism), "x")
+    assert (plan.family(1) == plan.family(2)) is same

@@ -1,0 +1,34 @@
+"""What several operators read: the graph before, and what is written once after."""
+
+import pytest
+
+from penstock.planner.passes.shared_results import materialise_shared_results
+from penstock.planner.plan import WriteKind
+from tests.planner.drafts import draft, lines
+
+BY_K = {"1-2": "hash[0]", "1-3": "hash[0]"}
+CASES = {
+    "one reader": ("1 #> 2\n2 -> 3", {}, {"1 #> 2", "2 -> 3"}),
+    "two readers alike": ("1 #> 2\n1 #> 3", BY_K, {"1 #> 2", "1 #> 3"}),
+    "two readers by other keys": ("1 #> 2\n1 #> 3", BY_K | {"1-3": "hash[1]"}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
+    "two readers, nothing known of how": ("1 #> 2\n1 #> 3", {}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_graphs(name):
+    text, signatures, expected = CASES[name]
+    assert lines(materialise_shared_results(None, draft(text, signatures=signatures))) == expected
+
+
+def test_rows_that_are_read_as_they_are_share_a_group():
+    changed = materialise_shared_results(None, draft("1 #> 2\n1 #> 3\n3 #> 9"))
+    plain = [edge for edge in changed.edges if edge.source_id == 1]
+    assert {changed.edge_plans[edge.id].write for edge in plain} == {WriteKind.ROWS}
+    assert len({changed.groups[edge.id] for edge in plain}) == 1
+    assert len(set(changed.groups.values())) == 4
+
+
+def test_what_runs_once_is_noted():
+    changed = materialise_shared_results(None, draft("1 #> 2\n1 #> 3", signatures=BY_K))
+    assert changed.notes == (("n1", "run once", "read 2 times, by n2 and n3"),)

@@ -1,0 +1,42 @@
+"""Vertices about to be decided, on graphs written as text."""
+
+from penstock.config import Configuration
+from penstock.decisions import DecisionLog
+from penstock.graph import AdaptiveGraphManager
+from penstock.planner.passes.exchange_widths import job_plan
+from penstock.scheduler.deciders.vertex import VertexDecider
+from tests.planner.drafts import draft
+from tests.scheduler.results import Results
+
+CORES = 4
+VOLUME = "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
+
+
+class Deciding:
+    """A job of which some vertices have finished.
+
+    Parameters
+    ----------
+    text, operators, facts
+        The graph, see `tests.planner.drafts.draft`.
+    results
+        What finished nodes have written.
+    config
+        The options; a task reads 100 bytes where nothing else is said.
+    """
+
+    def __init__(self, text, operators=None, *, results=None, config=None, **facts):
+        self.plan = job_plan(draft(text, operators, **facts), "x")
+        self.manager = AdaptiveGraphManager(self.plan.graph)
+        self.log = DecisionLog()
+        self.results = Results(results or {})
+        options = Configuration.load({VOLUME: "100 b", **(config or {})})
+        self._decider = VertexDecider(self.plan, options, CORES, self.manager, self.results, self.results, self.log)
+
+    def decide(self, tail, inferred=None):
+        """Decide the vertex that ends with a node; the vertices before it finish first."""
+        while not (found := [vertex for vertex in self.manager.job_graph if vertex.tail_id == tail]):
+            for vertex in [one for one in self.manager.job_graph if one.tail_id in self.results]:
+                if vertex.id not in self.manager._finished_vertices:
+                    self.manager.on_job_vertex_finished(vertex.id)
+        return self._decider.decide(found[0], inferred or {})

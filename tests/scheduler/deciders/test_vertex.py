@@ -1,0 +1,92 @@
+"""A vertex is decided from what lies before it: figures in, tasks, reads and reasons out."""
+
+import pytest
+
+from penstock.connectors.coordinator import NO_ANSWER
+from penstock.decisions import DecisionKind
+from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
+from penstock.graph import StreamEdgeUpdateRequest
+from tests.scheduler.deciders.cases import VOLUME, Deciding
+from tests.scheduler.results import written
+
+EVEN = written(*[40] * 8)
+
+
+def test_tasks_read_ranges_of_about_the_volume():
+    decided = Deciding("1 #> 2", results={1: EVEN}).decide(2)
+    assert (decided.parallelism, decided.bytes_in) == (4, 320)
+    assert decided.setup.read_of("1-2") == CoalescedRead([(0, 2), (2, 4), (4, 6), (6, 8)])
+    assert decided.reason == "320 B, 100 B per task"
+
+
+@pytest.mark.parametrize(
+    ("config", "parallelism"),
+    [
+        ({}, 4),
+        ({VOLUME: "1 kb"}, 1),
+        ({"execution.batch.adaptive.auto-parallelism.max-parallelism": 2}, 2),
+        ({"execution.batch.adaptive.auto-parallelism.min-parallelism": 6}, 8),
+        ({"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 3}, 3),
+    ],
+)
+def test_options(config, parallelism):
+    assert Deciding("1 #> 2", results={1: EVEN}, config=config).decide(2).parallelism == parallelism
+
+
+def test_what_the_user_gave_is_kept():
+    decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
+    assert (decided.parallelism, decided.reason) == (3, "asked for 3")
+
+
+def test_inputs_of_one_group_are_cut_alike():
+    job = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: EVEN}, groups={"1-3": 1, "2-3": 1})
+    decided = job.decide(3)
+    assert decided.setup.read_of("1-3") == decided.setup.read_of("2-3")
+    assert (decided.parallelism, decided.bytes_in) == (8, 640)
+
+
+def test_inputs_of_two_groups_add_up():
+    decided = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: written(*[90] * 8)}).decide(3)
+    assert decided.parallelism == 4 + 8
+
+
+def test_a_skewed_subpartition_is_split_where_that_was_allowed():
+    job = Deciding(
+        "1 #> 2",
+        results={1: written(40, 40, 4000, 40, tasks=8)},
+        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
+    )
+    before = job.manager.stream_graph_context
+    assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
+    read = job.decide(2).setup.read_of("1-2")
+    assert isinstance(read, SlicedRead)
+    assert [one for task in read.tasks for one in task if one.mappers is not None]
+
+
+def test_what_is_broadcast_is_read_whole():
+    decided = Deciding("1 *> 3\n2 #> 3", results={1: EVEN, 2: EVEN}).decide(3)
+    assert decided.setup.read_of("1-3") == WholeRead()
+    assert decided.parallelism == 4
+
+
+def test_sources_are_cut_as_they_were_asked():
+    decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NO_ANSWER})
+    assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark cuts this source itself", 1000)
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [({1: 1000}, 40), ({1: 10}, 4), ({1: 100_000}, 128)],  # four for each task, at least four, at most the maximum
+)
+def test_what_is_written_follows_what_is_known_before(sources, expected):
+    job = Deciding("1 #> 2", sources=sources)
+    assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == expected
+    (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
+    assert decision.chosen == expected
+
+
+def test_a_decision_names_the_operators_of_the_vertex():
+    job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
+    job.decide(3)
+    (decision,) = [one for one in job.log if one.kind is DecisionKind.VERTEX_PARALLELISM]
+    assert (decision.nodes, decision.chosen) == ((2, 3), 4)

@@ -1,0 +1,67 @@
+import threading
+
+import pytest
+
+from penstock.errors import JobCancelledError
+from penstock.scheduler.ending import Ending
+
+
+def test_a_job_that_was_cancelled_commits_nothing():
+    ending = Ending("nightly")
+    assert ending.cancel("enough")
+    with pytest.raises(JobCancelledError, match=r"'nightly' was cancelled\n  cause: enough"):
+        ending.begin_commit()
+    with pytest.raises(JobCancelledError):
+        ending.check()
+    assert not ending.has_committed
+
+
+def test_a_commit_that_has_begun_is_not_cancelled():
+    ending = Ending("nightly")
+    ending.begin_commit()
+    assert ending.cancel("enough")
+    assert (ending.asked, ending.cancelled) == ("enough", "")
+    assert "had begun to show" in str(ending.error())
+
+
+def test_what_wakes_up_after_the_end_commits_nothing():
+    ending = Ending("nightly")
+    assert ending.settle()
+    assert not ending.settle()
+    assert not ending.cancel("too late")
+    with pytest.raises(JobCancelledError):
+        ending.begin_commit()
+
+
+def test_only_the_first_to_cancel_does():
+    ending = Ending("nightly")
+    assert [ending.cancel(reason) for reason in ("one", "two")] == [True, False]
+    assert ending.asked == "one"
+
+
+def test_either_the_commit_or_the_cancellation():
+    for _ in range(300):
+        ending, together, committed = Ending("nightly"), threading.Barrier(2), []
+
+        def commit(ending=ending, together=together, committed=committed):
+            together.wait()
+            try:
+                ending.begin_commit()
+                committed.append(True)
+            except JobCancelledError:
+                committed.append(False)
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        together.wait()
+        ending.cancel("enough")
+        thread.join()
+        assert committed == [not ending.cancelled]
+
+
+def test_the_error_names_what_hangs():
+    ending = Ending("nightly")
+    ending.cancel("enough")
+    error = ending.error(["asking orders (thread x)", "running v3 Join (thread y)"])
+    assert "left behind: asking orders (thread x); running v3 Join (thread y)" in error.message
+    assert "nothing visible" in error.hint

@@ -1,0 +1,195 @@
+"""The end of a job, without Spark: `Job._begin` runs any function that takes a commit; see also tests/test_hangs.py."""
+
+import threading
+import time
+
+import pytest
+
+from penstock.connectors import SinkJob
+from penstock.decisions import DecisionKind
+from penstock.errors import JobCancelledError, JobError
+from penstock.scheduler.job import Job
+from penstock.threads import doing
+
+
+class Noting(SinkJob):
+    """A sink's job that notes what it is told, and does something before that."""
+
+    def __init__(self, **calls):
+        self.calls = calls
+        self.did = []
+
+    def write(self, df):
+        raise NotImplementedError
+
+    def commit(self):
+        self.calls.get("commit", lambda: None)()
+        self.did.append("commit")
+
+    def abort(self):
+        self.calls.get("abort", lambda: None)()
+        self.did.append("abort")
+
+
+class Telling:
+    """A listener that does something when it hears of a change."""
+
+    def __init__(self, call):
+        self.call = call
+        self.states = []
+
+    def watch(self, job):
+        self.job = job
+        job.watch(self)
+        return self
+
+    def on_job_changed(self):
+        self.states.append(self.job.state.value)
+        if self.job.state.is_terminal:
+            self.call()
+
+
+def started(run, *sinks):
+    job = Job("nightly")
+    job._begin(None, run, list(sinks))
+    return job
+
+
+@pytest.fixture
+def free():
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def wait_until(there):
+    until = time.monotonic() + 10
+    while not there():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def cancelled(job):
+    """Cancel a job; return its error, and check that it came in time."""
+    begun = time.monotonic()
+    job.cancel("enough")
+    with pytest.raises(JobCancelledError) as found:
+        job.wait(10)
+    assert time.monotonic() - begun < 2
+    assert job.state == "CANCELED"
+    assert job.ended is not None
+    return found.value
+
+
+def test_it_commits_and_finishes():
+    sink = Noting()
+    job = started(lambda commit: commit(), sink).wait(10)
+    assert (job.state, sink.did, job.error) == ("FINISHED", ["commit"], None)
+    job.cancel()
+    assert job.state == "FINISHED"
+
+
+def test_it_fails_and_cleans_up():
+    sinks = Noting(abort=lambda: 1 / 0), Noting()
+    job = started(lambda commit: [].pop(), *sinks)
+    with pytest.raises(JobError, match="pop from empty list"):
+        job.wait(10)
+    assert [sink.did for sink in sinks] == [[], ["abort"]]
+    assert job.state == "FAILED"
+
+
+def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free):
+    sink = Noting()
+
+    def run(commit):
+        with doing("thinking"):
+            free.wait()
+        commit()
+
+    job = started(run, sink)
+    error = cancelled(job)
+    assert f"left behind: thinking (thread penstock-{job.id})" in error.message
+    (said,) = job.decisions
+    assert (said.kind, said.chosen) == (DecisionKind.CANCEL, "1 thread left behind")
+    assert sink.did == []
+    free.set()
+    wait_until(lambda: sink.did)
+    assert sink.did == ["abort"]
+    assert job.error is error
+    assert job.state == "CANCELED"
+
+
+def test_a_commit_that_hangs_is_told_truthfully_and_completed(free):
+    came = threading.Event()
+    first, second = Noting(commit=lambda: (came.set(), free.wait())), Noting()
+    job = started(lambda commit: commit(), first, second)
+    assert came.wait(10)
+    error = cancelled(job)
+    assert "making what the sinks wrote visible" in error.message
+    assert "look at the targets" in error.hint
+    free.set()
+    wait_until(lambda: second.did)
+    assert first.did + second.did == ["commit", "commit"]
+
+
+def test_a_commit_that_ends_in_time_wins():
+    came = threading.Event()
+    sink = Noting(commit=lambda: (came.set(), time.sleep(0.4)))
+    job = started(lambda commit: commit(), sink)
+    assert came.wait(10)
+    job.cancel("enough")
+    assert job.wait(10).state == "FINISHED"
+    (said,) = job.decisions
+    assert (said.chosen, sink.did) == ("came too late", ["commit"])
+
+
+def test_cleaning_up_that_hangs(free):
+    came = threading.Event()
+    sink = Noting(abort=lambda: (came.set(), free.wait()))
+    job = started(lambda commit: [].pop(), sink)
+    assert came.wait(10)
+    assert "removing what the sinks wrote" in cancelled(job).message
+
+
+def test_a_listener_that_hangs(free):
+    job = Job("nightly")
+    Telling(free.wait).watch(job)
+    job._begin(None, lambda commit: free.wait(), [])
+    cancelled(job)
+
+
+def test_listeners_hear_of_the_end_before_those_who_wait(free):
+    job = Job("nightly")
+    heard = Telling(lambda: time.sleep(0.1)).watch(job)
+    job._begin(None, lambda commit: free.wait(), [])
+    cancelled(job)
+    assert heard.states[-1] == "CANCELED"
+
+
+def test_a_job_that_is_cancelled_before_it_starts_runs_nothing():
+    ran, sink = [], Noting()
+    job = Job("nightly")
+    job.cancel("enough")
+    job._begin(None, lambda commit: ran.append(1), [sink])
+    with pytest.raises(JobCancelledError):
+        job.wait(10)
+    wait_until(lambda: sink.did)
+    assert (ran, sink.did, job.state) == ([], ["abort"], "CANCELED")
+
+
+def test_what_was_cancelled_while_it_was_planned_does_not_come_back():
+    job = Job("nightly")
+    job.cancel("enough")
+    with pytest.raises(JobCancelledError):
+        job.wait(3)
+    job._begin(None, lambda commit: commit(), [])
+    time.sleep(0.2)
+    assert job.state == "CANCELED"
+
+
+def test_cancelled_from_many_threads(free):
+    job = started(lambda commit: free.wait())
+    for _ in range(20):
+        threading.Thread(target=job.cancel).start()
+    cancelled(job)
+    assert len(list(job.decisions)) == 1

@@ -1,0 +1,131 @@
+"""Cutting exchanges for files of a size: a table, and hypothesis for what must always hold."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sizing.file_sizes import cut_for_files, even_runs, slot_count
+
+
+@pytest.mark.parametrize(
+    ("weights", "count", "expected"),
+    [
+        ([1, 1, 1, 1], 2, [(0, 2), (2, 4)]),
+        ([1, 1, 1, 1], 1, [(0, 4)]),
+        ([1, 1], 5, [(0, 1), (1, 2)]),
+        ([9, 1, 1, 1], 2, [(0, 1), (1, 4)]),
+        ([1, 1, 1, 9], 2, [(0, 3), (3, 4)]),
+        ([0, 0, 0], 2, [(0, 1), (1, 3)]),
+        ([5], 3, [(0, 1)]),
+    ],
+)
+def test_even_runs(weights, count, expected):
+    assert even_runs(weights, count) == expected
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=50), st.integers(1, 60))
+def test_runs_cover_everything_once(weights, count):
+    runs = even_runs(weights, count)
+    assert runs[0][0] == 0
+    assert runs[-1][1] == len(weights)
+    assert all(low < high for low, high in runs)
+    assert all(one[1] == other[0] for one, other in zip(runs, runs[1:]))
+    assert len(runs) == min(count, len(weights))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target", "expected"),
+    [
+        ([], 10, 1),
+        ([0, 0], 10, 1),
+        ([5, 5, 5, 5], 10, 2),
+        ([1] * 8, 100, 1),
+        ([2, 100, 2], 10, 1 + 10 + 1),
+        ([12, 12], 10, 2),
+        ([13], 10, 1),
+        ([481], 10, 20),  # 20 tasks wrote it, each two and a half files
+    ],
+)
+def test_number_of_tasks(sizes, target, expected):
+    assert len(cut_for_files(sizes, lambda index: [sizes[index] / 20] * 20, target)) == expected
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=30), st.integers(10, 100))
+def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes, target):
+    writers = 100
+    tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target)
+    read = [0.0] * len(sizes)
+    for (task,) in tasks:
+        low, high = task.subpartitions
+        part = 1.0 if task.mappers is None else (task.mappers[1] - task.mappers[0]) / writers
+        assert task.mappers is None or high == low + 1
+        for index in range(low, high):
+            read[index] += part
+        disk = sum(sizes[low:high]) * part
+        assert disk <= 2.6 * target  # neighbours of just under the limit cannot be parted better
+        if task.mappers is not None and sum(sizes[low:high]) / writers <= target / 4:  # what cannot be cut is small
+            assert 0.6 * target <= disk <= 1.5 * target
+    assert all(abs(part - 1) < 1e-9 for part in read)
+
+
+@pytest.mark.parametrize(
+    ("known", "target", "writers", "expected"),
+    [
+        (0, 16, 4, 1),
+        (16, 16, 4, 1),
+        (160, 16, 4, 10),
+        (160, 16, 40, 1),
+        (160, 16, 0, 32),  # how many tasks write is not known
+        (10**12, 16, 1, 32),
+    ],
+)
+def test_number_of_slots(known, target, writers, expected):
+    assert slot_count(known, target, writers) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slots", "expected"),
+    [
+        ([1, 1, 1, 1], 2, [[((0, 4), None)]]),
+        ([5, 5, 5, 5], 2, [[((0, 2), None)], [((2, 4), None)]]),
+        # parted by slots
+        ([5, 5, 5, 5, 1, 1, 1, 1], 4, [[((0, 2), None)], [((2, 4), None)], [((4, 8), None)]]),
+        # a slot is too large for a file, so it is cut along the tasks that wrote it
+        ([20, 20, 1, 1], 2, [[((0, 1), (0, 5))], [((0, 1), (5, 10))], [((1, 2), (0, 5))], [((1, 2), (5, 10))], [((2, 4), None)]]),
+        # in the middle of a slot, and across its end
+        ([15, 15], 2, [[((0, 1), (0, 7))], [((0, 1), (7, 10)), ((1, 2), (0, 3))], [((1, 2), (3, 10))]]),
+        ([8, 8, 8, 8, 8], 5, [
+            [((0, 1), None), ((1, 2), (0, 2))],
+            [((1, 2), (2, 10)), ((2, 3), (0, 5))],
+            [((2, 3), (5, 10)), ((3, 4), (0, 7))],
+            [((3, 4), (7, 10)), ((4, 5), None)],
+        ]),
+        # the end of a slot, a whole one, the beginning of another
+        ([7, 7, 7, 7], 4, [[((0, 1), None), ((1, 2), (0, 3))], [((1, 2), (3, 10)), ((2, 3), (0, 7))], [((2, 3), (7, 10)), ((3, 4), None)]]),
+        ([20, 4, 16], 3, [
+            [((0, 1), (0, 5))],
+            [((0, 1), (5, 10))],
+            [((1, 2), None), ((2, 3), (0, 4))],
+            [((2, 3), (4, 10))],
+        ]),
+    ],
+)  # fmt: skip
+def test_slots(sizes, slots, expected):
+    tasks = cut_for_files(sizes, lambda index: [sizes[index] / 10] * 10, 10, slots)
+    assert [[(piece.subpartitions, piece.mappers) for piece in task] for task in tasks] == expected
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(1, 32), st.integers(10, 100), st.integers(1, 40), st.randoms())
+def test_every_cell_is_read_once_with_slots_too(wholes, slots, target, writers, random):
+    sizes = [whole / slots * random.choice([1, 1, 1, 1.3]) for whole in wholes for _ in range(slots)]
+    tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target, slots)
+    read = [0] * (len(sizes) * writers)
+    for piece in (piece for task in tasks for piece in task):
+        low, high = piece.subpartitions
+        first, last = piece.mappers or (0, writers)
+        assert piece.mappers is None or high == low + 1
+        for index in range(low, high):
+            for mapper in range(first, last):
+                read[index * writers + mapper] += 1
+    assert set(read) == {1}
+    assert max(len(task) for task in tasks) <= 3

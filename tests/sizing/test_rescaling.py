@@ -1,0 +1,28 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sizing.rescaling import rescaled
+from penstock.sizing.coverage import check_slices
+
+
+@pytest.mark.parametrize(
+    ("writers", "subpartitions", "readers", "expected"),
+    [
+        (4, 4, 2, [((0, 4), (0, 2)), ((0, 4), (2, 4))]),
+        (3, 1, 2, [((0, 1), (0, 1)), ((0, 1), (1, 3))]),
+        (2, 4, 4, [((0, 2), (0, 1)), ((2, 4), (0, 1)), ((0, 2), (1, 2)), ((2, 4), (1, 2))]),
+        (2, 3, 3, [((0, 3), (0, 1)), ((0, 1), (1, 2)), ((1, 3), (1, 2))]),
+        (2, 2, 2, [((0, 2), (0, 1)), ((0, 2), (1, 2))]),
+        (1, 1, 3, [((0, 0), None), ((0, 0), None), ((0, 1), (0, 1))]),
+    ],
+)
+def test_who_reads_what(writers, subpartitions, readers, expected):
+    assert [(one.subpartitions, one.mappers) for (one,) in rescaled(writers, subpartitions, readers)] == expected
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(1, 60))
+def test_all_is_read_once_by_as_many_as_were_asked_for(writers, subpartitions, readers):
+    tasks = rescaled(writers, subpartitions, readers)
+    assert len(tasks) == readers
+    check_slices("v", {"e": tasks}, {"e": [1] * subpartitions}, {"e": writers})

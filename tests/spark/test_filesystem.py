@@ -1,0 +1,77 @@
+"""Folders: what commits need of them, on the local file system."""
+
+import time
+
+import pytest
+
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from penstock.spark.rename import can_exchange, exchange
+
+
+@pytest.fixture
+def folder(spark, tmp_path):
+    return lambda name: Folder(Bridge(spark), str(tmp_path / name))
+
+
+def test_names_that_fit_a_pattern(folder, tmp_path):
+    odd = tmp_path / "a{b,c}[d]*"
+    odd.mkdir()
+    for name in (".penstock-commit-1.json", ".penstock-commit-2.ref", "other"):
+        (odd / name).touch()
+    assert sorted(found.name for found in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [".penstock-commit-1.json", ".penstock-commit-2.ref"]
+    assert folder("nothing").matching("*") == []
+
+
+def test_two_folders_change_places(folder, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    assert folder("a").can_exchange()
+    assert folder("a").exchange(folder("b"))
+    assert (tmp_path / "a" / "b").exists()
+    assert (tmp_path / "b" / "a").exists()
+    assert not folder("a").exchange(folder("nothing"))
+
+
+def test_a_file_system_that_cannot_tell(tmp_path):
+    assert not exchange(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert can_exchange(str(tmp_path / "not" / "there" / "yet")) in (True, False)
+
+
+def test_only_empty_folders_go(folder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    for name in ("empty", "full", "nothing"):
+        folder(name).remove_if_empty()
+    assert not (tmp_path / "empty").exists()
+    assert (tmp_path / "full" / "x").exists()
+
+
+def test_a_file_that_is_written_whole(folder, tmp_path):
+    assert folder("deep/a").write(b"1")
+    assert not folder("deep/a").write(b"2")
+    assert folder("deep/a").write(b"3", overwrite=True)
+    assert folder("deep/a").read() == b"3"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a"]
+    assert abs(folder("deep/a").modified() - time.time()) < 60
+
+
+def test_what_cannot_be_deleted_is_an_error(folder, tmp_path):
+    one = folder("a")
+    one.delete()  # there is nothing
+    (tmp_path / "a").touch()
+    class Refusing:
+        def __init__(self, inner):
+            self._inner = inner
+
+        def delete(self, *_):
+            return False
+
+        def __getattr__(self, name):
+            return getattr(self._inner, name)
+
+    one._fs = Refusing(one._fs)
+    with pytest.raises(OSError, match="cannot be deleted"):
+        one.delete()

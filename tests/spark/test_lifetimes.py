@@ -1,0 +1,81 @@
+"""What plans refer to by a number lives as long as they do, and no longer."""
+
+import gc
+import time
+
+import penstock
+from penstock.spark import barrier, dataframes
+
+
+def kept(spark):
+    """Return how many marks and functions are kept once all garbage is collected."""
+    gc.collect()
+    for _ in range(3):
+        spark._jvm.java.lang.System.gc()
+        time.sleep(0.2)
+    # What is gone is noticed when something comes.
+    penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 1, adaptive=True).dataframe()
+    return len(dataframes._MARKS), len(barrier._FUNCTIONS)
+
+
+def test_marks_go_with_their_plans(spark):
+    before = kept(spark)
+    many = [penstock.with_parallelism(spark.range(10), 2) for _ in range(30)]
+    many += [penstock.rebalance(spark.range(10), 2, adaptive=True).dataframe() for _ in range(10)]
+    during = kept(spark)
+    assert during[0] >= before[0] + 30
+    assert during[1] >= before[1] + 10
+    many.clear()
+    after = kept(spark)
+    assert after[0] <= before[0] + 2
+    assert after[1] <= before[1] + 2
+
+
+def ran_with(env, df):
+    env.collect(df)
+    return [vertex.tasks for vertex in env.last_job.vertices]
+
+
+WAYS = {
+    "derived": lambda df: df.where("count > 0").withColumnRenamed("count", "n").select("n", "k"),
+    "joined with itself": lambda df: df.alias("a").join(df.alias("b"), "k"),
+    "renamed and joined": lambda df: df.join(df.withColumnRenamed("count", "n"), "k"),
+    "under a union": lambda df: df.union(df.where("k > 1")),
+    "in a subquery": lambda df: df.where("k in (select max(id) % 7 from range(9))"),
+    "with a hint": lambda df: df.hint("merge").orderBy("k"),
+}
+
+
+def test_a_mark_lives_in_every_plan_made_of_its_own(spark, env):
+    base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
+    for name, way in WAYS.items():
+        marked = penstock.with_parallelism(base.groupBy("k").count(), 3)
+        derived = way(marked)
+        fresh = ran_with(env, derived)
+        del marked
+        kept(spark)
+        assert ran_with(env, derived) == fresh, name
+        assert 3 in fresh, name
+
+
+def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
+    base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
+    penstock.with_parallelism(base.groupBy("k").count(), 3).createOrReplaceTempView("marked")
+    kept(spark)
+    assert 3 in ran_with(env, spark.table("marked"))
+    assert 3 in ran_with(env, spark.sql("select k, count + 1 from marked where k > 2"))
+    spark.catalog.dropTempView("marked")
+    cached = penstock.with_parallelism(base.groupBy("k").count(), 3).cache()
+    rows = sorted(map(tuple, env.collect(cached)))
+    kept(spark)
+    assert sorted(map(tuple, env.collect(cached))) == rows
+    cached.unpersist()
+
+
+def test_an_exchange_lives_with_its_plan(spark, env):
+    df = penstock.rebalance(spark.range(50), 2, adaptive=True).map_in_arrow(lambda rows: rows, "id long")
+    derived = df.where("id >= 0").groupBy().count()
+    del df
+    kept(spark)
+    assert env.collect(derived)[0][0] == 50
+    assert "rebalance" in {decision.kind.value for decision in env.last_job.decisions}

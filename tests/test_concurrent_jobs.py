@@ -1,0 +1,156 @@
+"""Jobs at once, from several threads of one Environment, and of several Environments of one session."""
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import penstock
+from penstock import Environment
+from penstock.connectors import FileSink
+from penstock.decisions import DecisionKind
+from penstock.errors import JobCancelledError, JobError
+from penstock.history.event_log import History, LocalFolder
+from tests.conftest import OFF
+
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def facts(spark, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("facts") / "facts")
+    spark.range(0, 20_000, 1, 4).selectExpr("id % 97 as k", "id as v").write.parquet(path)
+    return spark.read.parquet(path)
+
+
+def groups(facts, tasks):
+    return penstock.with_parallelism(facts.groupBy("k").sum("v"), tasks, name=f"of {tasks}")
+
+
+def collects(env, facts, tasks, folder):
+    del folder
+    assert sorted(map(tuple, env.collect(groups(facts, tasks)))) == SUMS
+
+
+def writes(env, facts, tasks, folder):
+    env.write(groups(facts, tasks), FileSink(str(folder / "sums")))
+    env.write(facts.where(f"k < {tasks}"), FileSink(str(folder / "few")))
+    job = env.execute(f"writes {tasks}")
+    read = env.spark.read.parquet
+    assert sorted(map(tuple, read(str(folder / "sums")).collect())) == SUMS
+    assert read(str(folder / "few")).count() == sum(1 for number in range(20_000) if number % 97 < tasks)
+    has_its_own(env, job, tasks)
+
+
+def rebalances(env, facts, tasks, folder):
+    del folder
+    df = penstock.rebalance(facts.where(f"k < {tasks}"), 2, adaptive=tasks % 2 == 0).map_in_arrow(lambda rows: rows, facts.schema)
+    rows = env.collect(df.groupBy().agg({"v": "sum", "k": "count"}))
+    numbers = [number for number in range(20_000) if number % 97 < tasks]
+    assert [tuple(sorted(row)) for row in rows] == [tuple(sorted((len(numbers), sum(numbers))))]
+
+
+def joins(env, facts, tasks, folder):
+    del folder
+    df = facts.join(groups(facts, tasks), "k").where("v < 97")
+    assert sorted((row.k, row["sum(v)"]) for row in env.collect(df)) == SUMS
+
+
+def fails(env, facts, tasks, folder):
+    del folder
+    with pytest.raises(JobError, match=f"on purpose {tasks}"):
+        env.collect(groups(facts, tasks).selectExpr(f"raise_error('on purpose {tasks}')"))
+
+
+def has_its_own(env, job, tasks):
+    """Check that decisions and Spark jobs of a job are its own."""
+    (vertex,) = [execution for execution in job.vertices if f"of {tasks}" in execution.vertex.name]
+    assert vertex.parallelism == tasks
+    nodes = {node for execution in job.vertices for node in execution.vertex.node_ids}
+    assert all(set(decision.nodes) <= nodes for decision in job.decisions)
+    given = [decision for decision in job.decisions if decision.kind is DecisionKind.VERTEX_PARALLELISM]
+    assert all(f"of {other}" not in decision.subject for decision in given for other in KINDS_TASKS if other != tasks)
+    tracker = env.spark.sparkContext.statusTracker()
+    for execution in job.vertices:
+        for number in tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex)):
+            ran = tracker.getJobInfo(number)
+            assert ran is None or ran.status == "SUCCEEDED"
+
+
+SUMS = sorted((k, sum(range(k, 20_000, 97))) for k in range(97))
+KINDS = [collects, writes, rebalances, joins, fails, writes]
+KINDS_TASKS = range(2, 2 + len(KINDS))
+
+
+@pytest.mark.parametrize("environments", [1, 2])
+def test_right_rows_and_right_decisions(spark, facts, tmp_path, environments):
+    envs = [Environment(spark, config=OFF, progress=False) for _ in range(environments)]
+
+    def run(number, turn):
+        kind, tasks = KINDS[number], KINDS_TASKS[number]
+        folder = tmp_path / f"{turn}-{number}"
+        folder.mkdir()
+        kind(envs[number % environments], facts, tasks, folder)
+
+    for turn in range(ROUNDS):
+        with ThreadPoolExecutor(len(KINDS)) as pool:
+            for done in [pool.submit(run, number, turn) for number in range(len(KINDS))]:
+                done.result(180)
+
+
+def test_cancelling_one_leaves_the_other(spark, env, facts):
+    def sleeping(batches):
+        for batch in batches:
+            time.sleep(60)
+            yield batch
+
+    # One task sleeps, so that the other of the two cores serves the other job.
+    slow = penstock.with_parallelism(facts.groupBy("k").sum("v"), 1).mapInPandas(sleeping, "k long, s long")
+    for _ in range(ROUNDS):
+        results = []
+        env.write(slow, FileSink("/nowhere/that/is/written"))
+        job = env.execute_async("slow")
+        until = time.monotonic() + 30
+        while job.status_counts.get("FINISHED", 0) < 1 and time.monotonic() < until:
+            time.sleep(0.05)
+        other = threading.Thread(target=lambda results=results: results.append(env.collect(groups(facts, 3))))
+        other.start()
+        time.sleep(0.2)
+        started = time.monotonic()
+        job.cancel()
+        with pytest.raises(JobCancelledError):
+            job.wait(10)
+        assert time.monotonic() - started < 2
+        other.join(60)
+        assert sorted(map(tuple, results[0])) == SUMS
+
+
+def test_marks_and_exchanges_made_at_once(spark, env, facts):
+    """Functions are pickled by value for a moment, which holds for the whole process."""
+
+    def make(number):
+        df = penstock.rebalance(facts.where(f"k = {number}"), 2, adaptive=True).map_in_arrow(lambda rows: rows, facts.schema)
+        return penstock.with_parallelism(df, 1)
+
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(make, range(12)))
+    assert [env.count(df) for df in made[:4]] == [len(range(k, 20_000, 97)) for k in range(4)]
+
+
+def test_records_of_two_jobs(spark, facts, tmp_path):
+    env = Environment(spark, config=OFF | {"jobmanager.archive.fs.dir": str(tmp_path / "logs")}, progress=True)
+
+    def run(tasks):
+        env.write(groups(facts, tasks), FileSink(str(tmp_path / f"out{tasks}")))
+        return env.execute(f"job of {tasks}")
+
+    with ThreadPoolExecutor(3) as pool:
+        ran = dict(zip((2, 3, 4), pool.map(run, (2, 3, 4)), strict=True))
+    history = History(LocalFolder(tmp_path / "logs"))
+    for tasks, job in ran.items():
+        record = history.record(job.id)
+        assert (record.name, record.state) == (f"job of {tasks}", "FINISHED")
+        names = [vertex["name"] for vertex in record.vertices.values()]
+        assert any(f"of {tasks}" in name for name in names)
+        assert not any(f"of {other}" in name for name in names for other in ran if other != tasks)
