@@ -6,7 +6,7 @@ from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.graph.partitioner import FORWARD
 from penstock.planner.draft import DraftBuilder
 from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan, WriteKind
-from penstock.spark.catalyst import LogicalNode
+from penstock.spark.plans import LogicalNode
 from penstock.testing import ARROWS, stream_graph
 
 

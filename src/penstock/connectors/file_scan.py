@@ -12,9 +12,9 @@ from penstock.spark import files
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 class FileScan(Scan):

@@ -9,8 +9,8 @@ from penstock.connectors.scan import Scan
 from penstock.spark import catalyst, fragment
 
 if TYPE_CHECKING:
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 class PlainScan(Scan):

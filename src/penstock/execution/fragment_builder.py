@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.execution.reads import VertexSetup
     from penstock.execution.runtime_filters import KeyFilters
     from penstock.graph import JobVertex, JoinSequence, StreamEdge, StreamGraph, StreamNode
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 @dataclass(frozen=True, slots=True)

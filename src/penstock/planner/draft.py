@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from penstock.location import SourceLine
     from penstock.marks import Stage
     from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan
-    from penstock.spark.catalyst import JoinFacts, LogicalNode
+    from penstock.spark.joins import JoinFacts
+    from penstock.spark.plans import LogicalNode
 
 Note = tuple[str, str, str]
 """What the planner decided: subject, chosen, reason."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 class WriteKind(StrEnum):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from penstock.planner.draft import Draft
     from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], name: str) -> JobPlan:

@@ -13,14 +13,15 @@ from penstock.spark import catalyst
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import projected
 from penstock.spark.jvm import items
+from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.config import Configuration
     from penstock.planner.outputs import Output
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 RUN_BY_SPARK = "Query"
 """The name of a leaf that stands for a whole query."""
@@ -73,7 +74,7 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
         made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
         frames = [dataframe(bridge, bridge.session, plan) for plan in made]
         outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
-    plans = [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
+    plans = [read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
     reasons = [why_run_by_spark(bridge, plan) for plan in plans]
     plans = [
         replace(plan, name=RUN_BY_SPARK, children=()) if why else plan
@@ -97,12 +98,12 @@ def _without_shared(
     """Return the optimised plans of outputs less the heavy parts that several share, and these; if there are any."""
     if len(outputs) < 2:
         return {}, []
-    analyzed = [catalyst.read_plan(bridge, catalyst.cached_plan(output.df)) for output in outputs.values()]
+    analyzed = [read_plan(bridge, catalyst.cached_plan(output.df)) for output in outputs.values()]
     cut, commons = cut_common(bridge, analyzed)
     if not commons:
         return {}, []
     plans = {
-        place: catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        place: read_plan(bridge, catalyst.optimize(bridge.session, plan))
         for place, plan in zip(outputs, cut, strict=True)
     }
     shared: list[SharedPart] = []
@@ -113,7 +114,7 @@ def _without_shared(
         whole = len(columns) == len(attributes)
         wanted = bridge.seq(attributes[i] for i in columns)
         plan = common.plan if whole else projected(bridge, common.plan, wanted)
-        optimized = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        optimized = read_plan(bridge, catalyst.optimize(bridge.session, plan))
         shared.append(SharedPart(common.number, optimized, columns))
     return plans, shared
 

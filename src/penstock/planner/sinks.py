@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.planner.outputs import Output
     from penstock.planner.translation import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 def sink_options(config: Configuration) -> SinkOptions:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
     from penstock.planner.plan import Ids
-    from penstock.spark.catalyst import JoinKey, LogicalNode
+    from penstock.spark.joins import JoinKey
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})

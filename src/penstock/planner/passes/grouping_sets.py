@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 def add_grouping_sets(bridge: Bridge, draft: Draft) -> Draft:

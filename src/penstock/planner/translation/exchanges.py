@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock.marks import Stage
     from penstock.planner.draft import TranslatedNode
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 def stage_at(node: LogicalNode) -> Stage | None:

@@ -12,17 +12,19 @@ from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.sharing import is_heavy
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
+from penstock.spark.joins import join_facts
 
 if TYPE_CHECKING:
 
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import JoinFacts, LogicalNode
+    from penstock.spark.joins import JoinFacts
+    from penstock.spark.plans import LogicalNode
 
 
 @translates("Join")
 def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Add a join, broadcast or shuffled as Spark would plan it."""
-    facts = catalyst.join_facts(translator.bridge, node)
+    facts = join_facts(translator.bridge, node)
     if facts is None or not facts.is_hashable:
         return translator.one_piece(node, OperatorKind.JOIN)
     left, right = node.children

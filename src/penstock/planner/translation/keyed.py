@@ -23,7 +23,7 @@ from penstock.spark.jvm import items
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 @translates(*KEYED)

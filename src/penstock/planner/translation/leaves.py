@@ -10,7 +10,7 @@ from penstock.planner.plan import NodePlan
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 def translate_leaf(translator: Translator, node: LogicalNode, filtered: LogicalNode | None = None) -> TranslatedNode:

@@ -12,7 +12,7 @@ from penstock.spark.limits import LIMITS
 if TYPE_CHECKING:
     from penstock.planner.draft import TranslatedNode
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 
 @translates(*LIMITS)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 _LOSES_LAYOUT = frozenset(
     {"Expand", "ArrowEvalPython", "BatchEvalPython", "ArrowEvalPythonUDTF", "BatchEvalPythonUDTF"}

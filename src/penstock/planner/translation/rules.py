@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock.planner.draft import TranslatedNode
     from penstock.planner.translation.translator import Translator
-    from penstock.spark.catalyst import LogicalNode
+    from penstock.spark.plans import LogicalNode
 
 Rule = Callable[["Translator", "LogicalNode"], "TranslatedNode"]
 _RULES: dict[str, Rule] = {}

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from penstock.marks import Mark
     from penstock.planner.sharing import EqualParts
     from penstock.planner.sources import SourceMaker
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 class Translator:
