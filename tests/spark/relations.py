@@ -4,6 +4,8 @@ import datetime
 import decimal
 
 from penstock.spark import catalyst, exchange
+from penstock.spark.joins import join_facts
+from penstock.spark.plans import read_plan
 
 DAY = datetime.date(2024, 2, 29)
 # name: the types of the keys, and rows of a third column behind them
@@ -24,9 +26,9 @@ def relation_of(spark, bridge, schema, rows):
     df = spark.createDataFrame([(*row, i) for i, row in enumerate(rows)], f"{schema}, v int").repartition(2)
     names = [column.split()[0] for column in schema.split(", ")]
     joined = df.withColumnRenamed("v", "w").join(df, names)
-    plan = catalyst.read_plan(bridge, catalyst.optimized_plan(joined))
+    plan = read_plan(bridge, catalyst.optimized_plan(joined))
     join = next(node for node in plan.walk() if node.name == "Join")
-    keys = catalyst.join_facts(bridge, join).handles("right")
+    keys = join_facts(bridge, join).handles("right")
     mode = exchange.broadcast_mode(bridge, bridge.session, join, "right", keys)
     side = join.children[1].handle
     return side, exchange.broadcast(bridge, bridge.session, side, mode), keys

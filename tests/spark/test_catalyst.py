@@ -5,6 +5,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.spark import catalyst
+from penstock.spark.plans import read_plan
 from penstock.spark.jvm import Bridge, children, class_name, items
 
 
@@ -44,7 +45,7 @@ AGGREGATES = {
 def test_merging_facts(spark, name):
     aggregate, reason = AGGREGATES[name]
     df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
-    plan = catalyst.read_plan(Bridge(spark), catalyst.optimized_plan(df))
+    plan = read_plan(Bridge(spark), catalyst.optimized_plan(df))
     node = next(node for node in plan.walk() if node.name == "Aggregate")
     facts = catalyst.merging_facts(Bridge(spark), node)
     assert facts == ({"mergeable": True} if reason is None else {"mergeable": False, "not_mergeable_because": reason})
@@ -58,7 +59,7 @@ def test_ids_of_columns_are_the_keys_of_their_expressions(spark, kind):
     df = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name in NAMES)).distinct()
     plan = df._jdf.queryExecution().optimizedPlan()
     expected = tuple(catalyst.expression_key(one) for one in items(plan.output()))
-    assert catalyst.read_plan(Bridge(spark), plan).keys == expected
+    assert read_plan(Bridge(spark), plan).keys == expected
     assert len(set(expected)) == len(NAMES)
 
 

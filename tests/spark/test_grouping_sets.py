@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.spark import catalyst, exchange
+from penstock.spark import exchange
+from penstock.spark.plans import read_plan
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.grouping_sets import can_aggregate_first
@@ -69,7 +70,7 @@ def copies(result):
 
 
 def aggregate_of(spark, text):
-    plan = catalyst.read_plan(Bridge(spark), spark.sql(text)._jdf.queryExecution().optimizedPlan())
+    plan = read_plan(Bridge(spark), spark.sql(text)._jdf.queryExecution().optimizedPlan())
     return next(node for node in plan.walk() if node.name == "Aggregate")
 
 

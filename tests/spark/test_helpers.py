@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.spark import catalyst, files
-from penstock.spark.catalyst import read_plan
+from penstock.spark.plans import read_plan
 from penstock.spark.jvm import Bridge, items, with_fields
 from penstock.spark.settings import change_settings, read_settings
 

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
 
 from penstock.spark import answers, catalyst, compiled
+from penstock.spark.plans import read_plan
 from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
 from penstock.spark.jvm import Bridge
 from tools.java_classes import SOURCES, CannotCompileError, make_jar
@@ -107,7 +108,7 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
     bridge = Bridge(spark)
     plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
-    nodes = list(catalyst.read_plan(bridge, plan).walk())
+    nodes = list(read_plan(bridge, plan).walk())
     (join,) = (node.handle for node in nodes if node.name == "Join")
     leaf = next(node.handle for node in nodes if node.files is not None)
     (function,) = (node.handle for node in nodes if node.name == "Aggregate")

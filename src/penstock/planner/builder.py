@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from penstock.marks import Stage
     from penstock.optimizer.early_aggregation import GroupingSets
     from penstock.planner.filters import FilterFinder
-    from penstock.spark.catalyst import JoinFacts, LogicalNode
+    from penstock.spark.joins import JoinFacts
+    from penstock.spark.plans import LogicalNode
 
 
 @dataclass(frozen=True, slots=True)

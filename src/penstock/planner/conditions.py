@@ -14,8 +14,8 @@ from penstock.spark.catalyst import MERGEABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 OF_A_PLACE = frozenset(
     {

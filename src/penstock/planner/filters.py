@@ -18,7 +18,8 @@ from penstock.spark import catalyst
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.spark.catalyst import JoinFacts, JoinKey, LogicalNode
+    from penstock.spark.joins import JoinFacts, JoinKey
+    from penstock.spark.plans import LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})

@@ -13,8 +13,8 @@ from penstock.spark.jvm import items
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 def grouping_sets(bridge: Bridge, aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from penstock.graph import StreamGraph
     from penstock.marks import Stage
     from penstock.planner.filters import Way
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.files import FileListing
+    from penstock.spark.plans import LogicalNode
 
 
 class WriteKind(StrEnum):

@@ -31,6 +31,7 @@ from penstock.spark import catalyst
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import projected, slot_columns
 from penstock.spark.jvm import items
+from penstock.spark.plans import read_plan
 from penstock.spark.session import broadcast_threshold
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import Sink
     from penstock.location import SourceLine
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 RUN_BY_SPARK = "Query"
@@ -201,19 +202,19 @@ def _optimized(
         made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
         frames = [dataframe(bridge, bridge.session, plan) for plan in made]
         outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
-    plans = [catalyst.read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
+    plans = [read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
     run_by_spark = {place: why for place, plan in enumerate(plans) if (why := why_run_by_spark(bridge, plan))}
     for place in run_by_spark:
         plans[place] = replace(plans[place], name=RUN_BY_SPARK, children=())
     others = [place for place in range(len(plans)) if place not in run_by_spark]
     if len(others) < 2:
         return plans, run_by_spark, []
-    analyzed = [catalyst.read_plan(bridge, catalyst.cached_plan(outputs[place].df)) for place in others]
+    analyzed = [read_plan(bridge, catalyst.cached_plan(outputs[place].df)) for place in others]
     cut, commons = cut_common(bridge, analyzed)
     if not commons:
         return plans, run_by_spark, []
     for place, plan in zip(others, cut, strict=True):
-        plans[place] = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        plans[place] = read_plan(bridge, catalyst.optimize(bridge.session, plan))
     pruned: list[_OptimizedCommon] = []
     for common in commons:
         readers = [*(plans[place] for place in others), *(one.plan for one in pruned)]
@@ -222,7 +223,7 @@ def _optimized(
         whole = len(columns) == len(attributes)
         wanted = bridge.seq(attributes[i] for i in columns)
         plan = common.plan if whole else projected(bridge, common.plan, wanted)
-        optimized = catalyst.read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        optimized = read_plan(bridge, catalyst.optimize(bridge.session, plan))
         pruned.append(_OptimizedCommon(common.number, optimized, columns))
     return plans, run_by_spark, pruned
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark import catalyst
 from penstock.spark.aggregates import functions_of, grouping, split
 from penstock.spark.fragment import placeholder, rdd_leaf, rebuild
+from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 HEAVY = frozenset(
     {
@@ -122,7 +123,7 @@ def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple
             break
         lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
         current = [
-            catalyst.read_plan(bridge, rebuild(bridge, plan, lowest)) if lowest.keys() & set(plan.walk()) else plan
+            read_plan(bridge, rebuild(bridge, plan, lowest)) if lowest.keys() & set(plan.walk()) else plan
             for plan in current
         ]
         parts = EqualParts(bridge, current)

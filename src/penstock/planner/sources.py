@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from penstock.config import Configuration, Option
     from penstock.connectors.base import SplitScan
     from penstock.marks import Mark
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jdbc import JdbcRelation
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _NAMES = {
     "LocalRelation": "rows in memory",

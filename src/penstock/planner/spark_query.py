@@ -12,8 +12,8 @@ from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
     from penstock.connectors.base import ParallelismInferenceContext
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 class SparkQuery:

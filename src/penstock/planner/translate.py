@@ -31,11 +31,13 @@ from penstock.planner.sharing import is_heavy, pays
 from penstock.rebalance.adapted import dealt_out_at
 from penstock.spark import catalyst
 from penstock.spark.barrier import function_id, is_boundary, task_slots
-from penstock.spark.catalyst import JoinFacts, LogicalNode, expression_key
+from penstock.spark.catalyst import expression_key
 from penstock.spark.dataframes import mark_of
 from penstock.spark.jobs import cluster_cores
+from penstock.spark.joins import JoinFacts, join_facts
 from penstock.spark.jvm import class_name, items
 from penstock.spark.limits import LIMITS
+from penstock.spark.plans import LogicalNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -431,7 +433,7 @@ class Translator:
     # -- joins ---------------------------------------------------------------------------------------------------
 
     def _join(self, node: LogicalNode) -> Out:
-        facts = catalyst.join_facts(self._bridge, node)
+        facts = join_facts(self._bridge, node)
         if facts is None or not facts.is_hashable:
             return self._one_piece(node, OperatorKind.JOIN, node.children)
         left, right = node.children

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.marks import recall
 from penstock.rebalance.operator import in_one_stage
 from penstock.spark.barrier import with_output
-from penstock.spark.catalyst import analyzed_plan, read_plan
+from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import dataframe, mark_of
 from penstock.spark.fragment import rebuild
+from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.marks import Exchange, Mark
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) -> Any:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.packing import Range
     from penstock.scheduler.skew_cut import Slice
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
     from penstock.spark.session import SessionPool
 
 log = logging.getLogger("penstock.scheduler")

@@ -12,8 +12,8 @@ from penstock.spark.jvm import children, class_name, items, with_fields
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _COLUMN = re.compile(r"none#(\d+)L?")
 

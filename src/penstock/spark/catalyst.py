@@ -1,9 +1,8 @@
-"""Reading Catalyst plans: what the planner wants to know of a logical node, as plain values."""
+"""Questions about Catalyst plans and expressions; see `plans` and `joins` for what is read of them at once."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.location import SourceLine
@@ -11,168 +10,14 @@ from penstock.spark import answers
 from penstock.spark.jvm import LOGICAL, children, class_name, items, option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import DataFrame
 
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 LARGE = 1 << 62
-
-
-@dataclass(frozen=True, slots=True)
-class FileFacts:
-    """What a relation of files (``HadoopFsRelation``) is.
-
-    Parameters
-    ----------
-    format
-        The short name of its format, such as ``parquet``.
-    roots
-        The names of its paths.
-    options
-        Its options, by their names in small letters.
-    bucketed
-        Whether Spark cuts it by buckets, not by size.
-    table, provider
-        Its table in the catalog, and what that was made with; empty if it is none.
-    """
-
-    format: str
-    roots: tuple[str, ...]
-    options: Mapping[str, str]
-    bucketed: bool
-    table: str = ""
-    provider: str = ""
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> FileFacts:
-        """Return what ``java/FileRelations.java`` tells about a relation."""
-        return cls(**{**facts, "roots": tuple(facts["roots"])})
-
-    @property
-    def name(self) -> str:
-        """The name of the table, or the path, for people."""
-        name = self.table or (self.roots[0] if self.roots else "files")
-        return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogicalNode:
-    """A node of a logical plan. Columns go by their expression ids.
-
-    Parameters
-    ----------
-    name
-        The simple name of its class, such as ``Join``.
-    handle
-        The plan in the JVM.
-    children
-        Its inputs.
-    ids, keys
-        The columns of its output; and the same as `expression_key` spells them.
-    references
-        The columns that its expressions refer to.
-    description
-        One line about it, its own expressions included.
-    is_deterministic
-        Whether the subtree gives the same rows each time it runs.
-    cannot_fail
-        Whether none of its own expressions can raise an error, whatever its input holds.
-    functions
-        The names of the aggregate functions in its expressions.
-    unstable
-        The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
-    only_not_null
-        Whether it is a filter that wants nothing but columns that are not null.
-    moved
-        Of a projection or aggregate: the input's column by the column that is the same under another id.
-    renames
-        Of a projection or aggregate: the key of the output's column by the key of the deterministic expression that
-        it stands for.
-    files
-        Of a relation of files, what it is.
-    partition_columns
-        The names of the columns that its files or partitions are laid out by.
-    """
-
-    name: str
-    handle: Any = field(repr=False)
-    children: tuple[LogicalNode, ...] = field(repr=False)
-    ids: tuple[str, ...] = field(repr=False)
-    keys: tuple[str, ...] = field(repr=False)
-    references: tuple[str, ...] = field(repr=False)
-    description: str = field(repr=False)
-    is_deterministic: bool = field(repr=False)
-    cannot_fail: bool = field(default=False, repr=False)
-    functions: frozenset[str] = field(default=frozenset(), repr=False)
-    unstable: frozenset[str] = field(default=frozenset(), repr=False)
-    only_not_null: bool = field(default=False, repr=False)
-    moved: Mapping[str, str] = field(default_factory=dict, repr=False)
-    renames: Mapping[str, str] = field(default_factory=dict, repr=False)
-    files: FileFacts | None = field(default=None, repr=False)
-    partition_columns: tuple[str, ...] = field(default=(), repr=False)
-
-    @classmethod
-    def of(cls, handle: Any, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
-        """Return a node of what ``java/PlanReader.java`` tells about it."""
-        return cls(
-            name=facts["name"],
-            handle=handle,
-            children=children,
-            ids=tuple(facts["ids"]),
-            keys=tuple(facts["keys"]),
-            references=tuple(facts["references"]),
-            description=" ".join(facts["description"].split()),
-            is_deterministic=facts["is_deterministic"],
-            cannot_fail=facts["cannot_fail"],
-            functions=frozenset(facts["functions"]),
-            unstable=frozenset(facts["unstable"]),
-            only_not_null=facts.get("only_not_null", False),
-            moved=facts.get("moved", {}),
-            renames=facts.get("renames", {}),
-            files=FileFacts.of(facts["files"]) if "files" in facts else None,
-            partition_columns=tuple(facts.get("partition_columns", ())),
-        )
-
-    def walk(self) -> Iterator[LogicalNode]:
-        """Iterate over the node and all below it."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
-    def leaves(self) -> list[LogicalNode]:
-        """Return the nodes without inputs, from left to right."""
-        return [node for node in self.walk() if not node.children]
-
-    def has(self, ids: Iterable[str]) -> bool:
-        """Whether all of some columns are in its output."""
-        return set(ids) <= set(self.ids)
-
-    def below(self, ids: Iterable[str]) -> tuple[str, ...] | None:
-        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
-        there = set(self.children[0].ids)
-        found = [one if one in there else self.moved.get(one) for one in ids]
-        moved = tuple(one for one in found if one is not None)
-        return moved if len(moved) == len(found) else None
-
-    def expressions(self, ids: Iterable[str]) -> tuple[Any, ...]:
-        """Return columns of its output as expressions."""
-        output = self.handle.output()
-        return tuple(output.apply(self.ids.index(one)) for one in ids)
-
-
-def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
-    """Return a logical plan as a tree."""
-    answer = bridge.helper("PlanReader").read(plan)
-    places = enumerate(answers.facts(answer))
-
-    def node() -> LogicalNode:
-        place, facts = next(places)
-        handle = answer.handle(place)
-        return LogicalNode.of(handle, facts, tuple(node() for _ in range(facts["children"])))
-
-    return node()
 
 
 def analyzed_plan(df: DataFrame) -> Any:
@@ -418,102 +263,6 @@ def leaf_bytes(plan: Any) -> int:
 def observes_metrics(bridge: Bridge, plan: Any) -> bool:
     """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
     return bool(bridge.helper("PlanSearch").observesMetrics(plan))
-
-
-@dataclass(frozen=True, slots=True)
-class JoinKey:
-    """One side of an equality that a join wants.
-
-    Parameters
-    ----------
-    handle
-        The expression in the JVM.
-    text
-        The same as `expression_key` spells it.
-    columns
-        The columns it is computed from.
-    is_column, is_deterministic
-        Whether it is a plain column; whether it has the same value each time.
-    cannot_fail
-        Whether it has a value, or null, whatever the columns hold.
-    type
-        Its type as SQL spells it.
-    """
-
-    handle: Any = field(repr=False)
-    text: str
-    columns: tuple[str, ...]
-    is_column: bool
-    is_deterministic: bool
-    cannot_fail: bool
-    type: str
-
-    @classmethod
-    def of(cls, handle: Any, facts: Mapping[str, Any]) -> JoinKey:
-        """Return the key of what ``java/JoinReader.java`` tells about it."""
-        return cls(handle, **{**facts, "columns": tuple(facts["columns"])})
-
-
-@dataclass(frozen=True, slots=True)
-class JoinFacts:
-    """What an equi-join is made of.
-
-    Parameters
-    ----------
-    join_type
-        Spark's name, such as ``Inner`` or ``LeftOuter``.
-    left, right
-        The keys, pairwise.
-    left_hint, right_hint
-        The join strategy hint of each side, such as ``broadcast``, or an empty text.
-    is_hashable
-        Whether Spark joins such keys by hashing them: equal values are equal in their bytes, and can be sorted too.
-    cannot_fail
-        Whether neither the keys nor what else it wants of a pair of rows can raise an error.
-    """
-
-    join_type: str
-    left: tuple[JoinKey, ...]
-    right: tuple[JoinKey, ...]
-    left_hint: str
-    right_hint: str
-    is_hashable: bool
-    cannot_fail: bool
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any], handles: Sequence[Any]) -> JoinFacts:
-        """Return the join of what ``java/JoinReader.java`` tells about it; left keys come first."""
-        keys = tuple(JoinKey.of(handle, key) for handle, key in zip(handles, facts["keys"], strict=True))
-        pairs = len(keys) // 2
-        return cls(
-            facts["join_type"],
-            keys[:pairs],
-            keys[pairs:],
-            facts["left_hint"],
-            facts["right_hint"],
-            is_hashable=facts["is_hashable"],
-            cannot_fail=facts["cannot_fail"],
-        )
-
-    def keys(self, side: str) -> tuple[JoinKey, ...]:
-        """Return the keys of the ``left`` or ``right`` side."""
-        return self.left if side == "left" else self.right
-
-    def handles(self, side: str) -> tuple[Any, ...]:
-        """Return the keys of a side as expressions in the JVM."""
-        return tuple(key.handle for key in self.keys(side))
-
-
-def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
-    """Return the facts of an equi-join; None if Spark finds no equality of keys in it.
-
-    Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
-    """
-    answer = bridge.helper("JoinReader").read(join.handle)
-    if answer is None:
-        return None
-    facts = answers.facts(answer)
-    return JoinFacts.of(facts, tuple(map(answer.handle, range(len(facts["keys"])))))
 
 
 def user_line(plan: Any) -> SourceLine | None:

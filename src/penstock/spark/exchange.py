@@ -29,8 +29,8 @@ from penstock.spark.planning import spark_plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _STAGE = "ShuffleQueryStageExec"
 _READ = "AQEShuffleReadExec"

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _BY_COLUMN = ("parquet", "orc")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"

@@ -9,8 +9,8 @@ from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, class_
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 def rebuild(bridge: Bridge, node: LogicalNode, replacements: Mapping[LogicalNode, Any]) -> Any:

@@ -18,8 +18,8 @@ from penstock.spark.jvm import EXPRESSIONS, class_name, items, with_fields
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 
 _ALWAYS = frozenset(

@@ -11,8 +11,8 @@ from penstock.spark.jvm import children, class_name, items, lowered, option, wit
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from penstock.spark.catalyst import LogicalNode
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog."
 

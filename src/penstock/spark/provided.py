@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst, files, fragment
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL, items
+from penstock.spark.plans import read_plan
 from penstock.spark.settings import change_settings
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class ProvidedPlan:
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
         self._df = df
-        self._plan = catalyst.read_plan(bridge, catalyst.optimized_plan(df))
+        self._plan = read_plan(bridge, catalyst.optimized_plan(df))
         self._handle = self._plan.handle
         leaves = self._plan.leaves()
         self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_cut_by_size(leaves[0]) else None

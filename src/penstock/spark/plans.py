@@ -1,0 +1,168 @@
+"""Logical plans as trees of plain values: what the planner wants to know of a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark import answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.spark.jvm import Bridge
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a relation of files (``HadoopFsRelation``) is.
+
+    Parameters
+    ----------
+    format
+        The short name of its format, such as ``parquet``.
+    roots
+        The names of its paths.
+    options
+        Its options, by their names in small letters.
+    bucketed
+        Whether Spark cuts it by buckets, not by size.
+    table, provider
+        Its table in the catalog, and what that was made with; empty if it is none.
+    """
+
+    format: str
+    roots: tuple[str, ...]
+    options: Mapping[str, str]
+    bucketed: bool
+    table: str = ""
+    provider: str = ""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> FileFacts:
+        """Return what ``java/FileRelations.java`` tells about a relation."""
+        return cls(**{**facts, "roots": tuple(facts["roots"])})
+
+    @property
+    def name(self) -> str:
+        """The name of the table, or the path, for people."""
+        name = self.table or (self.roots[0] if self.roots else "files")
+        return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogicalNode:
+    """A node of a logical plan. Columns go by their expression ids.
+
+    Parameters
+    ----------
+    name
+        The simple name of its class, such as ``Join``.
+    handle
+        The plan in the JVM.
+    children
+        Its inputs.
+    ids, keys
+        The columns of its output; and the same as `expression_key` spells them.
+    references
+        The columns that its expressions refer to.
+    description
+        One line about it, its own expressions included.
+    is_deterministic
+        Whether the subtree gives the same rows each time it runs.
+    cannot_fail
+        Whether none of its own expressions can raise an error, whatever its input holds.
+    functions
+        The names of the aggregate functions in its expressions.
+    unstable
+        The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
+    only_not_null
+        Whether it is a filter that wants nothing but columns that are not null.
+    moved
+        Of a projection or aggregate: the input's column by the column that is the same under another id.
+    renames
+        Of a projection or aggregate: the key of the output's column by the key of the deterministic expression that
+        it stands for.
+    files
+        Of a relation of files, what it is.
+    partition_columns
+        The names of the columns that its files or partitions are laid out by.
+    """
+
+    name: str
+    handle: Any = field(repr=False)
+    children: tuple[LogicalNode, ...] = field(repr=False)
+    ids: tuple[str, ...] = field(repr=False)
+    keys: tuple[str, ...] = field(repr=False)
+    references: tuple[str, ...] = field(repr=False)
+    description: str = field(repr=False)
+    is_deterministic: bool = field(repr=False)
+    cannot_fail: bool = field(default=False, repr=False)
+    functions: frozenset[str] = field(default=frozenset(), repr=False)
+    unstable: frozenset[str] = field(default=frozenset(), repr=False)
+    only_not_null: bool = field(default=False, repr=False)
+    moved: Mapping[str, str] = field(default_factory=dict, repr=False)
+    renames: Mapping[str, str] = field(default_factory=dict, repr=False)
+    files: FileFacts | None = field(default=None, repr=False)
+    partition_columns: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, handle: Any, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
+        """Return a node of what ``java/PlanReader.java`` tells about it."""
+        return cls(
+            name=facts["name"],
+            handle=handle,
+            children=children,
+            ids=tuple(facts["ids"]),
+            keys=tuple(facts["keys"]),
+            references=tuple(facts["references"]),
+            description=" ".join(facts["description"].split()),
+            is_deterministic=facts["is_deterministic"],
+            cannot_fail=facts["cannot_fail"],
+            functions=frozenset(facts["functions"]),
+            unstable=frozenset(facts["unstable"]),
+            only_not_null=facts.get("only_not_null", False),
+            moved=facts.get("moved", {}),
+            renames=facts.get("renames", {}),
+            files=FileFacts.of(facts["files"]) if "files" in facts else None,
+            partition_columns=tuple(facts.get("partition_columns", ())),
+        )
+
+    def walk(self) -> Iterator[LogicalNode]:
+        """Iterate over the node and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> list[LogicalNode]:
+        """Return the nodes without inputs, from left to right."""
+        return [node for node in self.walk() if not node.children]
+
+    def has(self, ids: Iterable[str]) -> bool:
+        """Whether all of some columns are in its output."""
+        return set(ids) <= set(self.ids)
+
+    def below(self, ids: Iterable[str]) -> tuple[str, ...] | None:
+        """Return columns of a ``Project`` or ``Aggregate`` as columns of its input, None if one of them is computed."""
+        there = set(self.children[0].ids)
+        found = [one if one in there else self.moved.get(one) for one in ids]
+        moved = tuple(one for one in found if one is not None)
+        return moved if len(moved) == len(found) else None
+
+    def expressions(self, ids: Iterable[str]) -> tuple[Any, ...]:
+        """Return columns of its output as expressions."""
+        output = self.handle.output()
+        return tuple(output.apply(self.ids.index(one)) for one in ids)
+
+
+def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
+    """Return a logical plan as a tree."""
+    answer = bridge.helper("PlanReader").read(plan)
+    places = enumerate(answers.facts(answer))
+
+    def node() -> LogicalNode:
+        place, facts = next(places)
+        handle = answer.handle(place)
+        return LogicalNode.of(handle, facts, tuple(node() for _ in range(facts["children"])))
+
+    return node()
