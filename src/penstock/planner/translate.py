@@ -37,9 +37,9 @@ from penstock.spark.jobs import cluster_cores
 from penstock.spark.joins import JoinFacts, join_facts
 from penstock.spark.jvm import class_name, items
 from penstock.spark.limits import LIMITS
-from penstock.spark.plans import LogicalNode
 
 if TYPE_CHECKING:
+    from penstock.spark.plans import LogicalNode
     from collections.abc import Callable, Mapping
 
     from penstock.config import Configuration
