@@ -39,7 +39,6 @@ from penstock.spark.jvm import class_name, items
 from penstock.spark.limits import LIMITS
 
 if TYPE_CHECKING:
-    from penstock.spark.plans import LogicalNode
     from collections.abc import Callable, Mapping
 
     from penstock.config import Configuration
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from penstock.planner.sharing import EqualParts
     from penstock.planner.sources import SourceMaker
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 NARROW = frozenset(
     {
