@@ -308,10 +308,10 @@ class Kafka(Table):
     def rows(self) -> list[tuple[int, int]]:
         with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as asked:
             asked.assign([TopicPartition(self.topic, 0, 0)])
-            found, quiet = [], time.monotonic() + 0.7
+            found, quiet = [], time.monotonic() + 0.4
             while time.monotonic() < quiet:
                 for message in asked.consume(100, 0.1):
                     if message.error() is None:
                         found.append((int(message.key()), int(message.value())))
-                        quiet = time.monotonic() + 0.7
+                        quiet = time.monotonic() + 0.4
         return sorted(found)

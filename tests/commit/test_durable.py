@@ -96,6 +96,6 @@ def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(monkey
     if case not in kinds:  # whose log is written by its client
         assert [path for name, path, *_ in seen[last:decided] if name == "sync_entries"]
     deleted = [number for number, (name, path, *_) in enumerate(seen) if name == "delete" and ("/.penstock-a" in path or "/.new-" in path)]
-    ended = max(number for number, (name, path, *_) in enumerate(seen) if name == "delete" and ".penstock-commit" in path and path.endswith(".json"))
+    ended = min(number for number, (name, path, *_) in enumerate(seen) if name == "delete" and ".penstock-commit" in path and path.endswith(".json"))
     assert decided < min(deleted)
     assert max(deleted) < ended  # what is not removed when it dies is removed by recovery

@@ -177,7 +177,7 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
         database = next(databases)
         return [maker(None, name, token, database) for name in pair]
 
-    tried(spark, make, counts, " + ".join(pair), 2 if "kafka append" in pair else 3)
+    tried(spark, make, counts, " + ".join(pair), 1 if "kafka append" in pair else 3)
 
 
 @pytest.mark.parametrize(
