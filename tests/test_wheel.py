@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tools.build_wheel import build
@@ -43,7 +44,8 @@ def run(package: Path, folder: Path) -> dict:
 
 def test_classes_from_the_wheel(installed, tmp_path):
     said = run(installed, tmp_path)
-    assert said["from"].endswith("/penstock/spark/java/penstock-spark4.3.jar")
+    major, minor, *_ = pyspark.__version__.split(".")
+    assert said["from"].endswith(f"/penstock/spark/java/penstock-spark{major}.{minor}.jar")
     assert said["loader"] == "URLClassLoader"
     assert said["rows"] == said["rows_of_a_second_application"] == EXPECTED
     assert said["files_moved"]

@@ -163,7 +163,7 @@ class CompiledClasses:
             return LoadedClass(self._driver.loadClass(f"penstock.{name}"), None)
         codes = bridge.find("java.util.HashMap")()
         found = self._compiler(bridge, codes).loadClass(f"penstock.{name}")
-        jar = Path(tempfile.mkdtemp(prefix="penstock-")) / f"{name}.jar"
+        jar = Path(_FILES.enter_context(tempfile.TemporaryDirectory(prefix="penstock-"))) / f"{name}.jar"
         with zipfile.ZipFile(jar, "w") as archive:
             for file in codes:
                 archive.writestr(str(file), bytes(codes[file]))
