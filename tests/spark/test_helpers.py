@@ -1,11 +1,14 @@
 """What the Java helpers do in one call."""
 
 import pytest
+from py4j.clientserver import JavaClient
 from pyspark.sql import functions as F
 
 from penstock.spark import catalyst, files
-from penstock.spark.plans import read_plan
+from penstock.spark.dataframes import marks_and_options
+from penstock.spark.joins import join_facts
 from penstock.spark.jvm import Bridge, items, with_fields
+from penstock.spark.plans import read_plan
 from penstock.spark.settings import change_settings, read_settings
 
 
@@ -114,3 +117,36 @@ def test_copies_of_case_classes(spark):
     assert turned.right().equals(left)
     assert turned.condition().equals(join.condition())
     assert join.left().equals(left)
+
+
+# name: what is asked of a join of two tables, and the calls into the JVM that it costs: one for the question, two for a
+# text that comes with objects, one for each object
+CALLS = {
+    "settings": (lambda bridge, plan, join: read_settings(bridge, bridge.session, "spark.sql.s"), 1),
+    "metrics": (lambda bridge, plan, join: catalyst.observes_metrics(bridge, plan.handle), 1),
+    "listings": (lambda bridge, plan, join: catalyst.mixes_listings(bridge, plan.handle), 1),
+    "marks": (lambda bridge, plan, join: marks_and_options(bridge, plan.handle), 1),
+    "plan": (lambda bridge, plan, join: read_plan(bridge, plan.handle), 1 + 2 + 4),
+    "join": (lambda bridge, plan, join: join_facts(bridge, join), 1 + 2 + 2),
+    "sequence": (lambda bridge, plan, join: bridge.seq([1, 2, 3, 4]), 1),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_question_is_one_call(spark, monkeypatch, name):
+    question, expected = CALLS[name]
+    bridge = Bridge(spark)
+    df = spark.range(5).join(spark.range(7).selectExpr("id as j"), F.col("id") == F.col("j"))
+    plan = read_plan(bridge, catalyst.analyzed_plan(df))
+    (join,) = (node for node in plan.walk() if node.name == "Join")
+    assert len(list(plan.walk())) == 4
+    question(bridge, plan, join)  # from now on the classes are there
+    sent, send = [], JavaClient.send_command
+
+    def counted(client, command, *arguments, **named):
+        sent.append(command)
+        return send(client, command, *arguments, **named)
+
+    monkeypatch.setattr(JavaClient, "send_command", counted)
+    question(bridge, plan, join)
+    assert len([command for command in sent if not command.startswith("m\n")]) == expected
