@@ -249,7 +249,7 @@ def test_spark_sees_the_names_of_vertices(env, spark, orders):
     job = env.last_job
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
     for execution in job.vertices:
-        jobs = tracker.getJobIdsForGroup(job.scheduler.group_of(execution.vertex))
+        jobs = tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex))
         assert jobs
         described = {store.job(one).description().get() for one in jobs}
         assert all(f"{execution.vertex.id} {execution.vertex.name}" in text for text in described), described

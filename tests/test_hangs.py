@@ -20,6 +20,8 @@ from tests.conftest import OFF
 from tests.silence import Proxy, Silent, ask
 
 
+pytestmark = pytest.mark.alone
+
 class Hang:
     """Something that hangs until it is let go."""
 

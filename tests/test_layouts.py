@@ -136,16 +136,16 @@ def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, table
 
 
 def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
-    from penstock.scheduler import decider
+    from penstock.scheduler.deciders import inputs
 
-    decide = decider.decide_vertex
+    decide = inputs.decide_vertex
 
     def less_one(*arguments):
         made = decide(*arguments)
         *others, (start, end) = made.ranges
         return replace(made, ranges=[*others, (start, max(end - 1, start))])
 
-    monkeypatch.setattr(decider, "decide_vertex", less_one)
+    monkeypatch.setattr(inputs, "decide_vertex", less_one)
     with pytest.raises(JobError, match="exactly once"):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 

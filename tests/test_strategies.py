@@ -292,7 +292,7 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
     df = joined.groupBy("d0").agg(F.count("*"), F.sum("w"))
     careless = check(env, df)
     careful = check(Environment(spark, config=config, progress=False), df)
-    assert "BROADCAST" in {str(edge.partitioner) for edge in careless.scheduler.manager.graph.edges}
+    assert "BROADCAST" in {str(edge.partitioner) for edge in careless.graphs.manager.graph.edges}
     costs = [sum(stage.shuffle_written for stage in stages(spark, job)) for job in (careless, careful)]
     assert costs[0] > 0
 

@@ -120,4 +120,4 @@ def test_the_demo():
     assert len(job["vertices"]) >= 5
     assert sum("Join" in vertex["name"] for vertex in job["vertices"]) == 1
     assert sum(row["flights"] for row in said["results"][1]["rows"]) == 328_521
-    assert all(vertex["tasks"] in (-1, vertex["parallelism"]) for vertex in job["vertices"])
+    assert all(vertex["tasks"] in (None, vertex["parallelism"]) for vertex in job["vertices"])

@@ -39,7 +39,8 @@ class Relation:
     def __init__(self, bridge, leaf):
         self.bridge = bridge
 
-    def column_types(self):
+    def column_types(self, properties):
+        assert properties == {"patience": "60"}
         if self.bridge == "unreachable":
             raise OSError("no route to host")
         return self.types
@@ -47,6 +48,10 @@ class Relation:
 
 class Dialect:
     comparable = {"int": KeyKind.WHOLE, "text": KeyKind.TEXT}
+
+    @staticmethod
+    def asking_waits(seconds):
+        return {"patience": f"{seconds:g}"}
 
 
 @pytest.mark.parametrize(
