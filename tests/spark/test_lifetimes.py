@@ -55,7 +55,7 @@ def test_a_mark_lives_in_every_plan_made_of_its_own(spark, env):
         del marked
         kept(spark)
         assert ran_with(env, derived) == fresh, name
-        assert 3 in fresh, name
+        assert {3, 6} & set(fresh), name  # of a union, three for each side
 
 
 def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
