@@ -24,6 +24,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
+    # A process that has read a Delta table can no longer fork: its client's threads are missing in the child.
+    items.sort(key=lambda item: item.get_closest_marker("forks") is None)
 
 
 @pytest.fixture(scope="session")

@@ -325,7 +325,7 @@ def test_both_sides_hot(make_env, tables, how):
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smaller):
     small = tables["dim0"].selectExpr("k0 + 500 as a", "n0 as n").where("a % 7 > 0")
-    large = tables["hot"].where("v % 10 = 0").selectExpr("k as b", "v", "pad")
+    large = tables["hot"].where("v % 3 = 0").selectExpr("k as b", "v", "pad")
     left, right = (small, large) if smaller == "left" else (large, small)
     df = left.join(right, F.col("a") == F.col("b"), how)
     job = check(make_env(**{JOIN: "NONE", THRESHOLD: "-1", f"{FILTERING}.enabled": False, VOLUME: "64 kb"}), df)

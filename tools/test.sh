@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs the tests that measure time, one after the other, then all others in two processes: most of a small query's time goes
-# into planning it, in one thread, so one process leaves a core idle. Arguments: Python, what to select, and more for pytest.
+# into planning it, in one thread, so one process leaves a core idle. Tests that fork come first, so their order is kept.
+# Arguments: Python, what to select, and more for pytest.
 set -uo pipefail
 python=$1
 selected=$2
 shift 2
 failed=0
 "$python" -m pytest -m "($selected) and alone" "$@" || failed=1
-"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile "$@" || failed=1
+"$python" -m pytest -m "($selected) and not alone" -n 2 --dist loadfile --no-loadscope-reorder "$@" || failed=1
 exit $failed

@@ -10,6 +10,8 @@ from tests.commit.checks import run
 from tests.commit.harness import Stop, in_child
 from tests.commit.targets import FILES, Files, Template
 
+pytestmark = pytest.mark.forks
+
 
 @pytest.fixture(scope="module")
 def template(spark, tmp_path_factory):

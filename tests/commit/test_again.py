@@ -13,6 +13,8 @@ from tests.commit.harness import in_child
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
 
+pytestmark = pytest.mark.forks
+
 CASES = [
     *(f"{kind} {case}" for kind in ("files", "objects") for case in FILES),
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),

@@ -12,6 +12,8 @@ from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Template
 
+pytestmark = pytest.mark.forks
+
 
 @pytest.fixture
 def synced(monkeypatch):

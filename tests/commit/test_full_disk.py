@@ -20,6 +20,8 @@ from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
+pytestmark = pytest.mark.forks
+
 BLOCK = 4096
 PAIRS = [
     pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if "files" not in pair and pair != ("local", "local") else ())

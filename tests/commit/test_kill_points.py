@@ -16,6 +16,8 @@ from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.services import Postgres, Sqlite
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
 
+pytestmark = pytest.mark.forks
+
 EVERY = os.environ.get("KILL_POINTS") == "all"
 NO_JVM = [
     *(f"files {case}" for case in FILES),

@@ -15,6 +15,8 @@ from penstock.spark.jvm import Bridge
 from tests.commit.checks import leftovers, run, steps_of, stopped
 from tests.commit.targets import FILES, Files, Template
 
+pytestmark = pytest.mark.forks
+
 
 @pytest.fixture(scope="module")
 def mounted(spark, tmp_path_factory):

@@ -24,6 +24,8 @@ from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
+pytestmark = pytest.mark.forks
+
 
 @pytest.fixture
 def local(monkeypatch, tmp_path):

@@ -20,6 +20,8 @@ from tests.commit.checks import journals, run
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
 
+pytestmark = pytest.mark.forks
+
 BACK, FORWARD = "back", "forward"
 
 

@@ -21,7 +21,8 @@ def files(path):
 for name in ("whole", "parts"):
     print(sum(pq.read_metadata(path).num_rows for path in files(f"{folder}/{name}")))
 there = deltalake.DeltaTable.is_deltatable(f"{folder}/delta")
-print(deltalake.DeltaTable(f"{folder}/delta").to_pyarrow_table().num_rows if there else 0)
+print(deltalake.DeltaTable(f"{folder}/delta").to_pyarrow_table().num_rows if there else 0, flush=True)
+os._exit(0)  # the library's threads may abort the process when it ends by itself
 """
 
 
@@ -40,7 +41,7 @@ def counts(folder):
     [
         ("touch:1", [50, 50, 0], "50 50 0"),
         ("exchange:1", [1000, 50, 0], "50 50 0"),  # of the partitions nothing yet
-        ("move_to:9", [1000, None, 0], "50 50 0"),  # some of the appended files
+        ("move_to:5", [1000, None, 0], "50 50 0"),  # some of the appended files
         ("delta:1", [1000, 1050, 1000], "1000 1050 1000"),  # which cannot be undone
     ],
 )

@@ -86,21 +86,21 @@ def test_a_policy_that_fails_takes_the_files_back(make_env, spark, days, tmp_pat
 
 
 def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkeypatch):
-    from penstock.commit import folders
+    from penstock.commit import moves
 
     sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
     env = make_env()
     env.write(days, sink)
     env.execute()
     during = []
-    move = folders.move
+    move = moves.move
 
     def watched(source, target):
         if target.name != "_SUCCESS":
             during.append((target.parent.child("_SUCCESS").exists()))
         return move(source, target)
 
-    monkeypatch.setattr(folders, "move", watched)
+    monkeypatch.setattr(moves, "move", watched)
     env.write(days, sink)
     env.execute()
     assert during

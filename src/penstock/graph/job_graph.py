@@ -39,7 +39,7 @@ class JobVertex:
     inputs
         The edges from other vertices.
     parallelism
-        What a user asked for, or None.
+        What a user asked for, or None; also where several inputs of a union were given different numbers.
     max_parallelism
         The smallest bound of its nodes, or None.
     """

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import GraphError
 from penstock.graph.context import StreamGraphContext, forward_group
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
+from penstock.graph.operators import ADDS_TASKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -169,7 +170,7 @@ class AdaptiveGraphManager:
             if edge.source_id not in group
         )
         asked = {node.parallelism for node in nodes if node.parallelism is not None}
-        if len(asked) > 1:
+        if len(asked) > 1 and not any(node.kind in ADDS_TASKS for node in nodes):
             raise GraphError(f"chained operators have different parallelisms {sorted(asked)}")
         bounds = [node.max_parallelism for node in nodes if node.max_parallelism is not None]
         vertex = JobVertex(
@@ -177,7 +178,7 @@ class AdaptiveGraphManager:
             name=" -> ".join(node.name for node in nodes),
             node_ids=tuple(ordered),
             inputs=inputs,
-            parallelism=asked.pop() if asked else None,
+            parallelism=asked.pop() if len(asked) == 1 else None,
             max_parallelism=min(bounds, default=None),
         )
         self._job_graph.add(vertex)

@@ -34,6 +34,10 @@ class OperatorKind(StrEnum):
     SINK_STAGE = "SinkStage"
 
 
+ADDS_TASKS = frozenset({OperatorKind.UNION, OperatorKind.OPAQUE})
+"""Operators whose tasks are those of all their inputs: what is given to an input is not given to the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """An operator of which nothing but its kind matters."""

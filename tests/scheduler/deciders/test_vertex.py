@@ -5,7 +5,7 @@ import pytest
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.decisions import DecisionKind
 from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
-from penstock.graph import StreamEdgeUpdateRequest
+from penstock.graph import Operator, OperatorKind, StreamEdgeUpdateRequest
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -36,6 +36,14 @@ def test_options(config, parallelism):
 def test_what_the_user_gave_is_kept():
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
     assert (decided.parallelism, decided.reason) == (3, "asked for 3")
+
+
+def test_each_input_of_a_union_keeps_what_was_given_to_it():
+    union = {5: Operator(OperatorKind.UNION)}
+    job = Deciding("1 #> 3\n2 #> 4\n3 -> 5\n4 -> 5", union, results={1: EVEN, 2: EVEN}, parallelism={3: 3, 4: 5})
+    decided = job.decide(5)
+    assert decided.parallelism == 3 + 5
+    assert [len(decided.setup.read_of(edge).ranges) for edge in ("1-3", "2-4")] == [3, 5]
 
 
 def test_inputs_of_one_group_are_cut_alike():

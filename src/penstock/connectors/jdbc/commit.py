@@ -138,12 +138,14 @@ class PreparedJdbc(Prepared):
             database.begin()
             try:
                 database.run(self._insertion)  # waits until one that has inserted it ends
-            except Exception:
-                log.debug("the ledger has the row, or cannot be written", exc_info=True)
+            except Exception as error:  # noqa: BLE001 - raised below, unless the row is there
+                refused = error
             else:
                 return False
         with self._connect(access) as database:
-            return has_token(self._dialect, database, self.table, self._entry)
+            if has_token(self._dialect, database, self.table, self._entry):
+                return True
+        raise refused  # a commit may still come, so neither answer would be true
 
     def undo(self, access: Access) -> None:
         """Drop the staged rows."""

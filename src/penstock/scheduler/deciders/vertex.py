@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import Decision, DecisionKind, DecisionLog
 from penstock.execution.reads import VertexSetup
+from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.scheduler.deciders.inputs import DecidedInput, InputDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes
@@ -81,6 +82,7 @@ class VertexDecider:
         log: DecisionLog,
     ) -> None:
         self._plan = plan
+        self._owner = owner
         self._log = log
         self._settings = ParallelismSettings.of(config, cores)
         known = KnownBytes(plan, owner, results)
@@ -100,7 +102,7 @@ class VertexDecider:
         keys
             The keys by which its rows are filtered, if they are.
         """
-        return self._sources.ask(vertex, node_id, self._given(vertex), askers, keys)
+        return self._sources.ask(vertex, node_id, self._given(vertex, node_id), askers, keys)
 
     def decide(self, vertex: JobVertex, inferred: Mapping[int, int]) -> DecidedVertex:
         """Decide a vertex whose upstream has finished.
@@ -112,14 +114,15 @@ class VertexDecider:
         inferred
             The answers of its sources, by node.
         """
-        given = self._given(vertex)
         sources = {
-            node_id: self._sources.decide(vertex, node_id, given, inferred[node_id])
+            node_id: self._sources.decide(vertex, node_id, self._given(vertex, node_id), inferred[node_id])
             for node_id in vertex.node_ids
             if node_id in self._plan.sources
         }
-        wanted = given if given is not None else self._settings.fixed
-        inputs = [self._inputs.decide(edges, vertex, wanted) for edges in self._groups(vertex).values()]
+        inputs = [
+            self._inputs.decide(edges, vertex, self._given(vertex, edges[0].target_id) or self._settings.fixed)
+            for edges in self._groups(vertex).values()
+        ]
         read: list[DecidedSource | DecidedInput] = [*sources.values(), *inputs]
         numbers = [one.parallelism for one in read if one.parallelism is not None]
         parallelism = sum(numbers) if read and len(numbers) == len(read) else None
@@ -150,10 +153,20 @@ class VertexDecider:
         chosen = parallelism if parallelism is not None else "left to Spark"
         self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
 
-    def _given(self, vertex: JobVertex) -> int | None:
-        """Return the number of tasks that was asked for of all that a vertex reads, or None."""
-        inputs = len(self._groups(vertex)) + sum(node_id in self._plan.sources for node_id in vertex.node_ids)
-        return vertex.parallelism if inputs == 1 else None
+    def _given(self, vertex: JobVertex, node_id: int) -> int | None:
+        """Return the number of tasks that a user asked for where one of its nodes reads, or None.
+
+        It may have been asked for at any operator behind that node, up to one that adds other tasks.
+        """
+        graph = self._owner.graph
+        while (node := graph.node(node_id)).kind not in ADDS_TASKS:
+            if node.parallelism is not None:
+                return node.parallelism
+            following = [edge.target_id for edge in graph.out_edges(node_id) if edge.target_id in vertex.node_ids]
+            if not following:
+                return None
+            (node_id,) = following
+        return None
 
     def _groups(self, vertex: JobVertex) -> dict[int, list[StreamEdge]]:
         """Return the exchanged inputs of a vertex, by exchange group: those of a group are cut alike."""
