@@ -37,6 +37,7 @@ test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster amo
 
 lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet . || { echo 'Some files are not formatted: run $(BIN)/ruff format .'; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/python tools/java_classes.py
 	@$(BIN)/python tools/make_docs.py --check

@@ -28,7 +28,12 @@ HERE = Path(__file__).parent
 MIB = 1 << 20
 SETTLED = 0.3
 """Seconds after which Spark's status store knows of the tasks that have ended."""
-SYSTEMS = {"spark": "Spark, AQE", "tuned": "Spark, tuned", "penstock": "Penstock", "verified": "Penstock with execution.verify"}
+SYSTEMS = {
+    "spark": "Spark, AQE",
+    "tuned": "Spark, tuned",
+    "penstock": "Penstock",
+    "verified": "Penstock with execution.verify",
+}
 DEFAULT = ("spark", "tuned", "penstock")
 TUNED = {
     "spark.sql.join.preferSortMergeJoin": "false",
@@ -52,7 +57,11 @@ def comparable(rows: list) -> list[str]:
     """Rows as sorted texts; floats to six digits, as the order of their sums differs from run to run."""
 
     def text(value: object) -> str:
-        return f"{value:.6g}" if isinstance(value, float) else str(value.normalize() if isinstance(value, Decimal) else value)
+        return (
+            f"{value:.6g}"
+            if isinstance(value, float)
+            else str(value.normalize() if isinstance(value, Decimal) else value)
+        )
 
     return sorted("|".join(map(text, row)) for row in rows)
 
@@ -69,7 +78,11 @@ class Bench:
             for file in sorted(data.glob("*.parquet")):
                 one.read.parquet(str(file)).createOrReplaceTempView(file.stem)
         self.env = Environment(self.spark, config=options, progress=False)
-        verified = Environment(self.spark, config=options | {"execution.verify": True}, progress=False) if "verified" in systems else self.env
+        verified = (
+            Environment(self.spark, config=options | {"execution.verify": True}, progress=False)
+            if "verified" in systems
+            else self.env
+        )
         runs = {
             "spark": lambda text: self.spark.sql(text).collect(),
             "tuned": lambda text: tuned.sql(text).collect(),
@@ -127,7 +140,13 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
     systems = [name for name in SYSTEMS if any(t.get(name) for t in times.values())]
     others = [name for name in systems if name != "penstock"]
     told = [name for name in systems if all(t.get("work") for t in times.values())]
-    heads = ["query", "counted runs", "vertices", *(f"{SYSTEMS[name]}, s" for name in systems), *(f"times as fast as {SYSTEMS[name]}" for name in others)]
+    heads = [
+        "query",
+        "counted runs",
+        "vertices",
+        *(f"{SYSTEMS[name]}, s" for name in systems),
+        *(f"times as fast as {SYSTEMS[name]}" for name in others),
+    ]
     heads += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled" for name in told]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
@@ -137,17 +156,28 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
         cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
         for name in told:
             runs = by_name["work"][0][name]
-            cells.append(f"{statistics.median(run[0] for run in runs):.1f}, {statistics.median(run[2] for run in runs):.0f}")
+            cells.append(
+                f"{statistics.median(run[0] for run in runs):.1f}, {statistics.median(run[2] for run in runs):.0f}"
+            )
         lines.append("| " + " | ".join(cells) + " |")
     whole = [name for name in systems if all(t.get(name) for t in times.values())]
     totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in whole}
     cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in whole else "" for name in systems)]
     cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in whole else "" for name in others]
     for name in told:
-        sums = [sum(statistics.median(run[place] for run in t["work"][0][name]) for t in times.values()) for place in (0, 2)]
+        sums = [
+            sum(statistics.median(run[place] for run in t["work"][0][name]) for t in times.values()) for place in (0, 2)
+        ]
         cells.append(f"**{sums[0]:.0f}, {sums[1]:.0f}**")
     lines.append("| " + " | ".join(cells) + " |")
-    cells = ["**geometric mean**", "", "", *("" for _ in systems), *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others), *("" for _ in told)]
+    cells = [
+        "**geometric mean**",
+        "",
+        "",
+        *("" for _ in systems),
+        *(f"**{geometric_mean(ratios(times, name)):.2f}**" for name in others),
+        *("" for _ in told),
+    ]
     lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -163,7 +193,9 @@ def chart(times: dict[str, dict[str, list[float]]], title: str, path: Path) -> N
     axes.bar(range(len(found)), found, color=["#1f7a8c" if ratio >= 1 else "#c8553d" for ratio in found])
     axes.axhline(1, color="#333", linewidth=0.8)
     axes.axhline(geometric_mean(found), color="#1f7a8c", linewidth=0.8, linestyle="--")
-    axes.set_xticks(range(len(found)), [f"Q{number}" for number in times], rotation=90 if len(found) > 30 else 0, fontsize=7)
+    axes.set_xticks(
+        range(len(found)), [f"Q{number}" for number in times], rotation=90 if len(found) > 30 else 0, fontsize=7
+    )
     axes.set_ylabel("times as fast as Spark, AQE")
     axes.set_title(f"{title}: geometric mean {geometric_mean(found):.2f}", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
@@ -196,7 +228,10 @@ def main() -> None:
             continue
         times[number] = bench.query(number, queries[number], arguments.rounds)
         kept.write_text(json.dumps(times, indent=1))
-        print(f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs), flush=True)
+        print(
+            f"Q{number}: " + ", ".join(f"{name} {statistics.median(times[number][name]):.2f} s" for name in bench.runs),
+            flush=True,
+        )
     times = {number: times[number] for number in sorted(times, key=int)}
     rounds = sorted({len(one) for by_name in times.values() for name, one in by_name.items() if name in SYSTEMS})
     counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (as told for each query)"
@@ -207,7 +242,11 @@ def main() -> None:
         f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."
     )
     if "tuned" in bench.runs:
-        about += " Spark, tuned: " + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items()) + "."
+        about += (
+            " Spark, tuned: "
+            + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items())
+            + "."
+        )
     text = table(times, about)
     (arguments.output / f"{arguments.data.name}.md").write_text(text)
     if "spark" in bench.runs:

@@ -84,7 +84,16 @@ class Bench:
         server = Postgres()
         try:
             with tempfile.TemporaryDirectory() as folder:
-                command = [str(Path(sys.executable).parent / "tpchgen-cli"), "csv", "-s", str(scale), "-T", "lineitem", "--output-dir", folder]
+                command = [
+                    str(Path(sys.executable).parent / "tpchgen-cli"),
+                    "csv",
+                    "-s",
+                    str(scale),
+                    "-T",
+                    "lineitem",
+                    "--output-dir",
+                    folder,
+                ]
                 subprocess.run(command, check=True, capture_output=True)
                 file = next(Path(folder).rglob("lineitem*.csv"))
                 server.sql(
@@ -103,7 +112,9 @@ class Bench:
             ways = {"Spark, as it comes (1 task)": lambda: self.plain(read(fetchsize="10000"))}
             for count in ("2", "4", "8", "16", "64"):
                 cut = {"partitionColumn": "l_orderkey", "lowerBound": low, "upperBound": high, "numPartitions": count}
-                ways[f"Spark, {count} ranges of l_orderkey by hand"] = lambda cut=cut: self.plain(read(fetchsize="10000", **cut))
+                ways[f"Spark, {count} ranges of l_orderkey by hand"] = lambda cut=cut: self.plain(
+                    read(fetchsize="10000", **cut)
+                )
             ways["Penstock"] = lambda: self.auto(read())
             return f"PostgreSQL, {int(rows):,} rows", self.compare(ways)
         finally:
@@ -119,8 +130,12 @@ class Bench:
             topic = broker.topic("hot", 6)
             broker.fill(topic, {0: records * 9 // 10} | dict.fromkeys(range(1, 6), records // 50))
             ways = {
-                "a task per partition": lambda: self.plain(OnePerPartition(broker.servers, topic).read(self.spark).select("value", "offset")),
-                "Penstock": lambda: self.auto(self.env.read(KafkaSource(broker.servers, topic)).select("value", "offset")),
+                "a task per partition": lambda: self.plain(
+                    OnePerPartition(broker.servers, topic).read(self.spark).select("value", "offset")
+                ),
+                "Penstock": lambda: self.auto(
+                    self.env.read(KafkaSource(broker.servers, topic)).select("value", "offset")
+                ),
             }
             return f"Kafka protocol, {records:,} records, 90 % in one of 6 partitions", self.compare(ways)
         finally:
@@ -140,7 +155,9 @@ class Bench:
             for number in range(files):
                 ids = range(number * 100, number * 100 + 100)
                 paths.append(f"{folder}/f{number}.parquet")
-                pq.write_table(pa.table({"id": pa.array(ids, pa.int64()), "text": [f"text {i}" for i in ids]}), paths[-1])
+                pq.write_table(
+                    pa.table({"id": pa.array(ids, pa.int64()), "text": [f"text {i}" for i in ids]}), paths[-1]
+                )
             made.add_files(paths)
             single = self.spark.newSession()
             single.conf.set("spark.sql.files.openCostInBytes", str(1 << 40))
@@ -195,7 +212,9 @@ def chart(results: dict[str, dict[str, float]], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     heights = [len(medians) for medians in results.values()]
-    figure, panels = plt.subplots(len(results), figsize=(8, 0.32 * sum(heights) + 0.7 * len(heights)), height_ratios=heights, squeeze=False)
+    figure, panels = plt.subplots(
+        len(results), figsize=(8, 0.32 * sum(heights) + 0.7 * len(heights)), height_ratios=heights, squeeze=False
+    )
     for axes, (about, medians) in zip(panels[:, 0], results.items(), strict=True):
         colours = ["#1f7a8c" if way == "Penstock" else "#c8553d" for way in medians]
         bars = axes.barh(list(medians), list(medians.values()), color=colours)
@@ -213,7 +232,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--scale", type=float, default=1, help="TPC-H scale of the table in PostgreSQL; 1 has 6 million rows")
+    parser.add_argument(
+        "--scale", type=float, default=1, help="TPC-H scale of the table in PostgreSQL; 1 has 6 million rows"
+    )
     parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--objects", type=int, default=100_000)
@@ -221,7 +242,12 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     bench = Bench(arguments.cores, arguments.rounds)
-    sizes = {"jdbc": arguments.scale, "kafka": arguments.records, "iceberg": arguments.files, "objects": arguments.objects}
+    sizes = {
+        "jdbc": arguments.scale,
+        "kafka": arguments.records,
+        "iceberg": arguments.files,
+        "objects": arguments.objects,
+    }
     lines = [
         f"Sources, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
         f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "

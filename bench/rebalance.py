@@ -123,7 +123,17 @@ def span_of(df: DataFrame, rows: int) -> float:
     return max(row["ended"] for row in found) - min(row["began"] for row in found if row["rows"])
 
 
-def skewed(bench: Bench, spark: SparkSession, title: str, rows: int, tasks: int, slow_ones: tuple[int, ...], fast: float, slow: float, sizes) -> None:
+def skewed(
+    bench: Bench,
+    spark: SparkSession,
+    title: str,
+    rows: int,
+    tasks: int,
+    slow_ones: tuple[int, ...],
+    fast: float,
+    slow: float,
+    sizes,
+) -> None:
     work = sleeping(fast, slow, slow_ones)
     source = spark.range(0, rows, 1, tasks)
     ways = {"repartition(n).mapInArrow": lambda: span_of(source.repartition(tasks).mapInArrow(work, SPAN), rows)}
@@ -212,8 +222,12 @@ def main() -> None:
     spark = session(8)
     bench = Bench(arguments.rounds)
     skewed(bench, spark, "one of four consumers ten times slower, 160 000 rows", 160_000, 4, (0,), 50e-6, 500e-6, (4,))
-    skewed(bench, spark, "two adjacent of eight ten times slower, 320 000 rows", 320_000, 8, (0, 1), 50e-6, 500e-6, (2,))
-    skewed(bench, spark, "eight, subtasks 0 and 5 sleep 1 ms a row, 150 000 rows", 150_000, 8, (0, 5), 0.0, 1e-3, (2, 6))
+    skewed(
+        bench, spark, "two adjacent of eight ten times slower, 320 000 rows", 320_000, 8, (0, 1), 50e-6, 500e-6, (2,)
+    )
+    skewed(
+        bench, spark, "eight, subtasks 0 and 5 sleep 1 ms a row, 150 000 rows", 150_000, 8, (0, 5), 0.0, 1e-3, (2, 6)
+    )
     even(bench, spark, arguments.rows)
     python(bench, spark, arguments.rows // 5)
     sweep(spark, arguments.output / "rebalance.png")

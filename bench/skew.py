@@ -44,7 +44,9 @@ def cases(hot: DataFrame, keys: DataFrame) -> dict[str, DataFrame]:
     }
     found["distinct count"] = hot.groupBy("k").agg(F.count_distinct("v").alias("n")).agg(F.sum("n").alias("n"))
     spread = hot.repartition("k").groupBy("k")
-    found["distinct count behind a repartition"] = spread.agg(F.count_distinct("v").alias("n")).agg(F.sum("n").alias("n"))
+    found["distinct count behind a repartition"] = spread.agg(F.count_distinct("v").alias("n")).agg(
+        F.sum("n").alias("n")
+    )
     return found
 
 
@@ -78,9 +80,13 @@ def main() -> None:
     parser.add_argument("--memory", default="6g")
     arguments = parser.parse_args()
     spark = (
-        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", arguments.memory)
-        .config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR").getOrCreate()
-    )  # fmt: skip
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", arguments.memory)
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
     forced = spark.newSession()
     for key, value in FORCED.items():
         forced.conf.set(key, value)
@@ -88,8 +94,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         columns = "if(id % 10 < 6, 7, id % 100000) as k", "id as v", "substr(sha1(string(id)), 1, 12) as pad"
         spark.range(0, arguments.rows, 1, 16).selectExpr(*columns).write.parquet(f"{folder}/hot")
-        spark.range(0, 200_000, 1, 2).where("id <> 9").selectExpr("id as j", "id % 10 as team").write.parquet(f"{folder}/keys")
-        tables = {one: (one.read.parquet(f"{folder}/hot"), one.read.parquet(f"{folder}/keys")) for one in (spark, forced)}
+        spark.range(0, 200_000, 1, 2).where("id <> 9").selectExpr("id as j", "id % 10 as team").write.parquet(
+            f"{folder}/keys"
+        )
+        tables = {
+            one: (one.read.parquet(f"{folder}/hot"), one.read.parquet(f"{folder}/keys")) for one in (spark, forced)
+        }
         kept = HERE / "results" / "skew.json"
         results = json.loads(kept.read_text()) if arguments.cases and kept.exists() else {}
         for name in arguments.cases.split(",") if arguments.cases else cases(*tables[spark]):
@@ -101,7 +111,11 @@ def main() -> None:
                 for system in order:
                     before = len(stage_list(spark))
                     start = time.perf_counter()
-                    found = cases(*tables[forced])[name].collect() if system == "spark" else env.collect(cases(*tables[spark])[name])
+                    found = (
+                        cases(*tables[forced])[name].collect()
+                        if system == "spark"
+                        else env.collect(cases(*tables[spark])[name])
+                    )
                     seconds = time.perf_counter() - start
                     rows[system] = sorted(map(str, found))
                     if round_number >= 0:
@@ -119,13 +133,17 @@ def write(results: dict, arguments: argparse.Namespace) -> None:
     lines = [
         f"{arguments.rows:,} rows, one key in 60 % of them, {datetime.date.today()}: one run to warm up and "
         f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, local[2], {arguments.memory} driver. Spark: "
-        + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items()) + ".",
-        "", "| case | Spark, s | Penstock, s | times as fast | largest / median task, Spark | largest / median task, Penstock |",
+        + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items())
+        + ".",
+        "",
+        "| case | Spark, s | Penstock, s | times as fast | largest / median task, Spark | largest / median task, Penstock |",
         "|---|--:|--:|--:|--:|--:|",
-    ]  # fmt: skip
+    ]
     for name, found in results.items():
         spark, ours = (statistics.median(found["seconds"][system]) for system in ("spark", "penstock"))
-        shown = [" / ".join(f"{size / 2**20:.1f} MiB" for size in found["bytes"][system]) for system in ("spark", "penstock")]
+        shown = [
+            " / ".join(f"{size / 2**20:.1f} MiB" for size in found["bytes"][system]) for system in ("spark", "penstock")
+        ]
         lines.append(f"| {name} | {spark:.2f} | {ours:.2f} | {spark / ours:.2f} | {shown[0]} | {shown[1]} |")
     (HERE / "results" / "skew.md").write_text("\n".join(lines) + "\n")
     (HERE / "results" / "skew.json").write_text(json.dumps(results, indent=1))

@@ -145,7 +145,6 @@ class Soak:
             files=sum(len(files) for _, _, files in os.walk(self.folder)),
         )
 
-
     def objects(self) -> dict[str, int]:
         """Collect the driver's garbage; return how many objects of each class are left."""
         jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway

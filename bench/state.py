@@ -66,8 +66,13 @@ class Meter:
             stages = store.job(job).stageIds()
             for i in range(stages.size()):
                 shuffled += store.lastStageAttempt(stages.apply(i)).shuffleWriteBytes()
-        return {"wall": wall, "cpu": cpu - self._cpu, "shuffled": shuffled,
-                "read": read - self._read, "written": written - self._written}  # fmt: skip
+        return {
+            "wall": wall,
+            "cpu": cpu - self._cpu,
+            "shuffled": shuffled,
+            "read": read - self._read,
+            "written": written - self._written,
+        }
 
 
 def rows(spark: SparkSession, folder: Path, number: int, low: int, high: int) -> None:
@@ -123,8 +128,10 @@ def main() -> None:
         f"State, {datetime.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
-    header = ["| keys | change | way | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
-              "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|"]  # fmt: skip
+    header = [
+        "| keys | change | way | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
+        "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
     arguments.output.write_text("\n".join([title, "", *header, *lines, ""]))
     print(arguments.output.read_text())
 

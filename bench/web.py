@@ -24,7 +24,14 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-READ = ("/jobs/{id}", "/jobs/overview", "/jobs/{id}/plan", "/jobs/{id}/decisions", "/jobs/{id}/vertices/v1", "/overview")
+READ = (
+    "/jobs/{id}",
+    "/jobs/overview",
+    "/jobs/{id}/plan",
+    "/jobs/{id}/decisions",
+    "/jobs/{id}/vertices/v1",
+    "/overview",
+)
 
 
 async def ask(connection, path: str) -> tuple[int, bytes]:
@@ -57,7 +64,12 @@ async def read_for(url: str, seconds: float, readers: int, pause: float) -> dict
 
     await asyncio.gather(*(reader(number) for number in range(readers)))
     ordered = sorted(taken)
-    return {"answers": len(taken), "errors": errors, "p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+    return {
+        "answers": len(taken),
+        "errors": errors,
+        "p50": ordered[len(ordered) // 2],
+        "p99": ordered[int(len(ordered) * 0.99)],
+    }
 
 
 def main() -> None:
@@ -128,7 +140,9 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
     builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.driver.memory", "4g")
     spark = builder.config("spark.log.level", "OFF").getOrCreate()
     spark.range(0, 60_000_000, 1, 8).selectExpr("id % 1000003 as k", "id as v").createOrReplaceTempView("facts")
-    spark.range(0, 1_000_003, 1, 2).selectExpr("id as k", "id % 97 as team").where("hash(team) > 0").createOrReplaceTempView("teams")
+    spark.range(0, 1_000_003, 1, 2).selectExpr("id as k", "id % 97 as team").where(
+        "hash(team) > 0"
+    ).createOrReplaceTempView("teams")
     query = "SELECT team, count(*) n, sum(v) s FROM facts JOIN teams USING (k) GROUP BY team"
     off = {"execution.batch.adaptive.whole-query-threshold": 0, "rest.port": 0}
     taken: dict[str, list[float]] = {"alone": [], "watched": [], "read by many": []}
@@ -155,10 +169,20 @@ def jobs(arguments: argparse.Namespace) -> list[str]:
                     read.append(json.loads(readers.communicate()[0]))
                 print(f"{way}: {time.monotonic() - began:.2f} s", *(read[-1:] if readers else ()), flush=True)
     base = statistics.median(taken["alone"])
-    lines = [f"| a job, {way} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |" for way, times in taken.items()]
-    lines.append(f"| {arguments.readers} readers, one question every {arguments.pause:g} s each: errors | {sum(one['errors'] for one in read)} |")
-    lines += [f"| the same, {name} | {1000 * statistics.median(one[name] for one in read):.0f} ms |" for name in ("p50", "p99")]
-    lines.append(f"| the same, answers a second | {statistics.median(one['answers'] for one in read) / arguments.seconds:.0f} |")
+    lines = [
+        f"| a job, {way} | {statistics.median(times):.2f} s ({statistics.median(times) / base - 1:+.1%}) |"
+        for way, times in taken.items()
+    ]
+    lines.append(
+        f"| {arguments.readers} readers, one question every {arguments.pause:g} s each: errors | {sum(one['errors'] for one in read)} |"
+    )
+    lines += [
+        f"| the same, {name} | {1000 * statistics.median(one[name] for one in read):.0f} ms |"
+        for name in ("p50", "p99")
+    ]
+    lines.append(
+        f"| the same, answers a second | {statistics.median(one['answers'] for one in read) / arguments.seconds:.0f} |"
+    )
     return lines
 
 

@@ -69,7 +69,9 @@ def main() -> None:
         ways = {
             "Spark, repartition(kind)": lambda out: rows.repartition("kind").write.partitionBy("kind").parquet(out),
             "Spark, REBALANCE hint": lambda out: rebalance(out, "64m"),
-            f"Spark, REBALANCE hint, advisory {arguments.target} MiB": lambda out: rebalance(out, f"{arguments.target}m"),
+            f"Spark, REBALANCE hint, advisory {arguments.target} MiB": lambda out: rebalance(
+                out, f"{arguments.target}m"
+            ),
             "Spark, no exchange": lambda out: rows.write.partitionBy("kind").parquet(out),
             "Penstock": penstock_way,
         }
@@ -95,7 +97,9 @@ def main() -> None:
     report(times, sizes, target, arguments)
 
 
-def report(times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, arguments: argparse.Namespace) -> None:
+def report(
+    times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, arguments: argparse.Namespace
+) -> None:
     lines = [
         f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {datetime.date.today()}: one run to warm up and "
         f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
@@ -127,7 +131,9 @@ def chart(times: dict[str, list[float]], sizes: dict[str, list[int]], target: in
         found = [size / MIB for size in sizes[way]]
         axes.scatter(found, [place] * len(found), s=14, alpha=0.5, color="#1f7a8c" if way == "Penstock" else "#c8553d")
     axes.axvspan(0.75 * target / MIB, 1.25 * target / MIB, color="#1f7a8c", alpha=0.12, linewidth=0)
-    axes.set_yticks(range(len(times)), [f"{way}, {statistics.median(seconds):.1f} s" for way, seconds in times.items()], fontsize=8)
+    axes.set_yticks(
+        range(len(times)), [f"{way}, {statistics.median(seconds):.1f} s" for way, seconds in times.items()], fontsize=8
+    )
     axes.set_xscale("log")
     axes.set_xlabel("MiB of each file; shaded: a quarter around the target")
     axes.spines[["top", "right"]].set_visible(False)

@@ -38,8 +38,7 @@ def spark(tmp_path_factory):
     for key, value in session_settings().items():
         builder = builder.config(key, value)
     session = (
-        builder
-        .appName("penstock tests")
+        builder.appName("penstock tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "4g")
@@ -70,7 +69,9 @@ def env(spark):
 def make_env(spark):
     from penstock import Environment
 
-    return lambda **config: Environment(spark, config=OFF | {k.replace("__", "-"): v for k, v in config.items()}, progress=False)
+    return lambda **config: Environment(
+        spark, config=OFF | {k.replace("__", "-"): v for k, v in config.items()}, progress=False
+    )
 
 
 @pytest.fixture(scope="session")

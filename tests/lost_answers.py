@@ -38,7 +38,9 @@ class LosesCommits:
             threading.Thread(target=self._hand_on, args=(client, server, writes, None), daemon=True).start()
             threading.Thread(target=self._hand_on, args=(server, client, None, writes), daemon=True).start()
 
-    def _hand_on(self, source: socket.socket, target: socket.socket, sets: threading.Event | None, reads: threading.Event | None) -> None:
+    def _hand_on(
+        self, source: socket.socket, target: socket.socket, sets: threading.Event | None, reads: threading.Event | None
+    ) -> None:
         try:
             while data := source.recv(1 << 16):
                 if sets is not None and b"INSERT INTO" in data and b"VALUES" in data:

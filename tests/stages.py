@@ -34,7 +34,11 @@ def stages(spark, job, name=""):
                 read = tuple(int(m.get().shuffleReadMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
                 given = tuple(int(m.get().inputMetrics().recordsRead()) if m.isDefined() else 0 for m in metrics)
                 found[stage_id] = Ran(
-                    int(data.numCompleteTasks()), int(data.inputRecords()), int(data.shuffleWriteRecords()),
-                    int(data.shuffleReadRecords()), read, given,
-                )  # fmt: skip
+                    int(data.numCompleteTasks()),
+                    int(data.inputRecords()),
+                    int(data.shuffleWriteRecords()),
+                    int(data.shuffleReadRecords()),
+                    read,
+                    given,
+                )
     return [found[stage_id] for stage_id in sorted(found)]

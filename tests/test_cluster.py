@@ -31,9 +31,12 @@ def free_port() -> int:
 def daemon(*arguments: str) -> subprocess.Popen:
     environ = os.environ | {"SPARK_HOME": str(HOME), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.Popen(
-        [HOME / "bin" / "spark-class", *arguments], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [HOME / "bin" / "spark-class", *arguments],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -41,14 +44,28 @@ def cluster(folder: Path, cores: int = 1):
     """A master and two workers; gives the master's URL and the workers."""
     port, page = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
-    started = [daemon("org.apache.spark.deploy.master.Master", "-h", "127.0.0.1", "-p", str(port), "--webui-port", str(page))]
+    started = [
+        daemon("org.apache.spark.deploy.master.Master", "-h", "127.0.0.1", "-p", str(port), "--webui-port", str(page))
+    ]
     try:
         wait_for(lambda: alive(page) == 0, "the master")
         workers = [
-            daemon("org.apache.spark.deploy.worker.Worker", "-h", "127.0.0.1", "-c", str(cores), "-m", "1g",
-                   "-d", str(folder / f"worker{i}"), "--webui-port", str(free_port()), master)
+            daemon(
+                "org.apache.spark.deploy.worker.Worker",
+                "-h",
+                "127.0.0.1",
+                "-c",
+                str(cores),
+                "-m",
+                "1g",
+                "-d",
+                str(folder / f"worker{i}"),
+                "--webui-port",
+                str(free_port()),
+                master,
+            )
             for i in range(2)
-        ]  # fmt: skip
+        ]
         started += workers
         wait_for(lambda: alive(page) == 2, "two workers")
         yield master, workers
@@ -81,14 +98,34 @@ def kill(process: subprocess.Popen) -> None:
 
 
 def start(master: str, *arguments: str, job: Path = JOB) -> subprocess.Popen:
-    command = [sys.executable, "-m", "penstock.cli.main", "run", "--output-format", "json", "--master", master, *QUIET, str(job), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"})
+    command = [
+        sys.executable,
+        "-m",
+        "penstock.cli.main",
+        "run",
+        "--output-format",
+        "json",
+        "--master",
+        master,
+        *QUIET,
+        str(job),
+        *arguments,
+    ]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )
 
 
 def finish(process: subprocess.Popen, folder: Path) -> tuple[dict, list]:
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err[-3000:]
-    rows = [json.loads(line) for file in sorted((folder / "out").glob("part-*")) for line in file.read_text().splitlines()]
+    rows = [
+        json.loads(line) for file in sorted((folder / "out").glob("part-*")) for line in file.read_text().splitlines()
+    ]
     return json.loads(out[out.index("{") :]), sorted(rows, key=lambda row: row["team"])
 
 
@@ -123,13 +160,19 @@ def test_standalone_and_a_killed_worker(tmp_path):
 @pytest.mark.parametrize(("threshold", "chosen"), [("10 mb", "right"), ("-1", "not the right side")])
 def test_an_executor_lost_after_the_build_side_was_measured(tmp_path, threshold, chosen):
     reached = tmp_path / "reached"
-    process = start("local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "held.py")
+    process = start(
+        "local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "held.py"
+    )
     wait_for(reached.exists, "the probe side")
-    found = subprocess.run(["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True, check=True).stdout.split()
+    found = subprocess.run(
+        ["pgrep", "-f", "CoarseGrainedExecutorBackend"], capture_output=True, text=True, check=True
+    ).stdout.split()
     os.kill(int(found[0]), signal.SIGKILL)
     said, rows = finish(process, tmp_path)
     assert rows == EXPECTED
-    assert chosen in [decision["chosen"] for decision in said["jobs"][0]["decisions"] if decision["kind"] == "broadcast"]
+    assert chosen in [
+        decision["chosen"] for decision in said["jobs"][0]["decisions"] if decision["kind"] == "broadcast"
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -51,18 +51,22 @@ def tables(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("collated")
     word = "concat(if(id % 2 = 0, 'Ab', 'aB'), id % 23, if(id % 3 = 0, ' ', ''))"
     columns = (
-        "id", "id % 7 as v", f"{word} as t",
+        "id",
+        "id % 7 as v",
+        f"{word} as t",
         f"if(id % 11 = 0, null, trim({word})) collate utf8_lcase as k",
         f"translate({word}, 'A', 'Ä') collate unicode_ci as u",
         f"{word} collate utf8_binary_rtrim as r",
         f"named_struct('a', trim({word}) collate utf8_lcase, 'b', id % 2) as st",
         f"array(trim({word}) collate utf8_lcase) as ar",
-    )  # fmt: skip
+    )
     for name, rows, files in (("big", 800, 4), ("small", 12, 2)):
         spark.range(0, rows, 1, files).selectExpr(*columns).write.parquet(str(folder / name))
         spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
     rows = [("AB1", 1), ("ab4", 4), (None, 0), ("zz", 9)]
-    spark.createDataFrame(rows, "k string, v long").selectExpr("k collate utf8_lcase as k", "v").createOrReplaceTempView("mem")
+    spark.createDataFrame(rows, "k string, v long").selectExpr(
+        "k collate utf8_lcase as k", "v"
+    ).createOrReplaceTempView("mem")
     yield
     for name in ("big", "small", "mem"):
         spark.catalog.dropTempView(name)

@@ -45,7 +45,9 @@ def writes(env, facts, tasks, folder):
 
 def rebalances(env, facts, tasks, folder):
     del folder
-    df = penstock.rebalance(facts.where(f"k < {tasks}"), 2, adaptive=tasks % 2 == 0).map_in_arrow(lambda rows: rows, facts.schema)
+    df = penstock.rebalance(facts.where(f"k < {tasks}"), 2, adaptive=tasks % 2 == 0).map_in_arrow(
+        lambda rows: rows, facts.schema
+    )
     rows = env.collect(df.groupBy().agg({"v": "sum", "k": "count"}))
     numbers = [number for number in range(20_000) if number % 97 < tasks]
     assert [tuple(sorted(row)) for row in rows] == [tuple(sorted((len(numbers), sum(numbers))))]
@@ -130,7 +132,9 @@ def test_marks_and_exchanges_made_at_once(spark, env, facts):
     """Functions are pickled by value for a moment, which holds for the whole process."""
 
     def make(number):
-        df = penstock.rebalance(facts.where(f"k = {number}"), 2, adaptive=True).map_in_arrow(lambda rows: rows, facts.schema)
+        df = penstock.rebalance(facts.where(f"k = {number}"), 2, adaptive=True).map_in_arrow(
+            lambda rows: rows, facts.schema
+        )
         return penstock.with_parallelism(df, 1)
 
     with ThreadPoolExecutor(6) as pool:

@@ -29,10 +29,23 @@ def test_decisions_of_operators(log):
 
 def test_what_came_otherwise_settles_the_decision_that_is_meant(log):
     log.came_otherwise(DecisionKind.BROADCAST, 3, "Join", "shuffled", "no memory", lambda one: one.chosen == "right")
-    assert [dict(decision.outcome) for decision in log] == [{}, {"instead": "shuffled", "because": "no memory"}, {}, {}, {}, {}]
+    assert [dict(decision.outcome) for decision in log] == [
+        {},
+        {"instead": "shuffled", "because": "no memory"},
+        {},
+        {},
+        {},
+        {},
+    ]
 
 
 def test_what_came_otherwise_than_nobody_decided_is_recorded(log):
     log.came_otherwise(DecisionKind.SKEW, 8, "Join", "whole", "it is no join")
     *_, last = log
-    assert (last.kind, last.subject, last.chosen, last.reason, last.nodes) == (DecisionKind.SKEW, "8 Join", "whole", "it is no join", (8,))
+    assert (last.kind, last.subject, last.chosen, last.reason, last.nodes) == (
+        DecisionKind.SKEW,
+        "8 Join",
+        "whole",
+        "it is no join",
+        (8,),
+    )

@@ -27,8 +27,10 @@ def test_every_way_to_get_rows(env, spark, orders):
     assert env.to_arrow(df).num_rows == 100
     assert sorted(env.to_pandas(df)["s"]) == sorted(row.s for row in expected)
     assert env.count(df) == 100
-    assert_same_rows(env.collect(env.sql("select * from {t} where user < :u".replace("{t}", f"parquet.`{orders}`"), u=3)),
-                     spark.read.parquet(orders).where("user < 3").collect())  # fmt: skip
+    assert_same_rows(
+        env.collect(env.sql("select * from {t} where user < :u".replace("{t}", f"parquet.`{orders}`"), u=3)),
+        spark.read.parquet(orders).where("user < 3").collect(),
+    )
 
 
 def test_materialize_runs_once_and_is_measured(env, spark, orders):
@@ -87,7 +89,11 @@ def test_the_session_is_left_as_it_was(env, spark, orders):
     properties = ("spark.jobGroup.id", "spark.job.description")
 
     def state():
-        return dict(spark.conf.getAll), [t.name for t in spark.catalog.listTables()], [spark.sparkContext.getLocalProperty(p) for p in properties]
+        return (
+            dict(spark.conf.getAll),
+            [t.name for t in spark.catalog.listTables()],
+            [spark.sparkContext.getLocalProperty(p) for p in properties],
+        )
 
     before = state()
     env.collect(spark.read.parquet(orders).groupBy("user").count())
@@ -107,10 +113,16 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
     base = spark.read.parquet(orders)
     df = {
         "source": lambda: with_parallelism(base, number, name="here"),
-        "aggregate": lambda: with_parallelism(base.groupBy("user").agg(F.sum("amount").alias("id")), number, name="here"),
-        "join": lambda: with_parallelism(base.join(spark.range(10).toDF("user").hint("merge"), "user"), number, name="here"),
+        "aggregate": lambda: with_parallelism(
+            base.groupBy("user").agg(F.sum("amount").alias("id")), number, name="here"
+        ),
+        "join": lambda: with_parallelism(
+            base.join(spark.range(10).toDF("user").hint("merge"), "user"), number, name="here"
+        ),
         "union": lambda: with_parallelism(base.union(base), number, name="here"),
-        "memory": lambda: with_parallelism(spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"), number, name="here"),
+        "memory": lambda: with_parallelism(
+            spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"), number, name="here"
+        ),
     }[operator]()
     result = df.groupBy("user").agg(F.max("id"))
     assert_as_plain_spark(env, result)

@@ -66,7 +66,9 @@ def test_a_file_that_vanishes(env, spark, table, tmp_path):
     assert "does not exist" in text or "FILE_NOT_EXIST" in text or "NOT_FOUND" in text.upper()
 
 
-@pytest.mark.parametrize(("name", "content"), [("corrupt.parquet", b"PAR1 this is not parquet PAR1"), ("text.parquet", b"a,b\n1,2\n")])
+@pytest.mark.parametrize(
+    ("name", "content"), [("corrupt.parquet", b"PAR1 this is not parquet PAR1"), ("text.parquet", b"a,b\n1,2\n")]
+)
 def test_corrupt_files(env, spark, tmp_path, name, content):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
@@ -114,9 +116,13 @@ def test_streams_are_refused(env, spark, tmp_path):
 
 def run(code, **environ):
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
         env=os.environ | environ,
-    )  # fmt: skip
+    )
 
 
 def test_a_driver_without_java():
@@ -140,7 +146,8 @@ def test_a_connect_session_is_refused():
 def test_ctrl_c_leaves_nothing(tmp_path):
     """The interrupt reaches a job in a process of its own, as from a keyboard."""
     job = tmp_path / "job.py"
-    job.write_text(textwrap.dedent("""
+    job.write_text(
+        textwrap.dedent("""
         import pathlib, sys, time
         from penstock import Environment
         from penstock.connectors import FileSink
@@ -159,13 +166,16 @@ def test_ctrl_c_leaves_nothing(tmp_path):
             env.execute("endless")
         except KeyboardInterrupt:
             print("state", env.last_job.state, "active", len(env.spark.sparkContext.statusTracker().getActiveJobsIds()))
-    """))
+    """)
+    )
     reached = tmp_path / "reached"
     (tmp_path / "target").mkdir()
     process = subprocess.Popen(
         [sys.executable, str(job), str(tmp_path / "target" / "out"), str(reached)],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     end = time.time() + 90
     while not reached.exists() and time.time() < end:
         time.sleep(0.2)

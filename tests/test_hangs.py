@@ -22,6 +22,7 @@ from tests.silence import Proxy, Silent, ask
 
 pytestmark = pytest.mark.alone
 
+
 class Hang:
     """Something that hangs until it is let go."""
 
@@ -170,17 +171,49 @@ def numbers(spark):
 
 CASES = {
     # a way to hang, what the error says of it, and whether the default threshold is used
-    "inference": (lambda env, hang: (counted(env.read(Inferring(hang.in_python))), Noting()), "asking orders for its parallelism (thread", OFF),
-    "inference on a socket": (lambda env, hang: (counted(env.read(Inferring(hang.on_a_socket))), Noting()), "asking orders for its parallelism (thread", OFF),
-    "inference in the JVM": (lambda env, hang: (counted(env.read(Inferring(hang.in_the_jvm))), Noting()), "asking orders for its parallelism (thread", OFF),
-    "enumerator": (lambda env, hang: (counted(env.read(Enumerating(hang.in_python))), Noting()), "asking orders for its splits (thread", OFF),
-    "a Python function": (lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()), "", OFF),
-    "a Python function of a small job": (lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()), "", {}),
+    "inference": (
+        lambda env, hang: (counted(env.read(Inferring(hang.in_python))), Noting()),
+        "asking orders for its parallelism (thread",
+        OFF,
+    ),
+    "inference on a socket": (
+        lambda env, hang: (counted(env.read(Inferring(hang.on_a_socket))), Noting()),
+        "asking orders for its parallelism (thread",
+        OFF,
+    ),
+    "inference in the JVM": (
+        lambda env, hang: (counted(env.read(Inferring(hang.in_the_jvm))), Noting()),
+        "asking orders for its parallelism (thread",
+        OFF,
+    ),
+    "enumerator": (
+        lambda env, hang: (counted(env.read(Enumerating(hang.in_python))), Noting()),
+        "asking orders for its splits (thread",
+        OFF,
+    ),
+    "a Python function": (
+        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()),
+        "",
+        OFF,
+    ),
+    "a Python function of a small job": (
+        lambda env, hang: (numbers(env.spark).mapInPandas(sleeping, "id long, count long"), Noting()),
+        "",
+        {},
+    ),
     "a strategy": (lambda env, hang: (numbers(env.spark), Noting()), "running its vertices (thread", OFF),
     "a write": (lambda env, hang: (numbers(env.spark), Noting(write=hang.in_python)), "Sink: notes (thread", OFF),
-    "a write in the JVM": (lambda env, hang: (numbers(env.spark), Noting(write=hang.in_the_jvm)), "Sink: notes (thread", OFF),
-    "a write of a small job": (lambda env, hang: (numbers(env.spark), Noting(write=hang.in_python)), "running its vertices (thread", {}),
-}  # fmt: skip
+    "a write in the JVM": (
+        lambda env, hang: (numbers(env.spark), Noting(write=hang.in_the_jvm)),
+        "Sink: notes (thread",
+        OFF,
+    ),
+    "a write of a small job": (
+        lambda env, hang: (numbers(env.spark), Noting(write=hang.in_python)),
+        "running its vertices (thread",
+        {},
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -313,7 +346,10 @@ def impatient(make_env):
     return make_env(**{"sources.timeout": "2 s"})
 
 
-@pytest.mark.parametrize(("source", "what"), [(Inferring, "asking orders for its parallelism"), (Enumerating, "asking orders for its splits")])
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [(Inferring, "asking orders for its parallelism"), (Enumerating, "asking orders for its splits")],
+)
 @pytest.mark.parametrize("way", ["in_python", "on_a_socket"])
 def test_a_source_that_never_answers(impatient, hang, source, what, way):
     message, seconds = failed(impatient, counted(impatient.read(source(getattr(hang, way)))))
@@ -346,7 +382,9 @@ def test_a_broker_that_never_answers(impatient):
 @pytest.mark.parametrize("database", ["postgres", "mariadb"])
 def test_a_database_that_stops_to_answer(request, spark, impatient, database):
     server = request.getfixturevalue(database)
-    server.sql("CREATE TABLE IF NOT EXISTS hanging (id int primary key); DELETE FROM hanging; INSERT INTO hanging VALUES (1), (2)")
+    server.sql(
+        "CREATE TABLE IF NOT EXISTS hanging (id int primary key); DELETE FROM hanging; INSERT INTO hanging VALUES (1), (2)"
+    )
     with Proxy(server.port) as proxy:
         url = server.url.replace(f":{server.port}/", f":{proxy.port}/")
         df = impatient.read(JdbcSource(url, "hanging", server.properties))

@@ -30,7 +30,12 @@ VALUES = {
 }
 
 
-@settings(max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=h.data())
 def test_agrees_with_spark(spark, data):
     names = list(VALUES)

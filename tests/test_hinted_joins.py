@@ -33,5 +33,7 @@ def sides(spark, tmp_path_factory):
 def test_hinted_joins(make_env, sides, hint, how):
     left, right = sides
     for hinted in ((left.hint(hint), right), (left, right.hint(hint))):
-        df = hinted[0].join(hinted[1], "k", how).groupBy().agg(F.count("*"), F.bit_xor(F.xxhash64("k", "f")), F.sum("f"))
+        df = (
+            hinted[0].join(hinted[1], "k", how).groupBy().agg(F.count("*"), F.bit_xor(F.xxhash64("k", "f")), F.sum("f"))
+        )
         assert_as_plain_spark(make_env(**FORCED), df)

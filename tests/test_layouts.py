@@ -16,7 +16,8 @@ VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__tas
 SMALL = {VOLUME: "1 kb", "execution.batch.adaptive.auto__parallelism.max__parallelism": 5}
 MODES = {
     "many tasks": SMALL,
-    "shuffled": SMALL | {"table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
+    "shuffled": SMALL
+    | {"table.optimizer.join.broadcast__threshold": -1, "table.optimizer.adaptive__broadcast__join.strategy": "NONE"},
     "defaults": {},
 }
 
@@ -53,15 +54,28 @@ PIPELINES = {
     "python filter, anti": lambda t: t.most.join(t.sums.where(python_double("k") > 20), "k", "anti"),
     "python column, semi": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, "k", "semi"),
     "python column, right": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, "k", "right"),
-    "both with python columns": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most.withColumn("w", pandas_double("m")), "k"),
-    "python column, window": lambda t: t.sums.withColumn("u", python_double("s")).selectExpr("k", "u", "sum(u) over (partition by k) w"),
+    "both with python columns": lambda t: t.sums.withColumn("u", python_double("s")).join(
+        t.most.withColumn("w", pandas_double("m")), "k"
+    ),
+    "python column, window": lambda t: t.sums.withColumn("u", python_double("s")).selectExpr(
+        "k", "u", "sum(u) over (partition by k) w"
+    ),
     "window, pandas column, inner": lambda t: t.windowed.withColumn("u", pandas_double("w")).join(t.most, "k"),
     "python column, cogroup": lambda t: (
-        t.sums.withColumn("u", python_double("s")).groupBy("k").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long")
+        t.sums.withColumn("u", python_double("s"))
+        .groupBy("k")
+        .cogroup(t.most.groupBy("k"))
+        .applyInPandas(counts, "k long, n long, m long")
     ),
     "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),
     "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),
-    "cross join, cogroup": lambda t: t.sums.crossJoin(t.one).selectExpr("k as g", "s", "x").groupBy("g").cogroup(t.most.groupBy("k")).applyInPandas(counts, "k long, n long, m long"),
+    "cross join, cogroup": lambda t: (
+        t.sums.crossJoin(t.one)
+        .selectExpr("k as g", "s", "x")
+        .groupBy("g")
+        .cogroup(t.most.groupBy("k"))
+        .applyInPandas(counts, "k long, n long, m long")
+    ),
     "cross join, inner": lambda t: t.sums.crossJoin(t.one).join(t.most, "k"),
     "cross join, anti": lambda t: t.most.join(t.sums.crossJoin(t.one).where("k % 3 = 1"), "k", "anti"),
     "range join, full": lambda t: t.sums.join(t.one, F.col("s") > F.col("x")).join(t.most, "k", "full"),
@@ -69,26 +83,53 @@ PIPELINES = {
     "mapInArrow, full": lambda t: t.sums.mapInArrow(twice, t.sums.schema).join(t.most, "k", "full"),
     "explode, inner": lambda t: t.sums.selectExpr("k", "explode(sequence(1, k % 4 + 1)) e").join(t.most, "k"),
     "sample, inner": lambda t: t.sums.sample(1.0, seed=3).join(t.most, "k"),
-    "renamed, inner": lambda t: t.sums.selectExpr("k as key", "s").withColumn("u", python_double("s")).join(t.most, F.expr("key = k")),
+    "renamed, inner": lambda t: (
+        t.sums.selectExpr("k as key", "s").withColumn("u", python_double("s")).join(t.most, F.expr("key = k"))
+    ),
     "computed key, inner": lambda t: t.sums.withColumn("u", python_double("s")).join(t.most, F.expr("u = m * 2")),
     "unpivot, inner": lambda t: t.sums.join(t.most, "k").unpivot("k", ["s", "m"], "name", "v").join(t.most, "k"),
     "rollup, inner": lambda t: t.facts.rollup("k", "j").agg(F.sum("v").alias("s")).join(t.most, "k"),
     "four keys with a broadcast between": lambda t: (
-        t.four("v").join(F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")), F.expr("a = a2 and b = b2 and c = c2 and d = d2"))
-        .join(t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"), F.expr("a2 = a3 and b2 = b3 and c2 = c3 and d2 = d3"))
+        t.four("v")
+        .join(
+            F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")),
+            F.expr("a = a2 and b = b2 and c = c2 and d = d2"),
+        )
+        .join(
+            t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"),
+            F.expr("a2 = a3 and b2 = b3 and c2 = c3 and d2 = d3"),
+        )
     ),
     "four keys, half of each side's names": lambda t: (
-        t.four("v").join(F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")), F.expr("a = a2 and b = b2 and c = c2 and d = d2"))
-        .join(t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"), F.expr("a = a3 and b2 = b3 and c = c3 and d2 = d3"), "full")
+        t.four("v")
+        .join(
+            F.broadcast(t.four("w").selectExpr("a a2", "b b2", "c c2", "d d2", "w")),
+            F.expr("a = a2 and b = b2 and c = c2 and d = d2"),
+        )
+        .join(
+            t.four("z").selectExpr("a a3", "b b3", "c c3", "d d3", "z"),
+            F.expr("a = a3 and b2 = b3 and c = c3 and d2 = d3"),
+            "full",
+        )
     ),
     "union of groups, inner": lambda t: t.sums.union(t.most).join(t.most, "k"),
-    "intersect of groups": lambda t: t.sums.select("k").withColumn("u", python_double("k")).intersect(t.most.select("k", F.expr("k * 2"))),
+    "intersect of groups": lambda t: (
+        t.sums.select("k").withColumn("u", python_double("k")).intersect(t.most.select("k", F.expr("k * 2")))
+    ),
     "except of groups": lambda t: t.most.select("k").exceptAll(t.sums.where(python_double("k") > 50).select("k")),
-    "repartitioned, python column, inner": lambda t: t.facts.repartition("k").withColumn("u", python_double("v")).join(t.most, "k"),
-    "repartitioned by 5, inner": lambda t: t.facts.repartition(5, "k").withColumn("u", python_double("v")).join(t.most, "k"),
+    "repartitioned, python column, inner": lambda t: (
+        t.facts.repartition("k").withColumn("u", python_double("v")).join(t.most, "k")
+    ),
+    "repartitioned by 5, inner": lambda t: (
+        t.facts.repartition(5, "k").withColumn("u", python_double("v")).join(t.most, "k")
+    ),
     "cached groups, inner": lambda t: t.cached.withColumn("u", python_double("s")).join(t.most, "k"),
-    "groups of groups, inner": lambda t: t.sums.withColumn("u", python_double("s")).groupBy("k").agg(F.max("u").alias("u")).join(t.most, "k"),
-    "applyInPandas, inner": lambda t: t.facts.groupBy("k").applyInPandas(lambda f: f[["k", "v"]].nlargest(1, "v"), "k long, v long").join(t.most, "k"),
+    "groups of groups, inner": lambda t: (
+        t.sums.withColumn("u", python_double("s")).groupBy("k").agg(F.max("u").alias("u")).join(t.most, "k")
+    ),
+    "applyInPandas, inner": lambda t: (
+        t.facts.groupBy("k").applyInPandas(lambda f: f[["k", "v"]].nlargest(1, "v"), "k long, v long").join(t.most, "k")
+    ),
 }
 
 
@@ -96,7 +137,9 @@ class Tables:
     """A few thousand rows, some keys of which are null, one far more common than the others."""
 
     def __init__(self, spark):
-        self.facts = spark.range(0, 3000, 1, 3).selectExpr("if(id % 53 = 0, null, if(id % 3 = 0, 7, id % 97)) k", "id % 5 j", "id v")
+        self.facts = spark.range(0, 3000, 1, 3).selectExpr(
+            "if(id % 53 = 0, null, if(id % 3 = 0, 7, id % 97)) k", "id % 5 j", "id v"
+        )
         self.sums = self.facts.groupBy("k").agg(F.sum("v").alias("s"))
         self.most = self.facts.where("k < 80 or k is null").groupBy("k").agg(F.max("v").alias("m"))
         self.windowed = self.facts.selectExpr("k", "v", "sum(v) over (partition by k) w")

@@ -52,7 +52,9 @@ def test_collected_as_spark_does(spark, make_env, tables, name, way):
     env = make_env(**WAYS[way])
     found, expected = outcome(lambda: env.collect(df)), outcome(df.collect)
     if isinstance(expected, list) and "order by" not in CASES[name] and "limit" in CASES[name]:
-        found, expected = (rows if isinstance(rows, str) else len(rows) for rows in (found, expected))  # any rows are right
+        found, expected = (
+            rows if isinstance(rows, str) else len(rows) for rows in (found, expected)
+        )  # any rows are right
         assert found == expected
     else:
         assert_same_outcome(found, expected)

@@ -43,12 +43,32 @@ CASES = {
     "pandas aggregate": lambda df: df.groupBy("k").agg(mean("x")),
     "mapInPandas": lambda df: df.mapInPandas(scaled, df.schema).groupBy("k").sum("x"),
     "applyInPandas": lambda df: df.groupBy("k").applyInPandas(centred, df.schema),
-    "applyInPandas behind an aggregate": lambda df: df.groupBy("id", "k").agg(F.sum("x").alias("x")).groupBy("k").applyInPandas(centred, df.schema),
+    "applyInPandas behind an aggregate": lambda df: (
+        df.groupBy("id", "k").agg(F.sum("x").alias("x")).groupBy("k").applyInPandas(centred, df.schema)
+    ),
     "cogroup": lambda df: df.groupBy("k").cogroup(df.where("k < 9").groupBy("k")).applyInPandas(both, "k long, n long"),
-    "cogroup of joins": lambda df: df.join(df.selectExpr("id", "k as j").hint("merge"), "id").groupBy("id").cogroup(df.sparkSession.range(9).selectExpr("id", "id as x").groupBy("id")).applyInPandas(both_by_id, "k long, n long"),
-    "nested": lambda df: df.groupBy("k").agg(F.struct(F.max("id").alias("m"), F.map_from_arrays(F.array(F.lit("a")), F.array(F.min("x"))).alias("n")).alias("s"))
-    .select("k", "s.*"),
-    "explode": lambda df: df.groupBy("k").agg(F.sort_array(F.collect_list("id")).alias("ids")).select("k", F.posexplode("ids")).groupBy("pos").sum("col"),
+    "cogroup of joins": lambda df: (
+        df.join(df.selectExpr("id", "k as j").hint("merge"), "id")
+        .groupBy("id")
+        .cogroup(df.sparkSession.range(9).selectExpr("id", "id as x").groupBy("id"))
+        .applyInPandas(both_by_id, "k long, n long")
+    ),
+    "nested": lambda df: (
+        df.groupBy("k")
+        .agg(
+            F.struct(
+                F.max("id").alias("m"), F.map_from_arrays(F.array(F.lit("a")), F.array(F.min("x"))).alias("n")
+            ).alias("s")
+        )
+        .select("k", "s.*")
+    ),
+    "explode": lambda df: (
+        df.groupBy("k")
+        .agg(F.sort_array(F.collect_list("id")).alias("ids"))
+        .select("k", F.posexplode("ids"))
+        .groupBy("pos")
+        .sum("col")
+    ),
     "rollup": lambda df: df.rollup("k", F.col("id") % 3).count(),
     "pivot": lambda df: df.groupBy("k").pivot("k", [1, 2]).sum("x"),
     "cached": lambda df: df.where("k > 3").cache().groupBy("k").count(),
@@ -60,11 +80,19 @@ CASES = {
     "empty global": lambda df: df.where("k > 100").agg(F.count("*"), F.sum("x")),
     "self join": lambda df: df.alias("a").join(df.alias("b"), F.expr("a.id = b.id + 1")).groupBy("a.k").count(),
     "repartitioned by range": lambda df: df.repartitionByRange(4, "x").groupBy("k").count(),
-    "sorted within partitions": lambda df: df.repartition(3, "k").sortWithinPartitions("x").groupBy("k").agg(F.sum("id")),
-    "hinted join": lambda df: df.join(F.broadcast(df.selectExpr("k as j", "id as i").where("i < 17")), F.expr("k = j")).groupBy("j").count(),
+    "sorted within partitions": lambda df: (
+        df.repartition(3, "k").sortWithinPartitions("x").groupBy("k").agg(F.sum("id"))
+    ),
+    "hinted join": lambda df: (
+        df.join(F.broadcast(df.selectExpr("k as j", "id as i").where("i < 17")), F.expr("k = j")).groupBy("j").count()
+    ),
     "grouping sets over a union": lambda df: df.union(df).cube("k").agg(F.sum("id")),
-    "union of aggregates, aggregated again": lambda df: df.groupBy("k").count().union(df.where("k < 5").groupBy("k").count()).groupBy("k").sum("count"),
-    "union of joins on the key of the aggregate": lambda df: _joined(df, 1).union(_joined(df, 2)).groupBy("k").sum("id"),
+    "union of aggregates, aggregated again": lambda df: (
+        df.groupBy("k").count().union(df.where("k < 5").groupBy("k").count()).groupBy("k").sum("count")
+    ),
+    "union of joins on the key of the aggregate": lambda df: (
+        _joined(df, 1).union(_joined(df, 2)).groupBy("k").sum("id")
+    ),
 }
 
 
@@ -73,7 +101,9 @@ def both_by_id(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(df, factor):
-    return df.join(df.selectExpr("k as j", f"id * {factor} as i").where("i < 40").hint("merge"), F.expr("k = j")).select("k", "id")
+    return df.join(
+        df.selectExpr("k as j", f"id * {factor} as i").where("i < 40").hint("merge"), F.expr("k = j")
+    ).select("k", "id")
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -19,10 +19,20 @@ SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
 def tables(spark):
     """Three tables: skewed keys with nulls, few rows in many partitions, none at all."""
     hot = [
-        (None if i % 11 == 0 else (7 if i % 3 else i % 20), "abc"[i % 3], i, i / 7 if i % 5 else None, Decimal(i) / 8, [i % 4, i % 3])
+        (
+            None if i % 11 == 0 else (7 if i % 3 else i % 20),
+            "abc"[i % 3],
+            i,
+            i / 7 if i % 5 else None,
+            Decimal(i) / 8,
+            [i % 4, i % 3],
+        )
         for i in range(600)
     ]
-    few = [(i % 5 or None, None if i % 4 == 0 else "bcd"[i % 3], i, float("nan") if i == 3 else i * 1.5, Decimal(i), None) for i in range(12)]
+    few = [
+        (i % 5 or None, None if i % 4 == 0 else "bcd"[i % 3], i, float("nan") if i == 3 else i * 1.5, Decimal(i), None)
+        for i in range(12)
+    ]
     return [
         spark.createDataFrame(hot, SCHEMA).repartition(5).cache(),
         spark.createDataFrame(few, SCHEMA).repartition(16, "k"),
@@ -32,24 +42,40 @@ def tables(spark):
 
 # Each step takes (df, another df) to a df with the same columns.
 def _aggregate(df, _, keys):
-    return df.groupBy(*keys).agg(
-        *(F.max(c).alias(c) for c in ("k", "g") if c not in keys),
-        F.sum("v").alias("v"), F.max("x").alias("x"), F.sum("d").cast("decimal(12,3)").alias("d"), F.max("a").alias("a"),
-    ).select("k", "g", "v", "x", "d", "a")  # fmt: skip
+    return (
+        df.groupBy(*keys)
+        .agg(
+            *(F.max(c).alias(c) for c in ("k", "g") if c not in keys),
+            F.sum("v").alias("v"),
+            F.max("x").alias("x"),
+            F.sum("d").cast("decimal(12,3)").alias("d"),
+            F.max("a").alias("a"),
+        )
+        .select("k", "g", "v", "x", "d", "a")
+    )
 
 
 def _distinct_counts(df, _):
-    return df.groupBy("k").agg(
-        F.max("g").alias("g"), F.countDistinct("v").alias("v"), F.countDistinct("x").cast("double").alias("x"),
-        F.sum(F.col("d")).cast("decimal(12,3)").alias("d"), F.max("a").alias("a"),
-    ).select("k", "g", "v", "x", "d", "a")  # fmt: skip
+    return (
+        df.groupBy("k")
+        .agg(
+            F.max("g").alias("g"),
+            F.countDistinct("v").alias("v"),
+            F.countDistinct("x").cast("double").alias("x"),
+            F.sum(F.col("d")).cast("decimal(12,3)").alias("d"),
+            F.max("a").alias("a"),
+        )
+        .select("k", "g", "v", "x", "d", "a")
+    )
 
 
 def _join(df, other, how, on):
     other = other.select(*(F.col(c).alias("o_" + c) for c in other.columns))
     condition = F.lit(True)
     for key in on:
-        condition = condition & (df[key].eqNullSafe(other["o_" + key]) if how == "null safe" else df[key] == other["o_" + key])
+        condition = condition & (
+            df[key].eqNullSafe(other["o_" + key]) if how == "null safe" else df[key] == other["o_" + key]
+        )
     joined = df.join(other, condition, "inner" if how == "null safe" else how)
     if how in {"left_semi", "left_anti"}:
         return joined
@@ -58,7 +84,9 @@ def _join(df, other, how, on):
 
 def _window(df, _):
     spec = Window.partitionBy("k").orderBy("v", "x", "d", "g")
-    return df.withColumn("v", F.rank().over(spec).cast("bigint")).withColumn("x", F.sum("d").over(Window.partitionBy("k", "g")).cast("double"))
+    return df.withColumn("v", F.rank().over(spec).cast("bigint")).withColumn(
+        "x", F.sum("d").over(Window.partitionBy("k", "g")).cast("double")
+    )
 
 
 def _top(df, _):
@@ -83,12 +111,18 @@ STEPS = {
     "repartition": lambda df, _: df.repartition(3),
     "repartition by key": lambda df, _: df.repartition("k"),
     "coalesce": lambda df, _: df.coalesce(2),
-    "scalar subquery": lambda df, other: df.crossJoin(other.agg(F.max("v").alias("m"))).where("m is null or v <= m").drop("m"),
-    **{f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))
-       for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "null safe")},
+    "scalar subquery": lambda df, other: (
+        df.crossJoin(other.agg(F.max("v").alias("m"))).where("m is null or v <= m").drop("m")
+    ),
+    **{
+        f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))
+        for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "null safe")
+    },
     "join on two": lambda df, other: _join(df, other, "inner", ["k", "g"]),
-    "nested loop join": lambda df, other: df.join(other.select(F.col("v").alias("ov")), F.col("v") < F.col("ov"), "left_semi"),
-}  # fmt: skip
+    "nested loop join": lambda df, other: df.join(
+        other.select(F.col("v").alias("ov")), F.col("v") < F.col("ov"), "left_semi"
+    ),
+}
 
 
 def _limited(df):
@@ -106,7 +140,9 @@ def setting(spark, key, value):
         spark.conf.set(key, before)
 
 
-pipelines = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2), st.booleans()), min_size=1, max_size=5)
+pipelines = st.lists(
+    st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 2), st.booleans()), min_size=1, max_size=5
+)
 
 
 def build(tables, start, steps):
@@ -156,7 +192,9 @@ def test_many_random_pipelines(spark, make_env, tables, start, steps, mode):
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)
 
 
-EACH = [(name, mode) for name in sorted(STEPS) for mode in (MODES if "join" in name or "subquery" in name else ["shuffled"])]
+EACH = [
+    (name, mode) for name in sorted(STEPS) for mode in (MODES if "join" in name or "subquery" in name else ["shuffled"])
+]
 
 
 @pytest.mark.parametrize(("name", "mode"), EACH)

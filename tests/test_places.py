@@ -24,7 +24,13 @@ CONFIGS = {"as is": {}, "all split": SPLIT}
 def t(spark, tmp_path_factory):
     """Rows in four files of different sizes, with a hot key and an order that is not theirs."""
     path = str(tmp_path_factory.mktemp("places") / "t")
-    columns = "if(id % 3 < 2, 1, id % 40) as k", "id", "(id * 7919) % 6007 as t", "concat('row ', id) as s", "id % 9 as w"
+    columns = (
+        "if(id % 3 < 2, 1, id % 40) as k",
+        "id",
+        "(id * 7919) % 6007 as t",
+        "concat('row ', id) as s",
+        "id % 9 as w",
+    )
     df = spark.range(0, 6000, 1, 4).selectExpr(*columns)
     df.where("id < 500").coalesce(1).write.parquet(path)
     df.where("id >= 500").write.mode("append").parquet(path)
@@ -70,10 +76,14 @@ PLACES = {
     "a sample joined": lambda t: t.sample(0.3, seed=8).join(few(t), "k").groupBy("k").count(),
     "file names": lambda t: t.groupBy(F.input_file_name()).count(),
     "file blocks": lambda t: t.select("id", F.expr("input_file_block_start()"), F.expr("input_file_block_length()")),
-    "rows counted by a window": lambda t: numbered(t.select("id", "k")).selectExpr("id", "row_number() over (order by n) as r"),
+    "rows counted by a window": lambda t: numbered(t.select("id", "k")).selectExpr(
+        "id", "row_number() over (order by n) as r"
+    ),
     "numbers behind a sort": lambda t: numbered(t.orderBy("t").select("id")),
     "numbers behind a sum": lambda t: numbered(t.groupBy("w").agg(F.sum("id"))).select("n"),
-    "task ids behind a range": lambda t: t.where("id % 20 = 0").repartitionByRange(5, "t").select("id", F.spark_partition_id()),
+    "task ids behind a range": lambda t: (
+        t.where("id % 20 = 0").repartitionByRange(5, "t").select("id", F.spark_partition_id())
+    ),
     "task ids behind a hash": lambda t: t.repartition(5, "k").select("id", F.spark_partition_id()),
     "task ids behind a round": lambda t: t.select("id").repartition(5).select("id", F.spark_partition_id()),
     "task ids behind a key": lambda t: t.repartition("k").groupBy("k", F.spark_partition_id().alias("p")).count(),
@@ -82,9 +92,13 @@ PLACES = {
     "rand behind a join": lambda t: t.join(few(t), "k").select("id", F.rand(2)),
     "numbers of rows in memory": lambda t: numbered(t.sparkSession.range(0, 50, 1, 3).select("id")),
     "numbers of rows made of others": lambda t: numbered(t.select("id", F.explode(F.array("k", "w")))),
-    "numbers of a range of rows in memory": lambda t: numbered(t.sparkSession.range(0, 200, 1, 2).repartitionByRange(3, "id")),
-    "numbers in a subquery": lambda t: t.sparkSession.sql("select * from places where id < (select avg(n) from (select monotonically_increasing_id() n from places))"),
-}  # fmt: skip
+    "numbers of a range of rows in memory": lambda t: numbered(
+        t.sparkSession.range(0, 200, 1, 2).repartitionByRange(3, "id")
+    ),
+    "numbers in a subquery": lambda t: t.sparkSession.sql(
+        "select * from places where id < (select avg(n) from (select monotonically_increasing_id() n from places))"
+    ),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +120,13 @@ def test_what_depends_on_tasks(make_env, t, name):
 
 def test_what_depends_on_tasks_beside_other_results(make_env, t):
     groups = t.groupBy("k").agg(F.count("*").alias("n"))
-    frames = [groups, groups.where("n > 5"), numbered(t.select("id")), t.select("id", F.rand(5)), t.select("s", F.rand(5))]
+    frames = [
+        groups,
+        groups.where("n > 5"),
+        numbered(t.select("id")),
+        t.select("id", F.rand(5)),
+        t.select("s", F.rand(5)),
+    ]
     check_all(make_env(**SHUFFLED), [*frames, groups.sample(0.5, seed=1)])
 
 
@@ -126,18 +146,22 @@ ORDERED = {
     "lists": lambda t: best(t).groupBy("k").agg(F.collect_list("id")),
     "ties of max_by": lambda t: best(t).groupBy("k").agg(F.max_by("id", "w"), F.min_by("id", "w")),
     "first by more": lambda t: best(t).groupBy("k", "w").agg(F.first("id")),
-    "behind columns and filters": lambda t: best(t).where("w > 1").selectExpr("k", "id + 1 as i").groupBy("k").agg(F.first("i")),
+    "behind columns and filters": lambda t: (
+        best(t).where("w > 1").selectExpr("k", "id + 1 as i").groupBy("k").agg(F.first("i"))
+    ),
     "numbers": lambda t: numbered(best(t).select("id")),
     "limits": lambda t: best(t).select("id").limit(9),
     "groups in Python": lambda t: best(t).groupBy("k").applyInPandas(lambda g: g.head(1), t.schema),
-    "tasks in Python": lambda t: best(t).select("id").mapInPandas(lambda ones: (one.head(1) for one in ones), "id long"),
+    "tasks in Python": lambda t: (
+        best(t).select("id").mapInPandas(lambda ones: (one.head(1) for one in ones), "id long")
+    ),
     "a union": lambda t: best(t).union(best(t.where("w = 2"))).groupBy("k").agg(F.first("id")),
     "without a repartition": lambda t: t.sortWithinPartitions("t").groupBy("k").agg(F.first("t")),
     "windows of ties": lambda t: best(t).selectExpr("id", "row_number() over (partition by k order by w) as r"),
     "what needs no order": lambda t: best(t).groupBy("k").agg(F.sum("id"), F.max("t")),
     "a global sort": lambda t: t.orderBy("t").dropDuplicates(["k"]),
     "a global sort and lists": lambda t: t.orderBy("t").groupBy("k").agg(F.collect_list("id"), F.first("t")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("config", some(CONFIGS))
@@ -159,7 +183,7 @@ TWICE = {
     "rand": "with x as (select id, rand() r from places) select count(*) from x a join x b on a.id = b.id and a.r = b.r",
     "uuid": "with x as (select id, uuid() r from places) select count(*) from x a join x b on a.r = b.r",
     "numbers": "with x as (select id, monotonically_increasing_id() r from places) select count(*), max(a.id - b.id) from x a join x b on a.r = b.r",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TWICE)
@@ -194,7 +218,9 @@ SPARKS = {
     "a salt behind a join": lambda t: t.join(few(t), "k").withColumn("salt", F.rand(1)),
     "first of an order": lambda t: best(t).groupBy("k").agg(F.first("id")),
     "a limit of an order": lambda t: best(t).limit(1),
-    "a called function behind a join": lambda t: t.select("k", F.udf(hash, "int").asNondeterministic()("s")).join(few(t), "k"),
+    "a called function behind a join": lambda t: t.select("k", F.udf(hash, "int").asNondeterministic()("s")).join(
+        few(t), "k"
+    ),
 }
 
 

@@ -44,7 +44,7 @@ def tables(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("failing")
     spark.range(0, 3000, 1, 4).selectExpr(
         "id", "id % 101 as k", "id % 9 as z", "if(id % 6 = 0, 'none', string(id % 100)) as t"
-    ).write.parquet(str(folder / "w"))  # fmt: skip
+    ).write.parquet(str(folder / "w"))
     spark.range(0, 100, 1, 2).selectExpr("id as k", "id * 2 as v").write.parquet(str(folder / "d"))
     spark.range(1, 9, 1, 2).selectExpr("id as z").write.parquet(str(folder / "zs"))
     spark.range(0, 50, 1, 2).selectExpr("string(id) as t").write.parquet(str(folder / "ts"))
@@ -76,7 +76,9 @@ def test_joins(spark, make_env, tables, name, way):
     check(make_env, spark.sql(JOINS[name]), way)
 
 
-@pytest.mark.parametrize("name", ["remainder behind a join", "cast behind a join", "fails of dropped rows", "overflow behind a join"])
+@pytest.mark.parametrize(
+    "name", ["remainder behind a join", "cast behind a join", "fails of dropped rows", "overflow behind a join"]
+)
 def test_joins_without_ansi(spark, make_env, tables, ansi, name):
     ansi(False)
     check(make_env, spark.sql(JOINS[name]), "run-time broadcasts")
@@ -116,7 +118,9 @@ SETS = ["rollup(k)", "cube(k, z)", "grouping sets ((k), (z), ())"]
 def test_sums_below_grouping_sets(spark, make_env, ansi, tmp_path, name, on):
     """All rows of one sign are in one group of both keys together, those of no requested set are."""
     ansi(on)
-    spark.range(0, 4000, 1, 2).selectExpr("id % 2 as a", "id % 2 as b", f"{SUMS[name]} as v", "id").write.parquet(str(tmp_path / "f"))
+    spark.range(0, 4000, 1, 2).selectExpr("id % 2 as a", "id % 2 as b", f"{SUMS[name]} as v", "id").write.parquet(
+        str(tmp_path / "f")
+    )
     spark.read.parquet(str(tmp_path / "f")).createOrReplaceTempView("f")
     spark.range(2).createOrReplaceTempView("dim")
     for groups in ("grouping sets ((c), ())", "rollup(a.id)"):

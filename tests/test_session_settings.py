@@ -1,6 +1,5 @@
 """What the user has set reaches the tasks of every vertex: settings of the session, and properties of the thread."""
 
-
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -19,53 +18,114 @@ def batch_sizes(frames):
 
 
 CASES = {
-    "dates in texts": ({"spark.sql.legacy.timeParserPolicy": "LEGACY"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("to_date(d, 'd/M/yyyy') x")),
+    "dates in texts": (
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("to_date(d, 'd/M/yyyy') x"),
+    ),
     "dates in texts, LEGACY letters": (
-        {"spark.sql.legacy.timeParserPolicy": "LEGACY"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("date_format(to_date(d, 'd/M/yyyy'), 'YYYY u') x"),
+        {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
+        lambda s: (
+            s.range(60).selectExpr(DATES).repartition(3).selectExpr("date_format(to_date(d, 'd/M/yyyy'), 'YYYY u') x")
+        ),
     ),
     "dates in CSV texts": (
         {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
-        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("from_csv(d, 'x date', map('dateFormat', 'd/M/yyyy')) x"),
+        lambda s: (
+            s.range(60)
+            .selectExpr(DATES)
+            .repartition(3)
+            .selectExpr("from_csv(d, 'x date', map('dateFormat', 'd/M/yyyy')) x")
+        ),
     ),
     "dates in JSON texts": (
         {"spark.sql.legacy.timeParserPolicy": "LEGACY"},
-        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("from_json(concat('{\"x\":\"', d, '\"}'), 'x date', map('dateFormat', 'd/M/yyyy')) x"),
+        lambda s: (
+            s.range(60)
+            .selectExpr(DATES)
+            .repartition(3)
+            .selectExpr("from_json(concat('{\"x\":\"', d, '\"}'), 'x date', map('dateFormat', 'd/M/yyyy')) x")
+        ),
     ),
-    "a parser that refuses": ({"spark.sql.legacy.timeParserPolicy": "CORRECTED"}, lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("try_to_date(d, 'dd/MM/yyyy') x")),
+    "a parser that refuses": (
+        {"spark.sql.legacy.timeParserPolicy": "CORRECTED"},
+        lambda s: s.range(60).selectExpr(DATES).repartition(3).selectExpr("try_to_date(d, 'dd/MM/yyyy') x"),
+    ),
     "keys of maps twice": (
         {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
-        lambda s: s.range(60).repartition(3).selectExpr("map_from_arrays(array(id % 3, id % 2), array(1, 2)) m").selectExpr("m[0] a", "m[1] b"),
+        lambda s: (
+            s.range(60)
+            .repartition(3)
+            .selectExpr("map_from_arrays(array(id % 3, id % 2), array(1, 2)) m")
+            .selectExpr("m[0] a", "m[1] b")
+        ),
     ),
     "maps put together": (
         {"spark.sql.mapKeyDedupPolicy": "LAST_WIN"},
-        lambda s: s.range(60).groupBy(F.expr("id % 7 k")).agg(F.max("id").alias("m")).selectExpr("map_concat(map(k, m), map(k, k)) x").selectExpr("map_values(x) x"),
+        lambda s: (
+            s.range(60)
+            .groupBy(F.expr("id % 7 k"))
+            .agg(F.max("id").alias("m"))
+            .selectExpr("map_concat(map(k, m), map(k, k)) x")
+            .selectExpr("map_values(x) x")
+        ),
     ),
-    "casts without ANSI": ({"spark.sql.ansi.enabled": "false"}, lambda s: s.range(60).repartition(3).selectExpr("cast(concat(id, 'x') as int) a", "cast(id * 1000000000 as int) b")),
-    "divisions without ANSI": ({"spark.sql.ansi.enabled": "false"}, lambda s: s.range(60).groupBy(F.expr("id % 7 k")).agg(F.sum("id").alias("s")).selectExpr("s / k x", "s % k y")),
+    "casts without ANSI": (
+        {"spark.sql.ansi.enabled": "false"},
+        lambda s: (
+            s.range(60).repartition(3).selectExpr("cast(concat(id, 'x') as int) a", "cast(id * 1000000000 as int) b")
+        ),
+    ),
+    "divisions without ANSI": (
+        {"spark.sql.ansi.enabled": "false"},
+        lambda s: s.range(60).groupBy(F.expr("id % 7 k")).agg(F.sum("id").alias("s")).selectExpr("s / k x", "s % k y"),
+    ),
     "time zone": (
         {"spark.sql.session.timeZone": "Asia/Kathmandu"},
-        lambda s: s.range(60).repartition(3).selectExpr("timestamp_seconds(id * 100000) t").selectExpr("hour(t) h", "cast(t as string) x", "date_format(t, 'HH:mm z') y"),
+        lambda s: (
+            s.range(60)
+            .repartition(3)
+            .selectExpr("timestamp_seconds(id * 100000) t")
+            .selectExpr("hour(t) h", "cast(t as string) x", "date_format(t, 'HH:mm z') y")
+        ),
     ),
     "time zone of groups": (
-        {"spark.sql.session.timeZone": "America/St_Johns"}, lambda s: s.range(600).groupBy(F.expr("to_date(timestamp_seconds(id * 10000)) d")).count(),
+        {"spark.sql.session.timeZone": "America/St_Johns"},
+        lambda s: s.range(600).groupBy(F.expr("to_date(timestamp_seconds(id * 10000)) d")).count(),
     ),
-    "nulls in JSON": ({"spark.sql.jsonGenerator.ignoreNullFields": "false"}, lambda s: s.range(60).repartition(3).selectExpr("to_json(struct(id, if(id % 2 = 0, null, id) x)) j")),
+    "nulls in JSON": (
+        {"spark.sql.jsonGenerator.ignoreNullFields": "false"},
+        lambda s: s.range(60).repartition(3).selectExpr("to_json(struct(id, if(id % 2 = 0, null, id) x)) j"),
+    ),
     "texts of structs": (
-        {"spark.sql.legacy.castComplexTypesToString.enabled": "true"}, lambda s: s.range(60).repartition(3).selectExpr("cast(struct(id, array(null, id)) as string) x"),
+        {"spark.sql.legacy.castComplexTypesToString.enabled": "true"},
+        lambda s: s.range(60).repartition(3).selectExpr("cast(struct(id, array(null, id)) as string) x"),
     ),
     "precision of decimals": (
         {"spark.sql.decimalOperations.allowPrecisionLoss": "false"},
-        lambda s: s.range(60).repartition(3).selectExpr("cast(id as decimal(38, 18)) x").selectExpr("try_divide(x, cast(3 as decimal(38, 18))) y"),
+        lambda s: (
+            s.range(60)
+            .repartition(3)
+            .selectExpr("cast(id as decimal(38, 18)) x")
+            .selectExpr("try_divide(x, cast(3 as decimal(38, 18))) y")
+        ),
     ),
-    "rows in a batch of Arrow": ({"spark.sql.execution.arrow.maxRecordsPerBatch": "7"}, lambda s: s.range(0, 60, 1, 1).repartition(3, "id").mapInPandas(batch_sizes, "id long")),
+    "rows in a batch of Arrow": (
+        {"spark.sql.execution.arrow.maxRecordsPerBatch": "7"},
+        lambda s: s.range(0, 60, 1, 1).repartition(3, "id").mapInPandas(batch_sizes, "id long"),
+    ),
     "size of null": (
-        {"spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "true"}, lambda s: s.range(60).repartition(3).selectExpr("size(if(id % 2 = 0, null, array(id))) x"),
+        {"spark.sql.ansi.enabled": "false", "spark.sql.legacy.sizeOfNull": "true"},
+        lambda s: s.range(60).repartition(3).selectExpr("size(if(id % 2 = 0, null, array(id))) x"),
     ),
     "exists with null": (
-        {"spark.sql.legacy.followThreeValuedLogicInArrayExists": "false"}, lambda s: s.range(60).repartition(3).selectExpr("exists(array(id, null), x -> x > 90) x"),
+        {"spark.sql.legacy.followThreeValuedLogicInArrayExists": "false"},
+        lambda s: s.range(60).repartition(3).selectExpr("exists(array(id, null), x -> x > 90) x"),
     ),
-    "letters of columns": ({"spark.sql.caseSensitive": "true"}, lambda s: s.range(60).selectExpr("id a", "id * 2 A").groupBy(F.expr("a % 3 k")).agg(F.sum("A").alias("s"))),
-}  # fmt: skip
+    "letters of columns": (
+        {"spark.sql.caseSensitive": "true"},
+        lambda s: s.range(60).selectExpr("id a", "id * 2 A").groupBy(F.expr("a % 3 k")).agg(F.sum("A").alias("s")),
+    ),
+}
 
 
 @pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "handed over whole"])
@@ -90,9 +150,16 @@ def told_in_batches(frames):
 
 PROPERTIES = {
     "in a Python function": lambda s: s.range(20).repartition(3).select(F.udf(told, StringType())("id").alias("x")),
-    "behind an aggregate": lambda s: s.range(20).groupBy(F.expr("id % 3 k")).count().select(F.udf(told, StringType())("k").alias("x")),
+    "behind an aggregate": lambda s: (
+        s.range(20).groupBy(F.expr("id % 3 k")).count().select(F.udf(told, StringType())("k").alias("x"))
+    ),
     "in a batch": lambda s: s.range(20).repartition(3).mapInPandas(told_in_batches, "id long, x string"),
-    "in groups": lambda s: s.range(20).groupBy(F.expr("id % 3 k")).applyInPandas(lambda f: f.head(1).assign(x=told(None)), "id long, x string").select("x"),
+    "in groups": lambda s: (
+        s.range(20)
+        .groupBy(F.expr("id % 3 k"))
+        .applyInPandas(lambda f: f.head(1).assign(x=told(None)), "id long, x string")
+        .select("x")
+    ),
 }
 
 
@@ -118,6 +185,10 @@ def test_a_tag_of_the_user_reaches_every_job(spark, env):
         context.removeJobTag("mine")
     tracker = context._jsc.sc().statusTracker()
     tagged = set(tracker.getJobIdsForTag("mine"))
-    own = {job for execution in env.last_job.vertices for job in tracker.getJobIdsForGroup(env.last_job.graphs.group_of(execution.vertex))}
+    own = {
+        job
+        for execution in env.last_job.vertices
+        for job in tracker.getJobIdsForGroup(env.last_job.graphs.group_of(execution.vertex))
+    }
     assert own
     assert own <= tagged

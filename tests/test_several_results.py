@@ -93,7 +93,7 @@ CASES = {
     "samples": ["sampled", "all", "sampled"],
     "limits": ["sorted and limited", "all within a limit", "all"],
     "all joins": ["join", "semi join", "anti join", "semi join of a filter", "all"],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -211,7 +211,13 @@ def test_a_path_before_and_after_it_grew_in_one_result(make_env, grown, name):
 
 # -- one time ------------------------------------------------------------------------------------------------------
 
-TIMES = ["current_timestamp()", "now()", "localtimestamp()", "cast(current_timestamp() as double)", "unix_micros(now())"]
+TIMES = [
+    "current_timestamp()",
+    "now()",
+    "localtimestamp()",
+    "cast(current_timestamp() as double)",
+    "unix_micros(now())",
+]
 
 
 @pytest.mark.parametrize("time", TIMES)

@@ -81,7 +81,12 @@ def only(env) -> Comparison:
 
 
 def grouped(spark):
-    return spark.range(0, 5000, 1, 3).selectExpr("id % 7 as k", "id * 0.1D as d").groupBy("k").agg(F.sum("d").alias("d"), F.count("*").alias("n"))
+    return (
+        spark.range(0, 5000, 1, 3)
+        .selectExpr("id % 7 as k", "id * 0.1D as d")
+        .groupBy("k")
+        .agg(F.sum("d").alias("d"), F.count("*").alias("n"))
+    )
 
 
 def test_every_way_to_get_rows(shadow, spark, tmp_path):
@@ -108,7 +113,10 @@ def test_several_sinks_with_stages(shadow, spark, tmp_path):
     shadow.write(df, FileSink(paths[0], partition_by=["k"], auto_compaction=True, partition_commit=["success-file"]))
     shadow.write(df.where("k > 2"), FileSink(paths[1], format="json"))
     job = shadow.execute("two")
-    assert [(one.output, one.verdict, one.rows) for one in job.report.comparisons] == [("a", Verdict.EQUAL, 7), ("b", Verdict.EQUAL, 4)]
+    assert [(one.output, one.verdict, one.rows) for one in job.report.comparisons] == [
+        ("a", Verdict.EQUAL, 7),
+        ("b", Verdict.EQUAL, 4),
+    ]
     assert spark.read.parquet(paths[0]).count() == 7
     assert (tmp_path / "a" / "k=3" / "_SUCCESS").exists()
     assert spark.read.json(paths[1]).count() == 4
@@ -139,7 +147,12 @@ BREAKAGES = {
     "a null": (lambda df: df.withColumn("n", F.expr("nullif(n, 715)")), "other rows", 2, 2),
     "a double": (lambda df: df.withColumn("d", F.expr("if(k = 3, d * 1.00001D, d)")), "doubles or floats", 1, 1),
     "NaN for a double": (lambda df: df.withColumn("d", F.expr("if(k = 3, double('nan'), d)")), "other rows", 1, 1),
-    "doubles change places": (lambda df: df.withColumn("d", F.expr("if(k < 2, 178750.0D - 71.5D * k, d)")), "doubles or floats", 2, 2),
+    "doubles change places": (
+        lambda df: df.withColumn("d", F.expr("if(k < 2, 178750.0D - 71.5D * k, d)")),
+        "doubles or floats",
+        2,
+        2,
+    ),
     "no rows": (lambda df: df.where("k < 0"), "0 rows", 0, 5),
     "another type": (lambda df: df.withColumn("n", F.col("n").cast("int")), "the columns are", 0, 0),
     "another name": (lambda df: df.withColumnRenamed("n", "m"), "the columns are", 0, 0),
@@ -189,10 +202,14 @@ def test_a_difference_is_kept_where_it_does_not_raise_and_the_rows_stay(quiet, s
 
 UNSTEADY = {
     "the time": lambda spark: spark.range(9).selectExpr("id", "current_timestamp() as t"),
-    "places of rows": lambda spark: spark.range(900).groupBy(F.expr("id % 300 as k")).count().select("k", F.monotonically_increasing_id()),
+    "places of rows": lambda spark: (
+        spark.range(900).groupBy(F.expr("id % 300 as k")).count().select("k", F.monotonically_increasing_id())
+    ),
     "a limit": lambda spark: spark.range(0, 900, 1, 5).limit(3),
     "random numbers": lambda spark: spark.range(0, 900, 1, 5).select("id", F.rand(1)),
-    "a function marked so": lambda spark: spark.range(9).select("id", F.udf(lambda x: x, "long").asNondeterministic()("id")),
+    "a function marked so": lambda spark: spark.range(9).select(
+        "id", F.udf(lambda x: x, "long").asNondeterministic()("id")
+    ),
 }
 
 
@@ -241,7 +258,9 @@ def test_only_penstock_raises(shadow, spark, broken):
 
 def test_penstock_raises_something_else(shadow, spark, broken):
     broken(lambda df: df.select(F.raise_error(F.lit("no")).alias("x")))
-    with pytest.raises(RowsDifferError, match="Penstock raises USER_RAISED_EXCEPTION.*plain Spark raises DIVIDE_BY_ZERO"):
+    with pytest.raises(
+        RowsDifferError, match="Penstock raises USER_RAISED_EXCEPTION.*plain Spark raises DIVIDE_BY_ZERO"
+    ):
         shadow.collect(spark.range(9).selectExpr("1 / (id - 5)"))
 
 
@@ -308,7 +327,9 @@ def test_a_job_that_overwrites_what_it_reads(shadow, spark, tmp_path):
 
 
 def test_a_query_handed_to_spark_whole_is_said(spark):
-    env = Environment(spark, progress=False, verify="rows", config={"execution.batch.adaptive.whole-query-threshold": "64 mb"})
+    env = Environment(
+        spark, progress=False, verify="rows", config={"execution.batch.adaptive.whole-query-threshold": "64 mb"}
+    )
     assert len(env.collect(grouped(spark))) == 7
     assert only(env).verdict is Verdict.NOT_COMPARED
     assert "handed the query whole" in only(env).reason
@@ -345,7 +366,10 @@ def test_the_argument_is_checked(spark):
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("Job aborted\n: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division [1] by zero", "DIVIDE_BY_ZERO"),
+        (
+            "Job aborted\n: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division [1] by zero",
+            "DIVIDE_BY_ZERO",
+        ),
         ("x\nTraceback (most recent call last):\n  File y\nKeyError: 3\n\n\tat org.apache.spark.X", "KeyError"),
         ("x\nTraceback (most recent call last):\n  File y\nmine.Odd\n", "mine.Odd"),
         ("An error occurred\n: java.lang.OutOfMemoryError: heap", "OutOfMemoryError"),

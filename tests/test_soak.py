@@ -24,5 +24,12 @@ def test_sixty_jobs_leave_nothing(spark, tmp_path):
     again = jobs.block(84, 28)
     assert again.jobs == 112
     left = {name: count - grown.get(name, 0) for name, count in jobs.objects().items()}
-    kinds = ("SparkSession", "QueryExecution", "ShuffleDependency", "LogicalRDD", "TorrentBroadcast", "AdaptiveSparkPlanExec")
+    kinds = (
+        "SparkSession",
+        "QueryExecution",
+        "ShuffleDependency",
+        "LogicalRDD",
+        "TorrentBroadcast",
+        "AdaptiveSparkPlanExec",
+    )
     assert {name: more for name, more in left.items() if name.rpartition(".")[2] in kinds and more > 14} == {}

@@ -29,7 +29,10 @@ def tables(spark, tmp_path_factory):
     """A table of facts in 4 files and by day, five dimensions, and one with a hot key."""
     folder = tmp_path_factory.mktemp("star")
     facts = spark.range(0, ROWS, 1, 4).selectExpr(
-        "id", *(f"if(id % 97 = 0, null, pmod(hash(id, {d}), 1000)) as d{d}" for d in range(5)), "id % 20 as day", "id * 3 as v"
+        "id",
+        *(f"if(id % 97 = 0, null, pmod(hash(id, {d}), 1000)) as d{d}" for d in range(5)),
+        "id % 20 as day",
+        "id * 3 as v",
     )
     facts.write.parquet(str(folder / "facts"))
     facts.repartition(4, "day").write.partitionBy("day").parquet(str(folder / "by_day"))
@@ -121,7 +124,11 @@ def test_the_same_star_shuffled(spark, make_env, tables):
     assert not {"left", "right"} & set(chosen(job, "broadcast"))
 
 
-JOINS = ["inner", "left", *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "full", "left_semi", "left_anti"))]
+JOINS = [
+    "inner",
+    "left",
+    *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "full", "left_semi", "left_anti")),
+]
 
 
 @pytest.mark.parametrize("how", JOINS)
@@ -148,7 +155,10 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_e
     assert sum(stage.shuffle_written for stage in ran) < 0.2 * ROWS
 
 
-@pytest.mark.parametrize(("key", "is_filtered"), [("d0 + 0", False), ("cast(d0 as bigint)", True), ("coalesce(d0, 7)", False), ("-d0", False)])
+@pytest.mark.parametrize(
+    ("key", "is_filtered"),
+    [("d0 + 0", False), ("cast(d0 as bigint)", True), ("coalesce(d0, 7)", False), ("-d0", False)],
+)
 def test_computed_keys(spark, make_env, tables, key, is_filtered):
     """What is computed before the join is filtered where the computation is a cast that cannot fail."""
     small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
@@ -160,7 +170,9 @@ def test_computed_keys(spark, make_env, tables, key, is_filtered):
 
 @pytest.mark.parametrize("threshold", ["10 mb", "-1"])
 def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, threshold):
-    days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    days = (
+        spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    )
     df = tables["by_day"].join(days, F.col("day") == F.col("d")).groupBy("name").agg(F.sum("v"))
     expected = tables["by_day"].where(F.col("day").isin([row.d for row in days.collect()])).count()
     assert 0 < expected < ROWS / 2
@@ -172,8 +184,11 @@ def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, thres
         spark.conf.unset("spark.sql.optimizer.dynamicPartitionPruning.enabled")
     ran = [stage for stage in stages(spark, job, "Source: by_day") if stage.input_records > 100]
     assert sum(stage.input_records for stage in ran) == expected
-    (decision,) = (d for d in job.decisions if d.kind.value == "source parallelism" and "by_day" in d.subject) \
-        if threshold == "-1" else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)  # fmt: skip
+    (decision,) = (
+        (d for d in job.decisions if d.kind.value == "source parallelism" and "by_day" in d.subject)
+        if threshold == "-1"
+        else (d for d in job.decisions if "by_day" in d.subject and "volume per task" in d.figures)
+    )
     assert sum(stage.tasks for stage in ran) == decision.chosen
 
 
@@ -190,7 +205,9 @@ class Noting(FileSource, DynamicParallelismInference):
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make_env, tables, threshold):
-    days = spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    days = (
+        spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
+    )
     env = make_env(**SMALL | {THRESHOLD: "-1", "execution.batch.adaptive.whole__query__threshold": threshold})
     Noting.told.clear()
     path = tables["by_day"].inputFiles()[0].split("/day=")[0]
@@ -203,7 +220,9 @@ def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make
     ((columns, predicate, files),) = Noting.told
     kept = [row.d for row in days.collect()]
     assert columns == ("day",)
-    assert {day for day in range(20) if spark.sql(f"select {predicate} as p from (select {day} as day)").first().p} == set(kept)
+    assert {
+        day for day in range(20) if spark.sql(f"select {predicate} as p from (select {day} as day)").first().p
+    } == set(kept)
     assert 0 < files < len(tables["by_day"].inputFiles())
     (scan,) = [execution for execution in job.vertices if "by_day" in execution.vertex.name]
     assert scan.parallelism == 2
@@ -211,7 +230,9 @@ def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make
 
 def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_path):
     sorted_facts = spark.range(0, 400_000, 1, 1).selectExpr("id as k", "id * 2 as v")
-    sorted_facts.write.option("parquet.block.size", 200_000).option("parquet.page.row.count.limit", 5000).parquet(str(tmp_path / "t"))
+    sorted_facts.write.option("parquet.block.size", 200_000).option("parquet.page.row.count.limit", 5000).parquet(
+        str(tmp_path / "t")
+    )
     facts = spark.read.parquet(str(tmp_path / "t"))
     few = spark.range(0, 400_000, 1, 2).where("id between 1000 and 3000 and id % 7 = 0").selectExpr("id as j")
     df = facts.join(few, F.col("k") == F.col("j")).groupBy().agg(F.sum("v"), F.count("*"))
@@ -274,7 +295,11 @@ class Careless(StreamGraphOptimizationStrategy):
             for build in context.stream_graph.out_edges(node_id):
                 inputs = context.stream_graph.in_edges(build.target_id)
                 probe = next((edge for edge in inputs if edge.id != build.id), None)
-                if len(inputs) == 2 and all(isinstance(e.partitioner, HashPartitioner) for e in inputs) and result.rows < 2000:
+                if (
+                    len(inputs) == 2
+                    and all(isinstance(e.partitioner, HashPartitioner) for e in inputs)
+                    and result.rows < 2000
+                ):
                     requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
                     requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
                     return context.modify_stream_edge(requests)
@@ -285,10 +310,15 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
     from penstock import Environment
     from tests.conftest import OFF
 
-    config = OFF | {"table.optimizer.join.broadcast-threshold": "-1", "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 kb"}
+    config = OFF | {
+        "table.optimizer.join.broadcast-threshold": "-1",
+        "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 kb",
+    }
     env = Environment(spark, config=config, progress=False, strategies=[Careless])
     hot = tables["hot"].selectExpr("k", "v as w").where("v < 30000")
-    joined = tables["facts"].join(dimension(tables, 0, 5), F.col("d0") == F.col("k0")).join(hot, F.col("d0") == F.col("k"))
+    joined = (
+        tables["facts"].join(dimension(tables, 0, 5), F.col("d0") == F.col("k0")).join(hot, F.col("d0") == F.col("k"))
+    )
     df = joined.groupBy("d0").agg(F.count("*"), F.sum("w"))
     careless = check(env, df)
     careful = check(Environment(spark, config=config, progress=False), df)
@@ -300,7 +330,12 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
 @pytest.mark.parametrize("how", JOINS)
 def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
     small = tables["dim0"].selectExpr("k0", "a0")
-    df = tables["hot"].join(small, F.col("k") == F.col("k0"), how).groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
+    df = (
+        tables["hot"]
+        .join(small, F.col("k") == F.col("k0"), how)
+        .groupBy(F.expr("v % 10"))
+        .agg(F.count("*"), F.sum("v"), F.max("pad"))
+    )
     options = SMALL | {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "100 kb"}
     on, off = (check(make_env(**options | {f"{SKEW}.strategy": word}), df) for word in ("AUTO", "NONE"))
     most = [max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Join")) for job in (on, off)]
@@ -316,7 +351,12 @@ def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
 def test_both_sides_hot(make_env, tables, how):
     other = tables["hot"].where("v < 800").selectExpr("k as j", "v as w")
     df = tables["hot"].where("v < 8000").join(other, F.col("k") == F.col("j"), how)
-    options = SMALL | {THRESHOLD: "-1", f"{SKEW}.skewed__threshold": "1 b", f"{SKEW}.skewed__factor": 1.0, VOLUME: "4 kb"}
+    options = SMALL | {
+        THRESHOLD: "-1",
+        f"{SKEW}.skewed__threshold": "1 b",
+        f"{SKEW}.skewed__factor": 1.0,
+        VOLUME: "4 kb",
+    }
     job = check(make_env(**options), df.groupBy("j").agg(F.count("*"), F.sum("w")))
     assert any("split" in word for word in chosen(job, "skew"))
 
@@ -349,7 +389,12 @@ def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_en
 
 @pytest.mark.parametrize(("maximum", "is_split"), [(2, False), (7, True)])
 def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_split):
-    df = tables["hot"].join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0")).groupBy(F.expr("v % 10")).count()
+    df = (
+        tables["hot"]
+        .join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0"))
+        .groupBy(F.expr("v % 10"))
+        .count()
+    )
     most = {"execution.batch.adaptive.auto__parallelism.max__parallelism": maximum, f"{SKEW}.skewed__factor": 1.0}
     options = {THRESHOLD: "-1", f"{FILTERING}.enabled": False, f"{SKEW}.skewed__threshold": "1 kb", VOLUME: "16 kb"}
     job = check(make_env(**options | most), df)
@@ -360,10 +405,17 @@ def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_
     assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 
 
-@pytest.mark.parametrize(("functions", "is_split"), [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)])
+@pytest.mark.parametrize(
+    ("functions", "is_split"),
+    [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)],
+)
 def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, functions, is_split):
     df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(one) for one in functions.split(", ")))
-    options = {VOLUME: "64 kb", f"{SKEW}.skewed__threshold": "100 kb", f"{SKEW}.strategy": "FORCED" if is_split else "AUTO"}
+    options = {
+        VOLUME: "64 kb",
+        f"{SKEW}.skewed__threshold": "100 kb",
+        f"{SKEW}.strategy": "FORCED" if is_split else "AUTO",
+    }
     job = check(make_env(**options), df)
     most = max(max(stage.read_per_task, default=0) for stage in stages(spark, job, "Aggregate" if not is_split else ""))
     assert (most < 0.2 * ROWS) is is_split

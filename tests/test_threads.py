@@ -130,7 +130,9 @@ def test_a_pool_gives_errors_and_context_and_cancels_what_waits():
 
 
 def test_the_process_ends_without_threads_that_hang():
-    program = "import time; from penstock.threads import DaemonPool; DaemonPool(1, 'p').submit(time.sleep, 60); print('end')"
+    program = (
+        "import time; from penstock.threads import DaemonPool; DaemonPool(1, 'p').submit(time.sleep, 60); print('end')"
+    )
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "end\n"

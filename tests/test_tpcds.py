@@ -35,7 +35,9 @@ def tables(spark, data):
         spark.catalog.dropTempView(name)
 
 
-@pytest.mark.parametrize("number", [pytest.param(n, marks=[] if n in ALWAYS else pytest.mark.slow) for n in range(1, 100)])
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=[] if n in ALWAYS else pytest.mark.slow) for n in range(1, 100)]
+)
 def test_same_rows(spark, env, tables, number):
     assert_as_plain_spark(env, spark.sql(tables[str(number)]))
     assert env.last_job.vertices

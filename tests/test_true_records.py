@@ -35,7 +35,11 @@ def tables(spark, tmp_path_factory):
 
 def joined(tables):
     facts, small = tables
-    return facts.join(small.where("a < 2"), F.col("k") == F.col("j")).groupBy(F.expr("v % 7")).agg(F.count("*"), F.max("pad"))
+    return (
+        facts.join(small.where("a < 2"), F.col("k") == F.col("j"))
+        .groupBy(F.expr("v % 7"))
+        .agg(F.count("*"), F.max("pad"))
+    )
 
 
 def raising(text):
@@ -68,7 +72,9 @@ def test_a_broadcast_that_fell_back(monkeypatch, make_env, tables):
 
 
 def test_keys_that_could_not_be_fetched(monkeypatch, make_env, tables):
-    monkeypatch.setattr(filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone"))
+    monkeypatch.setattr(
+        filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone")
+    )
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
     assert one["outcome"]["instead"] == "rows go unfiltered"
     assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
@@ -163,4 +169,6 @@ def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(spark, 
     assert {kind for kind, _ in own} >= {"strategy", "vertex parallelism", "skew"}
     for execution in env.last_job.vertices:
         if execution.parallelism:
-            assert "parallelism" in " ".join(one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id]))
+            assert "parallelism" in " ".join(
+                one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id])
+            )

@@ -112,9 +112,14 @@ GIVEN = {
     "of one task": (lambda df: with_parallelism(few(df), 1), 1),
     "of a join": (lambda df: with_parallelism(few(df).join(few(df).withColumnRenamed("count", "n"), "k"), 4), 4),
     "of a union": (lambda df: with_parallelism(few(df).union(few(df)), 3), 3),
-    "of a window": (lambda df: with_parallelism(few(df).selectExpr("k", "rank() over (partition by k order by count)"), 6), 6),
+    "of a window": (
+        lambda df: with_parallelism(few(df).selectExpr("k", "rank() over (partition by k order by count)"), 6),
+        6,
+    ),
     "in a subquery": (
-        lambda df: df.sparkSession.sql("select * from {t} where k in (select k from {few})", t=few(df), few=with_parallelism(few(df), 5)),
+        lambda df: df.sparkSession.sql(
+            "select * from {t} where k in (select k from {few})", t=few(df), few=with_parallelism(few(df), 5)
+        ),
         None,
     ),
 }
@@ -166,9 +171,15 @@ SOURCES = {
     "its own word": ({}, {}, lambda env, path: env.read(Guess(path))),
     "read over its own word": ({}, {}, lambda env, path: env.read(Guess(path), parallelism=2)),
     "the option": ({"scan.parallelism": 3}, {}, lambda env, path: env.spark.read.parquet(path)),
-    "the reader": ({}, {"scan.parallelism": "3"}, lambda env, path: env.spark.read.option("scan.parallelism", 3).parquet(path)),
+    "the reader": (
+        {},
+        {"scan.parallelism": "3"},
+        lambda env, path: env.spark.read.option("scan.parallelism", 3).parquet(path),
+    ),
     "the default, where sources are not asked": (
-        {"scan.infer-parallelism.enabled": False, "parallelism.default": 3}, {}, lambda env, path: env.spark.read.parquet(path),
+        {"scan.infer-parallelism.enabled": False, "parallelism.default": 3},
+        {},
+        lambda env, path: env.spark.read.parquet(path),
     ),
 }
 
@@ -201,9 +212,19 @@ MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 ASKED = {
     "nothing said": ({}, lambda env, path: env.read(Asked(path)), [128], 128),
     "the job's maximum": ({MAXIMUM: 6}, lambda env, path: env.read(Asked(path)), [6], 6),
-    "a maximum above the default": ({"parallelism.default": 3, f"{INFER}.max": 5}, lambda env, path: env.read(Asked(path)), [5], 5),
+    "a maximum above the default": (
+        {"parallelism.default": 3, f"{INFER}.max": 5},
+        lambda env, path: env.read(Asked(path)),
+        [5],
+        5,
+    ),
     "the default": ({"parallelism.default": 3}, lambda env, path: env.read(Asked(path)), [3], 3),
-    "inference is off": ({"parallelism.default": 3, f"{INFER}.enabled": False}, lambda env, path: env.read(Asked(path)), [], 3),
+    "inference is off": (
+        {"parallelism.default": 3, f"{INFER}.enabled": False},
+        lambda env, path: env.read(Asked(path)),
+        [],
+        3,
+    ),
     "read": ({}, lambda env, path: env.read(Asked(path), parallelism=3), [], 3),
     "the option": ({"scan.parallelism": 3}, lambda env, path: env.read(Asked(path)), [], 3),
     "the source": ({}, lambda env, path: env.read(Asked(path, parallelism=3)), [], 3),
@@ -214,7 +235,9 @@ ASKED = {
 @pytest.mark.parametrize("name", ASKED)
 def test_who_is_asked_and_with_which_bound(spark, tables, name, threshold):
     config, read, bounds, expected = ASKED[name]
-    env = Environment(spark, progress=False, config=config | {"execution.batch.adaptive.whole-query-threshold": threshold})
+    env = Environment(
+        spark, progress=False, config=config | {"execution.batch.adaptive.whole-query-threshold": threshold}
+    )
     Asked.bounds.clear()
     df = read(env, tables("1 MiB"))
     env.explain(df)
@@ -259,7 +282,9 @@ def test_bad_options_are_refused_whatever_the_size(spark, tables):
     with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):
         Environment(spark, progress=False).collect(df)
     with pytest.raises(PenstockError, match="scan.parallelism"):
-        Environment(spark, progress=False).collect(spark.read.option("scan.parallelism", "many").parquet(tables("1 row")))
+        Environment(spark, progress=False).collect(
+            spark.read.option("scan.parallelism", "many").parquet(tables("1 row"))
+        )
     config = {"execution.batch.adaptive.stream-graph-optimization.strategies": "no.such.Strategy"}
     with pytest.raises(PenstockError, match="cannot be imported"):
         Environment(spark, progress=False, config=config).collect(spark.range(1))

@@ -30,9 +30,11 @@ def installed(tmp_path_factory) -> Path:
 def run(package: Path, folder: Path) -> dict:
     """Run the job with a package, and return what it printed."""
     environ = os.environ | {
-        "PYTHONPATH": f"{package}{os.pathsep}{ROOT}", "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": f"{package}{os.pathsep}{ROOT}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": f"{SPARK} pyspark-shell",
-    }  # fmt: skip
+    }
     job = [sys.executable, str(ROOT / "tests" / "jobs" / "java_classes.py"), str(folder / "work")]
     done = subprocess.run(job, env=environ, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[done.stderr.find("Traceback") :][:3000]

@@ -1,7 +1,4 @@
-"""Builds the wheel with the Java classes in it, compiled with the PySpark that is installed beside this Python.
-
-    python tools/build_wheel.py dist
-"""
+"""Builds the wheel, with Java classes compiled for the PySpark beside this Python: build_wheel.py FOLDER."""
 
 import os
 import subprocess

@@ -19,9 +19,23 @@ API = {
     "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog"),
     "penstock.explain": ("Explanation", "ExplainedNode"),
     "penstock.connectors": (
-        "Source", "DynamicParallelismInference", "ParallelismInferenceContext", "ParallelismProvider", "FileSource",
-        "Sink", "SinkJob", "SinkOptions", "SinkStage", "StageReport", "DataFrameSinkProvider", "FileSink",
-        "DeltaSink", "IcebergSink", "JdbcSink", "KafkaSink", "CommittedPartition",
+        "Source",
+        "DynamicParallelismInference",
+        "ParallelismInferenceContext",
+        "ParallelismProvider",
+        "FileSource",
+        "Sink",
+        "SinkJob",
+        "SinkOptions",
+        "SinkStage",
+        "StageReport",
+        "DataFrameSinkProvider",
+        "FileSink",
+        "DeltaSink",
+        "IcebergSink",
+        "JdbcSink",
+        "KafkaSink",
+        "CommittedPartition",
     ),
     "penstock.commit": ("Prepared", "Access", "Recovery"),
     "penstock.rebalance.operator": ("Rebalanced",),
@@ -31,22 +45,60 @@ API = {
     "penstock.state.assignment": ("StateAssignment", "Change", "WorkUnit"),
     "penstock.state.key_groups": ("key_group", "default_max_parallelism"),
     "penstock.graph": (
-        "StreamGraph", "StreamNode", "StreamEdge", "StreamGraphContext", "StreamEdgeUpdateRequest",
-        "StreamNodeUpdateRequest", "AdaptiveGraphManager", "JobGraph", "JobVertex", "JobEdge",
-        "Operator", "OperatorKind", "ScanOperator", "CalcOperator", "AggregateOperator", "GroupingSets", "JoinOperator",
-        "JoinSide", "JoinStrategy", "JoinSequence", "ShuffledJoin", "SinkOperator", "Side", "JoinType", "JoinInput",
-        "FilterPath", "DynamicFilterRef",
+        "StreamGraph",
+        "StreamNode",
+        "StreamEdge",
+        "StreamGraphContext",
+        "StreamEdgeUpdateRequest",
+        "StreamNodeUpdateRequest",
+        "AdaptiveGraphManager",
+        "JobGraph",
+        "JobVertex",
+        "JobEdge",
+        "Operator",
+        "OperatorKind",
+        "ScanOperator",
+        "CalcOperator",
+        "AggregateOperator",
+        "GroupingSets",
+        "JoinOperator",
+        "JoinSide",
+        "JoinStrategy",
+        "JoinSequence",
+        "ShuffledJoin",
+        "SinkOperator",
+        "Side",
+        "JoinType",
+        "JoinInput",
+        "FilterPath",
+        "DynamicFilterRef",
     ),
     "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
     "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
     "penstock.optimizer": (
-        "StreamGraphOptimizationStrategy", "StrategyContext", "OperatorsFinished", "ResultInfo", "Resources",
+        "StreamGraphOptimizationStrategy",
+        "StrategyContext",
+        "OperatorsFinished",
+        "ResultInfo",
+        "Resources",
     ),
     "penstock.errors": (
-        "PenstockError", "ConfigError", "SessionError", "SourceError", "SinkError", "CommitError", "GraphError", "RebalanceError",
-        "StateError", "HistoryError", "WebError", "RowsDifferError", "JobError", "JobCancelledError",
+        "PenstockError",
+        "ConfigError",
+        "SessionError",
+        "SourceError",
+        "SinkError",
+        "CommitError",
+        "GraphError",
+        "RebalanceError",
+        "StateError",
+        "HistoryError",
+        "WebError",
+        "RowsDifferError",
+        "JobError",
+        "JobCancelledError",
     ),
-}  # fmt: skip
+}
 
 
 def show_default(option) -> str:
@@ -90,7 +142,11 @@ def api_page() -> str:
             if not issubclass(thing, BaseException) if inspect.isclass(thing) else True:
                 parts.append(f"```python\n{name}{signature(thing)}\n```\n")
             parts.append(f"```text\n{inspect.getdoc(thing)}\n```\n")
-            members = inspect.getmembers(thing, lambda m: inspect.isfunction(m) or isinstance(m, property)) if inspect.isclass(thing) else []
+            members = (
+                inspect.getmembers(thing, lambda m: inspect.isfunction(m) or isinstance(m, property))
+                if inspect.isclass(thing)
+                else []
+            )
             own = [(key, member) for key, member in members if not key.startswith("_") and key in vars(thing)]
             for key, member in own:
                 call = key if isinstance(member, property) else key + signature(member)

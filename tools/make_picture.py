@@ -11,9 +11,12 @@ from rich.text import Text
 TARGET = Path(__file__).parent.parent / "docs" / "images" / "demo.svg"
 
 done = subprocess.run(
-    [Path(sys.executable).parent / "penstock", "demo"], stdout=subprocess.PIPE, text=True, check=True,
+    [Path(sys.executable).parent / "penstock", "demo"],
+    stdout=subprocess.PIPE,
+    text=True,
+    check=True,
     env=os.environ | {"FORCE_COLOR": "1"},
-)  # fmt: skip
+)
 text = Text.from_ansi(done.stdout)
 console = Console(record=True, width=max(len(line) for line in text.plain.splitlines()), file=open(os.devnull, "w"))
 console.print(text)

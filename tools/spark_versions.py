@@ -34,8 +34,12 @@ def release(version: str, folder: Path) -> Path:
     target.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as downloads:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        done = subprocess.run([*pip, "--no-binary", "pyspark", "--dest", downloads, f"pyspark=={version}.*"],
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        done = subprocess.run(
+            [*pip, "--no-binary", "pyspark", "--dest", downloads, f"pyspark=={version}.*"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             raise SystemExit(f"pyspark {version} cannot be downloaded:\n{done.stderr[-2000:]}")
         (archive,) = Path(downloads).glob("*.tar.gz")
@@ -64,7 +68,9 @@ def smoke(version: str, folder: Path) -> bool:
     environ["SPARK_HOME"] = str(home / "pyspark")
     fetched = time.time()
     with tempfile.TemporaryDirectory(prefix="penstock-smoke-") as place:
-        done = subprocess.run([sys.executable, str(SMOKE), place], env=environ, capture_output=True, text=True, check=False, cwd=place)
+        done = subprocess.run(
+            [sys.executable, str(SMOKE), place], env=environ, capture_output=True, text=True, check=False, cwd=place
+        )
     is_version = f"Spark {version}." in done.stdout
     took = f"PySpark {version}: {fetched - started:.0f} s to have it, {time.time() - fetched:.0f} s to run"
     print(f"{took}\n{done.stdout}{'' if done.returncode == 0 and is_version else done.stderr[-4000:]}", flush=True)

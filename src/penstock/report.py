@@ -53,11 +53,15 @@ def record_table(record: JobRecord) -> Table:
     """Return a table of the vertices of a job of the past, as `Job.table` does of one that is at hand."""
     rows = (
         VertexRow(
-            vertex["id"], vertex["name"], _known(vertex["bytes_in"]), _known(vertex["parallelism"]),
-            vertex["reason"], _seconds(vertex["timestamps"]),
+            vertex["id"],
+            vertex["name"],
+            _known(vertex["bytes_in"]),
+            _known(vertex["parallelism"]),
+            vertex["reason"],
+            _seconds(vertex["timestamps"]),
         )
         for vertex in record.vertices.values()
-    )  # fmt: skip
+    )
     notes = ((str(decision["chosen"]), decision["reason"]) for decision in record.decisions)
     return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)
 

@@ -13,9 +13,13 @@ from penstock.cli.main import main
 
 def penstock(*arguments, **environ):
     done = subprocess.run(
-        [sys.executable, "-m", "penstock.cli.main", *arguments], capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, "-m", "penstock.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environ,
-    )  # fmt: skip
+    )
     return done
 
 

@@ -29,8 +29,15 @@ def rows(said):
 
 
 def test_it_tells_first_and_does_then(spark, template, tmp_path):
-    targets = [Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"]
-    steps = in_child(spark, lambda: counted(spark, [Files(template, tmp_path / "c", *FILES["append by partition"][:2], exists=True, token=None)])).result
+    targets = [
+        Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"
+    ]
+    steps = in_child(
+        spark,
+        lambda: counted(
+            spark, [Files(template, tmp_path / "c", *FILES["append by partition"][:2], exists=True, token=None)]
+        ),
+    ).result
     moves = [number for number, name in enumerate(steps) if name == "move_to"]
     assert in_child(spark, lambda: run(spark, targets, Stop(moves[3]))).killed
     before = [target.rows() for target in targets]
@@ -62,7 +69,9 @@ def test_folders_of_jobs_that_died_before_they_committed(spark, template, tmp_pa
     assert told["what becomes of it"] == "would be removed"
     other = tmp_path / "a" / ".penstock-out-0123456789ab-00000000-1-00000000"
     other.mkdir()
-    said = {row["found"].rpartition("/")[2]: row["what becomes of it"] for row in rows(penstock(target.path, "--apply"))}
+    said = {
+        row["found"].rpartition("/")[2]: row["what becomes of it"] for row in rows(penstock(target.path, "--apply"))
+    }
     assert said[other.name].startswith("left alone")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [other.name, "out"]
     assert target.rows() == target.old

@@ -38,8 +38,11 @@ def steps_of(spark, make) -> list[str]:
 def leftovers(target) -> list[str]:
     if not hasattr(target, "path"):
         return []
-    return sorted(str(path.relative_to(target.place)) for path in target.place.rglob("*")
-                  if path.name.startswith((".penstock-", ".new-", "..penstock", "..new")) and ".penstock-tokens" not in path.parts)  # fmt: skip
+    return sorted(
+        str(path.relative_to(target.place))
+        for path in target.place.rglob("*")
+        if path.name.startswith((".penstock-", ".new-", "..penstock", "..new")) and ".penstock-tokens" not in path.parts
+    )
 
 
 def journals(target) -> list[Path]:
@@ -82,7 +85,10 @@ def _stopped(spark, targets, step: int, *, after: bool, how: str, by: str) -> st
         new = [rows == target.new for target, rows in zip(targets, found, strict=True)]
         assert all(old) or all(new), f"{where}: {found}; journals {[p.read_text() for p in journals(targets[0])]}"
         for target in targets:
-            assert not [path for path in journals(target) if path.suffix in {".json", ".ref", ".claim"}], (where, journals(target))
+            assert not [path for path in journals(target) if path.suffix in {".json", ".ref", ".claim"}], (
+                where,
+                journals(target),
+            )
         if all(new) and not all(target.token or target.repeats for target in targets):
             return "forward"
     try:

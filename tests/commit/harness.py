@@ -87,7 +87,11 @@ class Stop:
     def armed(self):
         self.thread, self.depth = threading.get_ident(), 0
         kept = []
-        for place, name in [*((Folder, name) for name in FOLDER_STEPS), *((JdbcConnection, name) for name in JDBC_STEPS), *STEPS]:
+        for place, name in [
+            *((Folder, name) for name in FOLDER_STEPS),
+            *((JdbcConnection, name) for name in JDBC_STEPS),
+            *STEPS,
+        ]:
             original, counted = self.around(place, name)
             kept.append((place, name, original))
             setattr(place, name, counted)

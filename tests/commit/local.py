@@ -15,11 +15,30 @@ from penstock.spark.filesystem import is_hidden
 from penstock.spark.rename import can_exchange, exchange
 
 PATCHED = [
-    *(f"penstock.commit.{name}.Folder" for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery", "turns")),
-    *(f"penstock.connectors.{name}.Folder" for name in ("files", "delta", "delta_commit", "iceberg", "iceberg_commit", "staged_files", "kafka.sink", "kafka.commit")),
-    "tests.commit.harness.Folder", "tests.commit.checks.Folder", "tests.commit.targets.Folder",
-]  # fmt: skip
-BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_files", "jdbc.sink", "kafka.sink")] + [f"tests.commit.{name}.Bridge" for name in ("harness", "checks", "targets")]
+    *(
+        f"penstock.commit.{name}.Folder"
+        for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery", "turns")
+    ),
+    *(
+        f"penstock.connectors.{name}.Folder"
+        for name in (
+            "files",
+            "delta",
+            "delta_commit",
+            "iceberg",
+            "iceberg_commit",
+            "staged_files",
+            "kafka.sink",
+            "kafka.commit",
+        )
+    ),
+    "tests.commit.harness.Folder",
+    "tests.commit.checks.Folder",
+    "tests.commit.targets.Folder",
+]
+BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_files", "jdbc.sink", "kafka.sink")] + [
+    f"tests.commit.{name}.Bridge" for name in ("harness", "checks", "targets")
+]
 
 
 class LocalFolder:
@@ -147,7 +166,10 @@ class LocalConnection:
         self._connection = sqlite3.connect(file, isolation_level=None, timeout=3)
 
     def rows(self, statement: str, *values: str):
-        return [tuple(None if one is None else str(one) for one in row) for row in self._connection.execute(statement, values).fetchall()]
+        return [
+            tuple(None if one is None else str(one) for one in row)
+            for row in self._connection.execute(statement, values).fetchall()
+        ]
 
     def column_types(self, statement: str):
         return {column[0]: None for column in self._connection.execute(statement).description}
@@ -232,5 +254,8 @@ def without_a_jvm(monkeypatch, folder) -> NoSpark:
         monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))
     monkeypatch.setattr("penstock.connectors.kafka.commit.staged_records", local_records)
     monkeypatch.setattr("tests.commit.harness.JdbcConnection", LocalConnection)
-    monkeypatch.setattr("penstock.connectors.staged_files.row_count", lambda bridge, path: pq.read_metadata(path.removeprefix("file:")).num_rows)
+    monkeypatch.setattr(
+        "penstock.connectors.staged_files.row_count",
+        lambda bridge, path: pq.read_metadata(path.removeprefix("file:")).num_rows,
+    )
     return NoSpark()

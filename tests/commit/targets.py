@@ -68,7 +68,9 @@ class Files:
     is_whole = True
     """Whether a folder is renamed in one step; where not, readers may see any of the files meanwhile."""
 
-    def __init__(self, template: Template, folder: Path, mode: str, layout: str, *, exists: bool, token: str | None) -> None:
+    def __init__(
+        self, template: Template, folder: Path, mode: str, layout: str, *, exists: bool, token: str | None
+    ) -> None:
         self.template, self.path, self.mode, self.layout = template, folder / "out", mode, layout
         self.token = token
         self.old = sorted(OLD) if exists else []
@@ -96,7 +98,9 @@ class Files:
 
     def write(self, job) -> None:
         if not job._skip:
-            shutil.copytree(self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc"))
+            shutil.copytree(
+                self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc")
+            )
             for file in Path(job._staging.local_path).rglob("part-*"):  # names are never the same twice
                 file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
 
@@ -121,8 +125,11 @@ class Files:
             return set(self.old) <= set(rows) <= set(self.new) and len(rows) == len(set(rows))
         if self.mode == "dynamic":
             parts = {p for _, p in self.old + self.new}
-            return all([row for row in rows if row[1] == part] in
-                       ([row for row in self.old if row[1] == part], [row for row in self.new if row[1] == part]) for part in parts)  # fmt: skip
+            return all(
+                [row for row in rows if row[1] == part]
+                in ([row for row in self.old if row[1] == part], [row for row in self.new if row[1] == part])
+                for part in parts
+            )
         return rows in (self.old, self.new)
 
     @property
@@ -208,7 +215,11 @@ class Iceberg(Table):
         super().__init__(mode, exists=exists, token=token)
         self.template, self.folder = template, folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+        self.properties = {
+            "type": "sql",
+            "uri": f"sqlite:///{folder}/catalog.db",
+            "warehouse": f"file://{folder}/warehouse",
+        }
         catalog = self.catalog()
         catalog.create_namespace_if_not_exists("n")
         if exists:
@@ -258,7 +269,9 @@ class Jdbc(Table):
         self.spark, self.server, self.table = spark, server, f"t{os.getpid()}_{next(self.numbers)}"
         if exists:
             values = ", ".join(f"({i}, {p})" for i, p in OLD)
-            server.sql(f"create table {self.table} (id bigint primary key, p bigint); insert into {self.table} values {values}")
+            server.sql(
+                f"create table {self.table} (id bigint primary key, p bigint); insert into {self.table} values {values}"
+            )
         self.place = warehouse(spark)
 
     def sink(self) -> JdbcSink:
@@ -270,7 +283,9 @@ class Jdbc(Table):
         elif not job._done:
             job._names, job._columns = ["id", "p"], ['"id"', '"p"']
             values = ", ".join(f"({i}, {p}, 0, 0)" for i, p in NEW)
-            self.server.sql(f"create table {job._staging} (id bigint, p bigint, {TASK} int, {ATTEMPT} bigint); insert into {job._staging} values {values}")
+            self.server.sql(
+                f"create table {job._staging} (id bigint, p bigint, {TASK} int, {ATTEMPT} bigint); insert into {job._staging} values {values}"
+            )
 
     def rows(self) -> list[tuple[int, int]]:
         try:
@@ -303,7 +318,10 @@ class Kafka(Table):
         elif not isinstance(job, NothingToWrite):
             folder = Path(job._staging.local_path)
             folder.mkdir(parents=True)
-            pq.write_table(pa.table({"key": [key for key, _ in rows], "value": [value for _, value in rows]}), folder / "part-0.parquet")
+            pq.write_table(
+                pa.table({"key": [key for key, _ in rows], "value": [value for _, value in rows]}),
+                folder / "part-0.parquet",
+            )
 
     def rows(self) -> list[tuple[int, int]]:
         with client.consumer(self.broker.servers, {"isolation.level": "read_committed"}) as asked:

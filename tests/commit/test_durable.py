@@ -34,7 +34,9 @@ def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, synced, monkeypatch,
     named = []
     for name, of in (("link", os), ("rename", type(tmp_path))):
         original = getattr(of, name)
-        monkeypatch.setattr(of, name, lambda *given, original=original: (named.append(list(synced)), original(*given))[1])
+        monkeypatch.setattr(
+            of, name, lambda *given, original=original: (named.append(list(synced)), original(*given))[1]
+        )
     assert write_whole(str(tmp_path / "a"), b"1", overwrite=overwrite)
     (before,) = named
     assert len(before) == 1
@@ -88,7 +90,11 @@ def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(monkey
     end = in_child(spark, noted)
     assert end.error is None, end.error
     seen = end.result
-    journal = [number for number, (name, path, *_) in enumerate(seen) if name == "write" and path.endswith(".json") and ".penstock-commit" in path]
+    journal = [
+        number
+        for number, (name, path, *_) in enumerate(seen)
+        if name == "write" and path.endswith(".json") and ".penstock-commit" in path
+    ]
     begun, decided = journal
     staged = {path for name, path, *_ in seen[:begun] if name == "sync"}
     assert len(staged) == 2  # the rows of both sinks
@@ -97,7 +103,15 @@ def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(monkey
     last = max(number for number in renamed if number < decided)
     if case not in kinds:  # whose log is written by its client
         assert [path for name, path, *_ in seen[last:decided] if name == "sync_entries"]
-    deleted = [number for number, (name, path, *_) in enumerate(seen) if name == "delete" and ("/.penstock-a" in path or "/.new-" in path)]
-    ended = min(number for number, (name, path, *_) in enumerate(seen) if name == "delete" and ".penstock-commit" in path and path.endswith(".json"))
+    deleted = [
+        number
+        for number, (name, path, *_) in enumerate(seen)
+        if name == "delete" and ("/.penstock-a" in path or "/.new-" in path)
+    ]
+    ended = min(
+        number
+        for number, (name, path, *_) in enumerate(seen)
+        if name == "delete" and ".penstock-commit" in path and path.endswith(".json")
+    )
     assert decided < min(deleted)
     assert max(deleted) < ended  # what is not removed when it dies is removed by recovery

@@ -24,7 +24,9 @@ pytestmark = pytest.mark.forks
 
 BLOCK = 4096
 PAIRS = [
-    pytest.param(pair, id=" + ".join(pair), marks=pytest.mark.slow if "files" not in pair and pair != ("local", "local") else ())
+    pytest.param(
+        pair, id=" + ".join(pair), marks=pytest.mark.slow if "files" not in pair and pair != ("local", "local") else ()
+    )
     for pair in combinations_with_replacement(["files", "delta", "local", "iceberg"], 2)
 ]
 
@@ -34,7 +36,12 @@ def small(tmp_path):
     """A file system of its own, of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
+        ).returncode
+    ):
         if os.environ.get("ALL_TEST_SERVICES") == "1":
             pytest.fail("a small file system cannot be mounted here")
         pytest.skip("a small file system cannot be mounted here: that wants root")

@@ -24,23 +24,41 @@ NO_JVM = [
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
     "kafka append",
 ]
-PAIRED = ("files append by partition", "files overwrite", "files dynamic", "local append", "delta append", "iceberg append", "kafka append")
+PAIRED = (
+    "files append by partition",
+    "files overwrite",
+    "files dynamic",
+    "local append",
+    "delta append",
+    "iceberg append",
+    "kafka append",
+)
 """Every pair of these is tried always, at a few steps; pairs of all others, and without a token, where slow tests run."""
 SAMPLE = {
     *((pair, "t") for pair in combinations_with_replacement(PAIRED, 2)),
-    (("files overwrite", "local append"), None), (("local append", "delta append"), None),
-}  # fmt: skip
+    (("files overwrite", "local append"), None),
+    (("local append", "delta append"), None),
+}
 PAIRS = [
-    pytest.param(pair, token, id=" + ".join(pair) + (", token" if token else ""), marks=() if (pair, token) in SAMPLE else pytest.mark.slow)
-    for pair in combinations_with_replacement(sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2)
+    pytest.param(
+        pair,
+        token,
+        id=" + ".join(pair) + (", token" if token else ""),
+        marks=() if (pair, token) in SAMPLE else pytest.mark.slow,
+    )
+    for pair in combinations_with_replacement(
+        sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2
+    )
     for token in (None, "t")
     if token or "kafka append" not in pair  # without a token it is at least once, whatever dies
-    if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"} & set(pair)
+    if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"}
+    & set(pair)
 ]
 TABLES = ("sqlite", "postgres")
 WITH_SPARK = [
     *((f"files {case}",) for case in FILES),
-    ("delta append",), ("iceberg overwrite",),
+    ("delta append",),
+    ("iceberg overwrite",),
     *((f"{kind} {mode}",) for kind in TABLES for mode in ("create", "append", "overwrite")),
     ("files overwrite", "files dynamic"),
     ("files append", "delta append"),
@@ -58,12 +76,15 @@ WITH_SPARK = [
     ("files append", "kafka append"),
     ("delta append", "kafka append"),
     ("kafka append", "postgres append"),
-]  # fmt: skip
+]
 
 QUICK = {
-    ("files append by partition",), ("files dynamic", "postgres append"), ("files overwrite", "iceberg append"), ("delta append", "sqlite append"),
+    ("files append by partition",),
+    ("files dynamic", "postgres append"),
+    ("files overwrite", "iceberg append"),
+    ("delta append", "sqlite append"),
     ("files append", "kafka append"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +104,12 @@ def sqlite(tmp_path_factory):
 def counts():
     found = Counter()
     yield found
-    print("\nkill points:", sum(found.values()), *(f"{number} {name}" for name, number in sorted(found.items())), sep="\n  ")
+    print(
+        "\nkill points:",
+        sum(found.values()),
+        *(f"{number} {name}" for name, number in sorted(found.items())),
+        sep="\n  ",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +170,9 @@ def tried(spark, make, counts, name, few):
     offset = zlib.crc32(os.environ["PYTEST_CURRENT_TEST"].encode())
     for how, some in (("kill", few), ("error", -(-few // 2))):
         for number, (step, after) in enumerate(points(steps, some, offset)):
-            for by in ("recover", "rerun") if EVERY and repeats else ("rerun" if repeats and number % 2 else "recover",):
+            for by in (
+                ("recover", "rerun") if EVERY and repeats else ("rerun" if repeats and number % 2 else "recover",)
+            ):
                 stopped(spark, make, step, after=after, how=how, by=by)
                 counts[f"{how} {name}"] += 1
 
@@ -155,7 +183,10 @@ def slow_without(token, case):
     return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
 
 
-@pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case])
+@pytest.mark.parametrize(
+    ("case", "token"),
+    [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case],
+)
 def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
@@ -185,7 +216,12 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
 @pytest.mark.parametrize(
     ("case", "token"),
     [
-        pytest.param(case, token, id=" + ".join(case) + (", token" if token else ""), marks=() if case in QUICK and token else pytest.mark.slow)
+        pytest.param(
+            case,
+            token,
+            id=" + ".join(case) + (", token" if token else ""),
+            marks=() if case in QUICK and token else pytest.mark.slow,
+        )
         for case in WITH_SPARK
         for token in (None, "t")
         if token or "kafka append" not in case  # without a token it is at least once, whatever dies
@@ -193,5 +229,7 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
 )
 def test_with_spark(spark, maker, counts, case, token):
     new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
-    steps_of(spark, lambda: [maker(spark, name, token) for name in case])  # servers that all cases share have the tables of journals then
+    steps_of(
+        spark, lambda: [maker(spark, name, token) for name in case]
+    )  # servers that all cases share have the tables of journals then
     tried(spark, lambda: [maker(spark, name, token) for name in case], counts, f"with Spark: {' + '.join(case)}", 3)

@@ -35,7 +35,9 @@ class Mounted(Files):
 
     def _at(self, sink: FileSink) -> FileSink:
         place = f"viewfs:///m/{self.place.name}"
-        return FileSink(f"{place}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token)
+        return FileSink(
+            f"{place}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token
+        )
 
     def write(self, job) -> None:
         if not job._skip:
@@ -65,7 +67,11 @@ def test_a_commit_through_hadoop(spark, mounted, tmp_path_factory, monkeypatch, 
     mode, layout, exists = FILES[case]
 
     def make():
-        return [Mounted(template, mounted / f"{uuid.uuid4().hex[:6]}{next(numbers)}", mode, layout, exists=exists, token="t")]
+        return [
+            Mounted(
+                template, mounted / f"{uuid.uuid4().hex[:6]}{next(numbers)}", mode, layout, exists=exists, token="t"
+            )
+        ]
 
     target = make()[0]
     folder = Folder(Bridge(spark), target.sink().path)

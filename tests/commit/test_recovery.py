@@ -83,6 +83,7 @@ def test_a_job_that_still_commits_is_left_alone(local, template, tmp_path):
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
+
         class Sleepy(Stop):
             def around(self, place, step):
                 original, counted = super().around(place, step)
@@ -145,8 +146,11 @@ def test_the_claim_of_a_dead_process_is_taken_over(local, template, tmp_path):
 
 def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monkeypatch):
     """Delta has committed, Iceberg's catalogue refuses: nothing is undone, the error tells, the next job completes it."""
-    targets = [files(template, tmp_path / "f", "overwrite", "t"), Delta(template, tmp_path / "d", "append", exists=True, token="t"),
-               Iceberg(template, tmp_path / "i", "append", exists=True, token="t")]  # fmt: skip
+    targets = [
+        files(template, tmp_path / "f", "overwrite", "t"),
+        Delta(template, tmp_path / "d", "append", exists=True, token="t"),
+        Iceberg(template, tmp_path / "i", "append", exists=True, token="t"),
+    ]
 
     def refused():
         import pyiceberg.catalog.sql as sql
@@ -181,8 +185,11 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
 
 def test_an_error_before_that_undoes_everything(local, template, tmp_path):
     """The log of a Delta table cannot be written: files that were moved, or have changed places, are as before."""
-    targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite"),
-               Delta(template, tmp_path / "d", "append", exists=True, token=None)]  # fmt: skip
+    targets = [
+        files(template, tmp_path / "a", "append by partition"),
+        files(template, tmp_path / "b", "overwrite"),
+        Delta(template, tmp_path / "d", "append", exists=True, token=None),
+    ]
 
     def refused():
         import deltalake
@@ -237,7 +244,10 @@ def test_a_journal_that_cannot_be_read(local, tmp_path):
 
 def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, template, tmp_path):
     """The disk fills up after Delta has committed: nothing is removed that tells so, and the next job completes it."""
-    targets = [files(template, tmp_path / "f", "overwrite", "t"), Delta(template, tmp_path / "d", "append", exists=True, token=None)]
+    targets = [
+        files(template, tmp_path / "f", "overwrite", "t"),
+        Delta(template, tmp_path / "d", "append", exists=True, token=None),
+    ]
 
     def full():
         write = LocalFolder.write
@@ -253,7 +263,12 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, templ
         (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
         told = json.loads(journal.read_text())
         staging = told["parts"][0]["staging"].removeprefix("file:")
-        return told["decided"], os.path.exists(staging), recover(Access(None), str(journal)).direction, [target.rows() == target.new for target in targets]
+        return (
+            told["decided"],
+            os.path.exists(staging),
+            recover(Access(None), str(journal)).direction,
+            [target.rows() == target.new for target in targets],
+        )
 
     end = in_child(local, full)
     assert end.error is None, end.error
@@ -273,7 +288,11 @@ def test_a_claim_of_another_machine_ends_with_its_lease(local, template, tmp_pat
 def journals_left(journal):
     """What is left once somebody has looked for journals."""
     journals_at(Access(None), LocalFolder(None, os.path.dirname(journal)))
-    return [name for name in os.listdir(os.path.dirname(journal.removeprefix("file:"))) if name.startswith(".penstock-commit")]
+    return [
+        name
+        for name in os.listdir(os.path.dirname(journal.removeprefix("file:")))
+        if name.startswith(".penstock-commit")
+    ]
 
 
 def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
@@ -293,7 +312,11 @@ def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
 @pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
 def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, other):
     """Recovery is killed at each of its steps, or some; then the rest follows."""
-    dies = {None: "move_to" if case == "append by partition" else "exchange", "delta": "create_write_transaction", "local": "commit"}[other]
+    dies = {
+        None: "move_to" if case == "append by partition" else "exchange",
+        "delta": "create_write_transaction",
+        "local": "commit",
+    }[other]
     every = os.environ.get("KILL_POINTS") == "all" or (case, other) == ("append by partition", "local")
     for step in range(0, 60, 1 if every else 9):
         targets = [files(template, tmp_path / f"{step}", case), files(template, tmp_path / f"{step}b", case)]

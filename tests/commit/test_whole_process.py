@@ -27,11 +27,15 @@ os._exit(0)  # the library's threads may abort the process when it ends by itsel
 
 
 def run(folder, dies):
-    return subprocess.run([sys.executable, JOB, str(folder), dies], capture_output=True, text=True, timeout=300, start_new_session=True)
+    return subprocess.run(
+        [sys.executable, JOB, str(folder), dies], capture_output=True, text=True, timeout=300, start_new_session=True
+    )
 
 
 def counts(folder):
-    done = subprocess.run([sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True, timeout=60, check=True
+    )
     return [int(line) for line in done.stdout.split()]
 
 

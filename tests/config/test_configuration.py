@@ -1,7 +1,13 @@
 import pytest
 
 from penstock.config import Configuration, table_option
-from penstock.config.options import DATA_VOLUME_PER_TASK, MAX_PARALLELISM, PARALLELISM_DEFAULT, SCAN_INFER_ENABLED, SCAN_PARALLELISM
+from penstock.config.options import (
+    DATA_VOLUME_PER_TASK,
+    MAX_PARALLELISM,
+    PARALLELISM_DEFAULT,
+    SCAN_INFER_ENABLED,
+    SCAN_PARALLELISM,
+)
 from penstock.errors import ConfigError
 
 
@@ -71,7 +77,9 @@ def test_other_settings_are_left_alone():
 
 
 def test_old_spellings_are_accepted():
-    config = Configuration.load({"jobmanager.adaptive-batch-scheduler.max-parallelism": 7, "scan.infer-parallelism.enable": False})
+    config = Configuration.load(
+        {"jobmanager.adaptive-batch-scheduler.max-parallelism": 7, "scan.infer-parallelism.enable": False}
+    )
     assert config.integer(MAX_PARALLELISM) == 7
     assert not config.flag(SCAN_INFER_ENABLED)
 

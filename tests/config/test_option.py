@@ -9,7 +9,16 @@ from penstock.errors import ConfigError
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("16 mb", 16 << 20), ("16mb", 16 << 20), ("1g", 1 << 30), ("0.5 kib", 512), ("7", 7), (7, 7), ("3 bytes", 3), ("-1", -1)],
+    [
+        ("16 mb", 16 << 20),
+        ("16mb", 16 << 20),
+        ("1g", 1 << 30),
+        ("0.5 kib", 512),
+        ("7", 7),
+        (7, 7),
+        ("3 bytes", 3),
+        ("-1", -1),
+    ],
 )
 def test_sizes(text, size):
     assert parse_size(text) == size
@@ -26,7 +35,9 @@ def test_plain_numbers_are_bytes(size):
     assert parse_size(str(size)) == size
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30 s", 30), ("3 min", 180), ("250", 0.25), ("2 h", 7200), ("1ms", 0.001)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30 s", 30), ("3 min", 180), ("250", 0.25), ("2 h", 7200), ("1ms", 0.001)]
+)
 def test_durations(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)
 

@@ -35,10 +35,20 @@ def _commit(table, rows, content, equality_ids=None):
     with table.io.new_output(path).create() as out:
         pq.write_table(rows, out)
     made = DataFile.from_args(
-        content=content, file_path=path, file_format=FileFormat.PARQUET, partition=Record(), record_count=rows.num_rows,
-        file_size_in_bytes=len(table.io.new_input(path)), column_sizes={}, value_counts={}, null_value_counts={},
-        nan_value_counts={}, lower_bounds={}, upper_bounds={}, equality_ids=equality_ids,
-    )  # fmt: skip
+        content=content,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=rows.num_rows,
+        file_size_in_bytes=len(table.io.new_input(path)),
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+        equality_ids=equality_ids,
+    )
     made.spec_id = table.spec().spec_id
     with table.transaction() as change, _AddDeletes(Operation.DELETE, change, table.io) as snapshot:
         snapshot.append_data_file(made)

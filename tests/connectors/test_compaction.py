@@ -35,10 +35,15 @@ def test_groups(name):
 def small_files(spark):
     """Ten tasks with a few rows each, of all kinds of values."""
     return spark.range(0, 1000, 1, 10).selectExpr(
-        "id", "if(id % 7 = 0, null, concat('t ', id, '/=%'))  as text", "cast(id as decimal(20, 4)) / 3 as price",
-        "timestamp_micros(id * 1000001) as at", "date_add(date '2024-01-01', int(id % 3)) as day", "array(id, null) as list",
-        "named_struct('x', id, 'y', map('k', id)) as inner", "if(id % 11 = 0, null, concat('a b/', id % 3)) as kind",
-    )  # fmt: skip
+        "id",
+        "if(id % 7 = 0, null, concat('t ', id, '/=%'))  as text",
+        "cast(id as decimal(20, 4)) / 3 as price",
+        "timestamp_micros(id * 1000001) as at",
+        "date_add(date '2024-01-01', int(id % 3)) as day",
+        "array(id, null) as list",
+        "named_struct('x', id, 'y', map('k', id)) as inner",
+        "if(id % 11 = 0, null, concat('a b/', id % 3)) as kind",
+    )
 
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])

@@ -28,7 +28,13 @@ def executor():
 
 @pytest.mark.parametrize(
     ("answer", "expected", "problem"),
-    [(7, 7, None), (700, 700, None), (0, NO_ANSWER, "gave 0"), (-3, NO_ANSWER, "gave -3"), (OSError("no route"), NO_ANSWER, "no route")],
+    [
+        (7, 7, None),
+        (700, 700, None),
+        (0, NO_ANSWER, "gave 0"),
+        (-3, NO_ANSWER, "gave -3"),
+        (OSError("no route"), NO_ANSWER, "no route"),
+    ],
 )
 def test_answers(executor, answer, expected, problem):
     coordinator = SourceCoordinator("s", Inferring(answer))

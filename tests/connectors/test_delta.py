@@ -23,12 +23,14 @@ ROWS = 20_000
 
 
 def rows(start, count):
-    return pa.table({
-        "id": pa.array(range(start, start + count), pa.int64()),
-        "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i * 30 // ROWS) for i in range(start, start + count)],
-        "name": [None if i % 11 == 0 else f"n{i}" for i in range(start, start + count)],
-        "price": [float("nan") if i % 13 == 0 else i / 3 for i in range(start, start + count)],
-    })  # fmt: skip
+    return pa.table(
+        {
+            "id": pa.array(range(start, start + count), pa.int64()),
+            "day": [dt.date(2026, 1, 1) + dt.timedelta(days=i * 30 // ROWS) for i in range(start, start + count)],
+            "name": [None if i % 11 == 0 else f"n{i}" for i in range(start, start + count)],
+            "price": [float("nan") if i % 13 == 0 else i / 3 for i in range(start, start + count)],
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,9 @@ def test_a_version_stays_as_it_was(env, tmp_path):
 def test_written_rows_appear_in_one_commit(make_env, spark, tmp_path, expected):
     env = make_env()
     path = str(tmp_path / "out")
-    wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'")).withColumn("kind", F.expr("if(id % 4 = 0, null, concat('a b', id % 4))"))
+    wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'")).withColumn(
+        "kind", F.expr("if(id % 4 = 0, null, concat('a b', id % 4))")
+    )
     env.write(wide.repartition(3), DeltaSink(path, partition_by=["kind"]))
     env.execute()
     log = deltalake.DeltaTable(path)

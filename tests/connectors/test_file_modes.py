@@ -26,8 +26,14 @@ def step(query, mode="error", by=(), conf=None, kind="parquet", **options):
 WRITES = {
     "dynamic replaces what it touches": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], DYNAMIC)],
     "static replaces all": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], STATIC)],
-    "the option wins over the session": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], STATIC, **{OPTION: "dynamic"})],
-    "the option's case does not matter": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], PARTITIONoverwriteMODE="DYNAMIC")],
+    "the option wins over the session": [
+        step(DAYS, by=["day"]),
+        step(ONE_DAY, "overwrite", ["day"], STATIC, **{OPTION: "dynamic"}),
+    ],
+    "the option's case does not matter": [
+        step(DAYS, by=["day"]),
+        step(ONE_DAY, "overwrite", ["day"], PARTITIONoverwriteMODE="DYNAMIC"),
+    ],
     "static as an option": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], DYNAMIC, **{OPTION: "static"})],
     "an unknown overwrite mode": [step(DAYS, by=["day"]), step(ONE_DAY, "overwrite", ["day"], **{OPTION: "sometimes"})],
     "dynamic without partitions": [step(DAYS), step(ONE_DAY, "overwrite", (), DYNAMIC)],
@@ -35,48 +41,99 @@ WRITES = {
         step("select id, id % 2 as a, id % 3 as b from range(60)", by=["a", "b"]),
         step("select 7L as id, 1L as a, 2L as b", "overwrite", ["a", "b"], DYNAMIC),
     ],
-    "dynamic with no rows": [step(DAYS, by=["day"]), step("select * from (" + ONE_DAY + ") where id < 0", "overwrite", ["day"], DYNAMIC)],
+    "dynamic with no rows": [
+        step(DAYS, by=["day"]),
+        step("select * from (" + ONE_DAY + ") where id < 0", "overwrite", ["day"], DYNAMIC),
+    ],
     "dynamic of a new path": [step(DAYS, "overwrite", ["day"], DYNAMIC)],
-    "dynamic adds partitions": [step(DAYS, by=["day"]), step("select id, id + 2 as day from range(3)", "overwrite", ["day"], DYNAMIC)],
+    "dynamic adds partitions": [
+        step(DAYS, by=["day"]),
+        step("select id, id + 2 as day from range(3)", "overwrite", ["day"], DYNAMIC),
+    ],
     "dynamic of nulls and empty texts": [
         step("select id, if(id % 2 = 0, null, 'x') as s from range(20)", by=["s"]),
         step("select 1L as id, '' as s", "overwrite", ["s"], DYNAMIC),
     ],
     "dynamic, csv": [step(DAYS, by=["day"], kind="csv"), step(ONE_DAY, "overwrite", ["day"], DYNAMIC, kind="csv")],
     "dynamic append only appends": [step(DAYS, by=["day"]), step(ONE_DAY, "append", ["day"], DYNAMIC)],
-    "overwrite with no rows": [step(DAYS, by=["day"]), step("select * from (" + DAYS + ") where id < 0", "overwrite", ["day"])],
-    "an underscore in front": [step("select id, id % 3 as _p from range(30)", by=["_p"]), step("select id, id % 4 as _p from range(30)", "append", ["_p"])],
+    "overwrite with no rows": [
+        step(DAYS, by=["day"]),
+        step("select * from (" + DAYS + ") where id < 0", "overwrite", ["day"]),
+    ],
+    "an underscore in front": [
+        step("select id, id % 3 as _p from range(30)", by=["_p"]),
+        step("select id, id % 4 as _p from range(30)", "append", ["_p"]),
+    ],
     "underscores, two levels": [
         step("select id, id % 3 as _p, id % 2 as _q from range(30)", by=["_p", "_q"]),
         step("select id, id % 4 as _p, id % 3 as _q from range(30)", "append", ["_p", "_q"]),
     ],
-    "underscore, dynamic": [step("select id, id % 3 as _p from range(30)", by=["_p"]), step("select 5L as id, 1L as _p", "overwrite", ["_p"], DYNAMIC)],
+    "underscore, dynamic": [
+        step("select id, id % 3 as _p from range(30)", by=["_p"]),
+        step("select 5L as id, 1L as _p", "overwrite", ["_p"], DYNAMIC),
+    ],
     "underscore second": [step("select id, id % 3 as p, id % 2 as _q from range(30)", by=["p", "_q"])] * 1
     + [step("select id, id % 3 as p, id % 2 as _q from range(9)", "append", ["p", "_q"])],
-    "an odd name": [step("select id, id % 3 as `a=b c` from range(30)", by=["`a=b c`"]), step("select id, id % 3 as `a=b c` from range(9)", "append", ["`a=b c`"])],
+    "an odd name": [
+        step("select id, id % 3 as `a=b c` from range(30)", by=["`a=b c`"]),
+        step("select id, id % 3 as `a=b c` from range(9)", "append", ["`a=b c`"]),
+    ],
     "odd values": [
-        step("select 1 as id, explode(array('a/b', 'c=d', 'e:f', ' ', '%41', 'ä', '{x}', 'q*', null, '')) as s", by=["s"]),
-        step("select 2 as id, explode(array('a/b', 'c=d', 'e:f', ' ', '%41', 'ä', '{x}', 'q*', null, '')) as s", "append", ["s"]),
+        step(
+            "select 1 as id, explode(array('a/b', 'c=d', 'e:f', ' ', '%41', 'ä', '{x}', 'q*', null, '')) as s", by=["s"]
+        ),
+        step(
+            "select 2 as id, explode(array('a/b', 'c=d', 'e:f', ' ', '%41', 'ä', '{x}', 'q*', null, '')) as s",
+            "append",
+            ["s"],
+        ),
         step("select 3 as id, explode(array('a/b', '%41', '{x}')) as s", "overwrite", ["s"], DYNAMIC),
     ],
-    "append by other columns": [step("select id, id % 3 as a, id % 2 as b from range(9)", by=["a"]), step("select id, id % 3 as a, id % 2 as b from range(9)", "append", ["b"])],
+    "append by other columns": [
+        step("select id, id % 3 as a, id % 2 as b from range(9)", by=["a"]),
+        step("select id, id % 3 as a, id % 2 as b from range(9)", "append", ["b"]),
+    ],
     "ignore what is there": [step(DAYS, by=["day"]), step(ONE_DAY, "ignore", ["day"])],
     "ignore what is not": [step(DAYS, "ignore", ["day"])],
     "refuse what is there": [step(DAYS), step(DAYS, "error")],
     "no rows": [step("select * from range(0)"), step("select * from range(0)", "append")],
-    "no rows by partition": [step("select id, id as p from range(0)", by=["p"]), step("select id, id as p from range(3)", "append", ["p"])],
-    "another case of a partition column": [step("select id, id % 3 as Day from range(9)", by=["dAY"]), step("select id, id % 3 as day from range(9)", "append", ["day"])],
+    "no rows by partition": [
+        step("select id, id as p from range(0)", by=["p"]),
+        step("select id, id as p from range(3)", "append", ["p"]),
+    ],
+    "another case of a partition column": [
+        step("select id, id % 3 as Day from range(9)", by=["dAY"]),
+        step("select id, id % 3 as day from range(9)", "append", ["day"]),
+    ],
     "a partition column that is not there": [step("select id from range(9)", by=["day"])],
     "nothing but partition columns": [step("select id from range(9)", by=["id"])],
     "the same column twice": [step("select id, id % 2 as p from range(9)", by=["p", "p"])],
     "two columns of one name": [step("select id, id as ID from range(9)")],
     "times and a zone": [
-        step("select id, timestamp'2026-03-29 01:30:00' + make_interval(0,0,0,0,id) as t from range(4)", by=["t"], conf={"spark.sql.session.timeZone": "Europe/Berlin"}),
-        step("select id, timestamp'2026-03-29 01:30:00' + make_interval(0,0,0,0,id) as t from range(4)", "append", ["t"], {"spark.sql.session.timeZone": "Asia/Tokyo"}),
+        step(
+            "select id, timestamp'2026-03-29 01:30:00' + make_interval(0,0,0,0,id) as t from range(4)",
+            by=["t"],
+            conf={"spark.sql.session.timeZone": "Europe/Berlin"},
+        ),
+        step(
+            "select id, timestamp'2026-03-29 01:30:00' + make_interval(0,0,0,0,id) as t from range(4)",
+            "append",
+            ["t"],
+            {"spark.sql.session.timeZone": "Asia/Tokyo"},
+        ),
     ],
-    "dates and decimals": [step("select id, date'2026-01-01' + cast(id % 2 as int) as d, cast(id % 2 as decimal(5,2)) as n, id % 2 = 0 as b from range(8)", by=["d", "n", "b"])],
-    "doubles": [step("select id, explode(array(0.1d, 1e300d, double('nan'), -0.0d, 0.0d)) as f from range(2)", by=["f"])],
-    "texts of one column": [step("select cast(id as string) as value, id % 2 as p from range(9)", by=["p"], kind="text")],
+    "dates and decimals": [
+        step(
+            "select id, date'2026-01-01' + cast(id % 2 as int) as d, cast(id % 2 as decimal(5,2)) as n, id % 2 = 0 as b from range(8)",
+            by=["d", "n", "b"],
+        )
+    ],
+    "doubles": [
+        step("select id, explode(array(0.1d, 1e300d, double('nan'), -0.0d, 0.0d)) as f from range(2)", by=["f"])
+    ],
+    "texts of one column": [
+        step("select cast(id as string) as value, id % 2 as p from range(9)", by=["p"], kind="text")
+    ],
     "texts of two columns": [step("select cast(id as string) as a, 'b' as b from range(9)", kind="text")],
     "an interval": [step("select interval 1 day as i, make_interval(1) as j")],
     "a void column": [step("select null as v, 1 as i")],
@@ -84,11 +141,15 @@ WRITES = {
     "empty texts, csv": [step("select id, if(id % 2 = 0, '', null) as s from range(4)", kind="csv", header="true")],
     "records for each file": [step("select id, id % 2 as p from range(40)", by=["p"], maxRecordsPerFile="5")],
     "padded texts": [step("select id, cast(id as string) || ' ' as s from range(3)", by=["s"])],
-}  # fmt: skip
+}
 
 
 def folders(path):
-    return sorted(str(folder.relative_to(path)) for folder in path.rglob("*") if folder.is_dir()) if path.exists() else None
+    return (
+        sorted(str(folder.relative_to(path)) for folder in path.rglob("*") if folder.is_dir())
+        if path.exists()
+        else None
+    )
 
 
 def rows(spark, path, kind, options=None):
@@ -118,7 +179,9 @@ def compared(env, spark, tmp_path, steps, **given):
             by = [name.strip("`") for name in by]
 
             def write():
-                env.write(spark.sql(query), FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given))  # noqa: B023
+                env.write(
+                    spark.sql(query), FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given)
+                )  # noqa: B023
                 env.execute()
 
             with ThreadPoolExecutor(1) as aside:  # each has a path of its own
@@ -141,10 +204,22 @@ def test_the_same_as_plain_spark(env, spark, tmp_path, case):
     compared(env, spark, tmp_path, WRITES[case])
 
 
-@pytest.mark.parametrize("case", [
-    "dynamic replaces what it touches", "dynamic of two levels", "dynamic of nulls and empty texts", "an underscore in front",
-    "underscores, two levels", "odd values", "an odd name", "times and a zone", "doubles", "dates and decimals", "padded texts",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        "dynamic replaces what it touches",
+        "dynamic of two levels",
+        "dynamic of nulls and empty texts",
+        "an underscore in front",
+        "underscores, two levels",
+        "odd values",
+        "an odd name",
+        "times and a zone",
+        "doubles",
+        "dates and decimals",
+        "padded texts",
+    ],
+)
 def test_the_same_with_merged_files(env, spark, tmp_path, case):
     compared(env, spark, tmp_path, WRITES[case], auto_compaction=True)
 
@@ -153,7 +228,10 @@ def test_a_failed_job_leaves_all_partitions(env, spark, tmp_path):
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
     with with_settings(spark, DYNAMIC):
-        env.write(spark.sql("select if(id = 3, raise_error('no'), id) as id, id % 2 as day from range(6)"), FileSink(path, mode="overwrite", partition_by=["day"]))
+        env.write(
+            spark.sql("select if(id = 3, raise_error('no'), id) as id, id % 2 as day from range(6)"),
+            FileSink(path, mode="overwrite", partition_by=["day"]),
+        )
         assert "no" in str(raised(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())
     assert os.listdir(tmp_path) == ["out"]
@@ -167,7 +245,10 @@ def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
         raise ValueError("no")
 
     with with_settings(spark, DYNAMIC):
-        env.write(spark.sql("select 100 as id, 1 as day"), FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fails]))
+        env.write(
+            spark.sql("select 100 as id, 1 as day"),
+            FileSink(path, mode="overwrite", partition_by=["day"], partition_commit=[fails]),
+        )
         assert "no" in str(raised(env.execute))
     assert_same_rows(spark.read.parquet(path).collect(), spark.sql(DAYS).collect())
     assert os.listdir(tmp_path) == ["out"]
@@ -175,7 +256,11 @@ def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
 
 def test_commits_of_partitions_with_an_underscore(env, spark, tmp_path):
     seen = []
-    sink = FileSink(str(tmp_path / "out"), partition_by=["_p", "q"], partition_commit=[lambda partition: seen.append(dict(partition.values))])
+    sink = FileSink(
+        str(tmp_path / "out"),
+        partition_by=["_p", "q"],
+        partition_commit=[lambda partition: seen.append(dict(partition.values))],
+    )
     env.write(spark.sql("select id, id % 2 as _p, concat('a=', id % 2) as q from range(8)"), sink)
     env.execute()
     assert sorted(seen, key=str) == [{"_p": "0", "q": "a=0"}, {"_p": "1", "q": "a=1"}]
@@ -188,7 +273,10 @@ ORDERS = {
     "local, other order": (lambda df: df.sortWithinPartitions("p", df.v.desc()), ["p"]),
     "local, after an exchange": (lambda df: df.repartition(3, "p").sortWithinPartitions("p", "v"), ["p"]),
     "local, without partitions": (lambda df: df.sortWithinPartitions("v"), []),
-    "local, below a projection": (lambda df: df.sortWithinPartitions("p", "v").selectExpr("v", "p", "v + 1 as w"), ["p"]),
+    "local, below a projection": (
+        lambda df: df.sortWithinPartitions("p", "v").selectExpr("v", "p", "v + 1 as w"),
+        ["p"],
+    ),
     "local, below a filter": (lambda df: df.sortWithinPartitions("p", "v").where("v % 7 <> 0"), ["p"]),
     "local, two levels": (lambda df: df.sortWithinPartitions("p", "q", "v"), ["p", "q"]),
     "local, texts": (lambda df: df.selectExpr("v", "concat('t', p) as s").sortWithinPartitions("s", "v"), ["s"]),
@@ -197,8 +285,11 @@ ORDERS = {
     "global, descending": (lambda df: df.orderBy("p", df.v.desc()), ["p"]),
     "global, without partitions": (lambda df: df.orderBy("v"), []),
     "local, cached": (lambda df: df.sortWithinPartitions("p", "v").cache(), ["p"]),
-    "local, of a join": (lambda df: df.join(df.sparkSession.range(5).withColumnRenamed("id", "p"), "p").sortWithinPartitions("p", "v"), ["p"]),
-}  # fmt: skip
+    "local, of a join": (
+        lambda df: df.join(df.sparkSession.range(5).withColumnRenamed("id", "p"), "p").sortWithinPartitions("p", "v"),
+        ["p"],
+    ),
+}
 
 
 @pytest.mark.parametrize("parallelism", some([None, 3]))
@@ -207,7 +298,9 @@ def test_the_order_in_files(env, spark, tmp_path, case, parallelism):
     """Every file's rows are in the order that the user gave them."""
     make, by = ORDERS[case]
     source = tmp_path / "in"
-    spark.range(0, 4000, 1, 4).selectExpr("(id * 7919) % 4001 as v", "id % 5 as p", "id % 2 as q").write.parquet(str(source))
+    spark.range(0, 4000, 1, 4).selectExpr("(id * 7919) % 4001 as v", "id % 5 as p", "id % 2 as q").write.parquet(
+        str(source)
+    )
     df = make(spark.read.parquet(str(source)))
     descending = "desc" in case or "other" in case
     plainly(df, tmp_path / "plain", "error", by, "json", {})
@@ -217,7 +310,9 @@ def test_the_order_in_files(env, spark, tmp_path, case, parallelism):
     assert_same_rows(rows(spark, tmp_path / "ours", "json"), rows(spark, tmp_path / "plain", "json"))
     for root in ("plain", "ours"):
         for file in (tmp_path / root).rglob("part-*"):
-            values = [int(line.partition('"v":')[2].split(",")[0].split("}")[0]) for line in file.read_text().splitlines()]
+            values = [
+                int(line.partition('"v":')[2].split(",")[0].split("}")[0]) for line in file.read_text().splitlines()
+            ]
             assert values == sorted(values, reverse=descending), f"{root}: {file}"
 
 

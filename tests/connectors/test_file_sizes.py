@@ -38,7 +38,10 @@ def test_a_skewed_partition_goes_to_several_even_files(make_env, spark, skewed, 
     assert near(files(tmp_path / "out", ending), target) >= 0.8
     assert "in files of" in job.vertices[-1].reason
     back = spark.read.format(kind).load(str(tmp_path / "out"))
-    assert_same_rows(back.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(), skewed.groupBy("kind").agg(F.count("*"), F.sum("id")).collect())
+    assert_same_rows(
+        back.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(),
+        skewed.groupBy("kind").agg(F.count("*"), F.sum("id")).collect(),
+    )
 
 
 @pytest.mark.parametrize("extra", [(), ("text",), ("nested",)], ids=["numbers", "texts", "nested values"])
@@ -50,7 +53,9 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(make_env, spark, t
     }
     kind = F.expr("if(id % 10 > 0, 'hot', concat('k', id div 10 % 2))").alias("kind")
     numbers = [] if extra else ["id", F.expr("rand(1)").alias("x")]
-    spark.range(0, ROWS if not extra else ROWS // 4, 1, 1).select(*numbers, *(columns[name] for name in extra), kind).write.parquet(str(tmp_path / "in"))
+    spark.range(0, ROWS if not extra else ROWS // 4, 1, 1).select(
+        *numbers, *(columns[name] for name in extra), kind
+    ).write.parquet(str(tmp_path / "in"))
     rows = spark.read.parquet(str(tmp_path / "in"))
     env = make_env()
     target = sum(files(tmp_path / "in")) // 20

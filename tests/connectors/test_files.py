@@ -38,7 +38,10 @@ def count_stage_tasks(spark, job):
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "text"])
 @pytest.mark.parametrize("way", ["plain", "source", "bound"])
 def test_the_chosen_number_ran(make_env, spark, folder, kind, way):
-    env = make_env(**VOLUME, **({"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if way == "bound" else {}))
+    env = make_env(
+        **VOLUME,
+        **({"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if way == "bound" else {}),
+    )
     source = FileSource(str(folder / kind), kind)
     df = env.read(source) if way == "source" else source.read(spark)
     grouped = df.groupBy(F.length(df.columns[0] if kind == "text" else df.columns[1])).count()
@@ -96,7 +99,9 @@ def test_what_cannot_be_cut_is_said(make_env, spark, folder):
     assert "can be cut into 1 at most" in first.reason
 
 
-@pytest.mark.parametrize(("option", "expected"), [({"scan.parallelism": "5"}, 5), ({"scan.infer-parallelism.max": "2"}, 2)])
+@pytest.mark.parametrize(
+    ("option", "expected"), [({"scan.parallelism": "5"}, 5), ({"scan.infer-parallelism.max": "2"}, 2)]
+)
 def test_reader_options(make_env, spark, folder, option, expected):
     env = make_env(**VOLUME)
     env.count(spark.read.options(**option).parquet(str(folder / "parquet")))

@@ -34,7 +34,11 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     done = subprocess.run(
-        [sys.executable, JOB, str(tmp_path_factory.mktemp("hive"))], capture_output=True, text=True, check=False, timeout=600
+        [sys.executable, JOB, str(tmp_path_factory.mktemp("hive"))],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]

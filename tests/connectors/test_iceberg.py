@@ -62,7 +62,14 @@ def test_all_rows(make_env, table, properties, expected):
 
 
 @pytest.mark.parametrize(
-    ("condition", "files"), [("id between 4100 and 4200", 1), ("id in (5, 9999)", 2), ("name is null", 0), ("price > 3000 and price < 3003", 10), ("id < 0", 0)]
+    ("condition", "files"),
+    [
+        ("id between 4100 and 4200", 1),
+        ("id in (5, 9999)", 2),
+        ("name is null", 0),
+        ("price > 3000 and price < 3003", 10),
+        ("id < 0", 0),
+    ],
 )
 def test_files_that_cannot_match_are_left_out(make_env, spark, table, properties, expected, condition, files):
     env = make_env()
@@ -86,7 +93,9 @@ def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, propertie
     env = make_env(**VOLUME)
     df = env.read(IcebergSource("n.older", properties))
     found = df.groupBy("note").agg(F.count("*"), F.min("title"), F.sum("id"))
-    assert_same_rows(env.collect(found), [(None, 1000, "n0", sum(range(1000))), ("x", 1000, "n1000", sum(range(1000, 2000)))])
+    assert_same_rows(
+        env.collect(found), [(None, 1000, "n0", sum(range(1000))), ("x", 1000, "n1000", sum(range(1000, 2000)))]
+    )
     assert env.count(df.where("id = 1500")) == 1
     first = env.last_job.vertices[0]
     assert first.tasks == first.parallelism == 1
@@ -117,7 +126,11 @@ def test_files_that_were_added_are_read_by_their_names(make_env, spark, catalog,
     assert_same_rows(found, [tuple(row.values()) for row in rows(0, 400).to_pylist()])
     assert ("files of" in env.last_job.vertices[0].reason) is not renamed
     assert spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism") == before
-    listed = [tracker.getStageInfo(stage) for job in set(tracker.getJobIdsForGroup()) - jobs for stage in tracker.getJobInfo(job).stageIds]
+    listed = [
+        tracker.getStageInfo(stage)
+        for job in set(tracker.getJobIdsForGroup()) - jobs
+        for stage in tracker.getJobInfo(job).stageIds
+    ]
     assert all(stage.numTasks <= 16 for stage in listed), "Spark lists files by a task for each"
     assert bool(listed) is not renamed
 
@@ -217,7 +230,9 @@ def test_partitioned_tables_get_files_of_one_value(env, spark, catalog, properti
 
 
 def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
-    env.write(spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), IcebergSink("n.never", properties))
+    env.write(
+        spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), IcebergSink("n.never", properties)
+    )
     with pytest.raises(JobError, match="bad row"):
         env.execute()
     assert not catalog.table_exists("n.never")

@@ -86,7 +86,12 @@ def test_packing(sizes, expected):
 
 @pytest.mark.parametrize(
     ("path", "values"),
-    [("r/a.parquet", {}), ("r/k=1/b%20c=x%2Fy/a", {"k": "1", "b c": "x/y"}), ("r/k=__HIVE_DEFAULT_PARTITION__/a", {"k": None}), ("r/d/k=2/a", {"k": "2"})],
+    [
+        ("r/a.parquet", {}),
+        ("r/k=1/b%20c=x%2Fy/a", {"k": "1", "b c": "x/y"}),
+        ("r/k=__HIVE_DEFAULT_PARTITION__/a", {"k": None}),
+        ("r/d/k=2/a", {"k": "2"}),
+    ],
 )
 def test_partition_values(path, values):
     assert _partition(path, "r") == values

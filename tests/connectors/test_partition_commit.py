@@ -10,7 +10,9 @@ from tests.connectors.test_file_sizes import files
 
 @pytest.fixture
 def days(spark):
-    return spark.range(0, 300, 1, 6).selectExpr("id", "concat('2024-01-0', id % 3) as day", "if(id % 2 = 0, 'a/b', null) as kind")
+    return spark.range(0, 300, 1, 6).selectExpr(
+        "id", "concat('2024-01-0', id % 3) as day", "if(id % 2 = 0, 'a/b', null) as kind"
+    )
 
 
 def rows(spark, folder):
@@ -19,7 +21,12 @@ def rows(spark, folder):
 
 @pytest.mark.parametrize(
     ("folder", "expected"),
-    [("", {}), ("k=1", {"k": "1"}), ("k=__HIVE_DEFAULT_PARTITION__/b=a%2Fb", {"k": None, "b": "a/b"}), ("k=a=b", {"k": "a=b"})],
+    [
+        ("", {}),
+        ("k=1", {"k": "1"}),
+        ("k=__HIVE_DEFAULT_PARTITION__/b=a%2Fb", {"k": None, "b": "a/b"}),
+        ("k=a=b", {"k": "a=b"}),
+    ],
 )
 def test_values_of_folders(folder, expected):
     assert partition_values(folder) == expected
@@ -45,7 +52,9 @@ def test_a_function_sees_every_file(make_env, spark, days, tmp_path):
         seen[partition.values["day"], partition.values["kind"]] = partition.spark.read.parquet(partition.path).count()
 
     env = make_env()
-    env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"], partition_commit=[announce, "success-file"]))
+    env.write(
+        days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"], partition_commit=[announce, "success-file"])
+    )
     env.execute()
     assert seen == {(f"2024-01-0{day}", kind): 50 for day in range(3) for kind in ("a/b", None)}
 
@@ -57,7 +66,12 @@ def test_after_compaction(make_env, days, tmp_path):
         counts.append(len(files(tmp_path / "out" / partition.path.rpartition("/out/")[2])))
 
     env = make_env()
-    env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day"], parallelism=6, auto_compaction=True, partition_commit=[count]))
+    env.write(
+        days,
+        FileSink(
+            str(tmp_path / "out"), partition_by=["day"], parallelism=6, auto_compaction=True, partition_commit=[count]
+        ),
+    )
     job = env.execute()
     assert counts == [1, 1, 1]
     assert [v.vertex.name.partition(":")[0] for v in job.vertices[-2:]] == ["Compaction", "Partition commit"]

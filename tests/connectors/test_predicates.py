@@ -65,7 +65,10 @@ leaves = st.one_of(
     st.sampled_from([over("is null"), over("is not null")]),
 )
 conditions = st.recursive(
-    leaves, lambda inner: st.builds(lambda kind, a, b: Predicate(kind, parts=(a, b)), st.sampled_from(["and", "or"]), inner, inner)
+    leaves,
+    lambda inner: st.builds(
+        lambda kind, a, b: Predicate(kind, parts=(a, b)), st.sampled_from(["and", "or"]), inner, inner
+    ),
 )
 
 

@@ -27,7 +27,9 @@ def repeated(postgres, tmp_path_factory):
     given = postgres.properties
     try:
         arguments = [str(folder), url, given["user"], given["password"], given["driver"], str(DRIVERS["postgresql"])]
-        done = subprocess.run([sys.executable, JOB, *arguments], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            [sys.executable, JOB, *arguments], capture_output=True, text=True, check=False, timeout=300
+        )
     finally:
         way.close()
     lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
@@ -49,7 +51,13 @@ def test_rows_come_once_in_files(spark, repeated, kind):
         from pyiceberg.catalog import load_catalog
 
         uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}/iceberg"
-        ids = load_catalog("default", type="sql", uri=uri, warehouse=warehouse).load_table("n.t").scan().to_arrow()["id"].to_pylist()
+        ids = (
+            load_catalog("default", type="sql", uri=uri, warehouse=warehouse)
+            .load_table("n.t")
+            .scan()
+            .to_arrow()["id"]
+            .to_pylist()
+        )
     elif kind == "delta":
         from deltalake import DeltaTable
 

@@ -27,14 +27,18 @@ class CheckedOrders(DataFrameSinkProvider):
 
 
 def test_two_outputs_of_one_sink(make_env, spark, tmp_path):
-    orders = spark.range(0, 10_000, 1, 4).selectExpr("id % 100 as customer", "id % 7 - if(id % 100 < 10, 50, 0) as price")
+    orders = spark.range(0, 10_000, 1, 4).selectExpr(
+        "id % 100 as customer", "id % 7 - if(id % 100 < 10, 50, 0) as price"
+    )
     env = make_env()
     env.write(orders, CheckedOrders(tmp_path / "out"))
     job = env.execute()
     expected = orders.groupBy("customer").agg(F.sum("price").alias("spent"))
     good = spark.read.parquet(str(tmp_path / "out" / "good"))
     assert_same_rows(good.collect(), expected.filter("spent >= 0").collect())
-    bad = [json.loads(line) for part in (tmp_path / "out" / "bad").glob("*.json") for line in part.read_text().splitlines()]
+    bad = [
+        json.loads(line) for part in (tmp_path / "out" / "bad").glob("*.json") for line in part.read_text().splitlines()
+    ]
     assert {row["customer"] for row in bad} == set(range(10))
     assert sum(vertex.vertex.name.count("Aggregate") for vertex in job.vertices) == 1  # what they share runs once
     (writer,) = [vertex for vertex in job.vertices if "Sink: good" in vertex.vertex.name]

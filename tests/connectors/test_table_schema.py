@@ -21,7 +21,9 @@ import pyarrow as pa
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
 
 pytestmark = pytest.mark.usefixtures("interpreted")
-FIRST = "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
+FIRST = (
+    "select id, concat('n', id) as name, cast(id as int) as small, cast(id as decimal(10,2)) as price from range(20)"
+)
 REFUSED = {
     "a text for a number": ("select cast(id as string) as id, 'x' as name from range(3)", "id .* of type string"),
     "a number for a text": ("select id, id as name from range(3)", "name .* of type bigint"),
@@ -36,7 +38,7 @@ REFUSED = {
     "only other columns": ("select 1 as a, 2 as b", "column a that the table has not"),
     "a column in two cases": ("select id, 'x' as name, 'y' as NAME from range(3)", "twice"),
     "an interval": ("select id, interval 1 day as name from range(3)", "name .* interval"),
-}  # fmt: skip
+}
 TAKEN = {
     "the same": FIRST,
     "another order": "select name, price, small, id from (" + FIRST + ")",
@@ -48,7 +50,7 @@ TAKEN = {
     "an int for a long": "select small as id, name from (" + FIRST + ")",
     "never null": "select 1L as id, 'a' as name, 1 as small",
     "padded": "select id, cast(name as char(9)) as name from (" + FIRST + ")",
-}  # fmt: skip
+}
 
 
 class Delta:
@@ -98,7 +100,12 @@ def test_rows_that_fit(make_env, spark, table, case, whole):
     env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
     before = env.read(table.source())
     more = spark.sql(TAKEN[case])
-    wanted = env.collect(before) + before.limit(0).unionByName(more.toDF(*[name.lower() for name in more.columns]), allowMissingColumns=True).collect()
+    wanted = (
+        env.collect(before)
+        + before.limit(0)
+        .unionByName(more.toDF(*[name.lower() for name in more.columns]), allowMissingColumns=True)
+        .collect()
+    )
     env.write(more, table.sink())
     env.execute()
     assert_same_rows(env.collect(env.read(table.source())), wanted)
@@ -110,7 +117,10 @@ def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
     table = Delta(tmp_path)
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string())])
     deltalake.write_deltalake(table.path, pa.table({"id": [1], "name": ["a"]}, schema))
-    for query in ("select 2L as id, cast(null as string) as name", "select nullif(id, 7) as id, 'x' as name from range(5)"):
+    for query in (
+        "select 2L as id, cast(null as string) as name",
+        "select nullif(id, 7) as id, 'x' as name from range(5)",
+    ):
         env.write(spark.sql(query), table.sink())
         env.execute()
     assert env.count(env.read(table.source())) == 7
@@ -127,12 +137,25 @@ def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
 def test_nested_columns(env, spark, tmp_path):
     """Of Delta: an overwrite gives a table new columns there, Iceberg's keeps those it has."""
     table = Delta(tmp_path)
-    env.write(spark.sql("select array(id) as a, named_struct('x', id) as s, map('k', id) as m from range(3)"), table.sink(mode="overwrite"))
+    env.write(
+        spark.sql("select array(id) as a, named_struct('x', id) as s, map('k', id) as m from range(3)"),
+        table.sink(mode="overwrite"),
+    )
     env.execute()
-    env.write(spark.sql("select array(null, id) as a, named_struct('x', if(id > 1, id, null)) as s, map('k', cast(null as bigint)) as m from range(3)"), table.sink())
+    env.write(
+        spark.sql(
+            "select array(null, id) as a, named_struct('x', if(id > 1, id, null)) as s, map('k', cast(null as bigint)) as m from range(3)"
+        ),
+        table.sink(),
+    )
     env.execute()
     assert env.count(env.read(table.source())) == 6
-    for bad in ("named_struct('y', id) as s", "named_struct('x', id, 'y', id) as s", "array('x') as a", "map(1, id) as m"):
+    for bad in (
+        "named_struct('y', id) as s",
+        "named_struct('x', id, 'y', id) as s",
+        "array('x') as a",
+        "map(1, id) as m",
+    ):
         env.write(spark.sql(f"select {bad} from range(3)"), table.sink())
         with pytest.raises(SinkError, match="of type"):
             env.execute()
@@ -144,7 +167,9 @@ def test_a_delta_overwrite_brings_its_columns(env, spark, tmp_path):
     for query in ("select id, 'x' as p from range(3)", "select 'a' as id, 1.5d as other, 'y' as p from range(2)"):
         env.write(spark.sql(query), table.sink(mode="overwrite", partition_by=["p"]))
         env.execute()
-        assert_same_rows(env.collect(env.read(table.source()).select(spark.sql(query).columns)), spark.sql(query).collect())
+        assert_same_rows(
+            env.collect(env.read(table.source()).select(spark.sql(query).columns)), spark.sql(query).collect()
+        )
     assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 2
 
 
@@ -169,10 +194,15 @@ def test_times_as_partitions_of_a_delta_table(env, spark, tmp_path, zone):
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        rows = spark.sql("select id, timestamp_micros(1761438600123456 + id * 1800000000) as t, timestamp_ntz'2026-03-29 02:30:00' as n from range(6)")
+        rows = spark.sql(
+            "select id, timestamp_micros(1761438600123456 + id * 1800000000) as t, timestamp_ntz'2026-03-29 02:30:00' as n from range(6)"
+        )
         env.write(rows, table.sink(partition_by=["t", "n"]))
         env.execute()
-        assert_same_rows(env.collect(env.read(table.source()).select("id", F.unix_micros("t"), "n")), rows.select("id", F.unix_micros("t"), "n").collect())
+        assert_same_rows(
+            env.collect(env.read(table.source()).select("id", F.unix_micros("t"), "n")),
+            rows.select("id", F.unix_micros("t"), "n").collect(),
+        )
     finally:
         spark.conf.set("spark.sql.session.timeZone", before)
     told = deltalake.DeltaTable(table.path).to_pyarrow_table().column("t").to_pylist()
@@ -232,12 +262,14 @@ def test_tables_that_promise_more(env, spark, tmp_path, promise):
 def test_columns(rows, sensitive, words):
     from pyspark.sql.types import ArrayType, IntegerType, StructField
 
-    table = StructType([
-        StructField("a", IntegerType(), False),
-        StructField("n", IntegerType()),
-        StructField("s", StructType([StructField("x", IntegerType())])),
-        StructField("l", ArrayType(IntegerType(), False)),
-    ])
+    table = StructType(
+        [
+            StructField("a", IntegerType(), False),
+            StructField("n", IntegerType()),
+            StructField("s", StructType([StructField("x", IntegerType())])),
+            StructField("l", ArrayType(IntegerType(), False)),
+        ]
+    )
     given = StructType.fromDDL(rows)
     if words is None:
         check_columns(given, table, "table t", case_sensitive=sensitive)

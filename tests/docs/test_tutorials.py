@@ -37,7 +37,11 @@ def test_a_strategy_of_your_own(spark):
     options = OFF | {"table.optimizer.join.broadcast-threshold": "-1"}
     env = Environment(spark, config=options, progress=False, strategies=[found["BroadcastFewRows"]])
     few = spark.range(0, 2000, 1, 2).where("id % 2 = 0").selectExpr("id as k", "repeat(string(id), 50) as wide")
-    df = spark.range(0, 50_000, 1, 4).selectExpr("id % 3000 as j", "id as v").join(few.hint("merge"), F.col("j") == F.col("k"))
+    df = (
+        spark.range(0, 50_000, 1, 4)
+        .selectExpr("id % 3000 as j", "id as v")
+        .join(few.hint("merge"), F.col("j") == F.col("k"))
+    )
     df = df.groupBy("wide").agg(F.sum("v"))
     assert_as_plain_spark(env, df)
     # Either side has fewer: the strategy takes the one that has finished first.

@@ -123,9 +123,13 @@ class Builder:
 
     def catalogue(self, name: str) -> Relation:
         """Add a table of Spark's catalogue."""
-        kinds = {"k": "long", "c": "str"} if name == "chars" else {n: COLUMNS[n] for n in ("id", "k", "j", "s", "v", "z")}
+        kinds = (
+            {"k": "long", "c": "str"} if name == "chars" else {n: COLUMNS[n] for n in ("id", "k", "j", "s", "v", "z")}
+        )
         columns = [Column(n, kind, {"id": 1, "k": 4}.get(n, 100)) for n, kind in kinds.items()]
-        return self.python(f"source: {name}", [], columns, 300, "spark.table({name}).select({kept})", name=name, kept=list(kinds))
+        return self.python(
+            f"source: {name}", [], columns, 300, "spark.table({name}).select({kept})", name=name, kept=list(kinds)
+        )
 
     def narrowed(self, relation: Relation, most: int = 7) -> Relation:
         """Keep some columns, always k and v, and a number that tells rows apart now and then."""
@@ -144,7 +148,13 @@ class Builder:
         return self.table()
 
     def spec(self, seed: int) -> dict:
-        return {"seed": seed, "settings": self.settings, "properties": self.properties, "steps": self.steps, "results": self.results}
+        return {
+            "seed": seed,
+            "settings": self.settings,
+            "properties": self.properties,
+            "steps": self.steps,
+            "results": self.results,
+        }
 
     # -- choices -------------------------------------------------------------------------------------------------
 

@@ -53,8 +53,10 @@ def program(spec: Spec) -> str:
     lines = [f"spark.conf.set({key!r}, {value!r})" for key, value in spec.get("settings", {}).items()]
     lines += [f"spark.sparkContext.setLocalProperty({k!r}, {v!r})" for k, v in spec.get("properties", {}).items()]
     lines += [f"d{number} = {code_of(step)}" for number, step in enumerate(spec["steps"])]
-    lines += [f"result(d{result['of']}, {', '.join(f'{k}={v!r}' for k, v in result.items() if k != 'of')})"
-              for result in spec["results"]]  # fmt: skip
+    lines += [
+        f"result(d{result['of']}, {', '.join(f'{k}={v!r}' for k, v in result.items() if k != 'of')})"
+        for result in spec["results"]
+    ]
     return "\n".join(lines)
 
 

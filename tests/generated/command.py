@@ -64,15 +64,19 @@ class Tally:
                     print(program(event["spec"]), flush=True)
                 if self.out is not None:
                     self.out.mkdir(parents=True, exist_ok=True)
-                    name = f"{event['seed']}-{'-'.join(event['kind'].split()[:3])}.json".replace(":", "").replace("/", "")
+                    name = f"{event['seed']}-{'-'.join(event['kind'].split()[:3])}.json".replace(":", "").replace(
+                        "/", ""
+                    )
                     kept = {key: event[key] for key in ("kind", "figures", "spec")}
                     (self.out / name).write_text(json.dumps(kept, indent=1) + "\n")
 
     def line(self) -> str:
         seconds = time.monotonic() - self.started
         dropped = sum(n for name, n in self.dropped.items() if ":" not in name)
-        return (f"{self.done} pipelines ({self.runs} runs compared, {self.errors} with errors, {dropped} dropped) in {seconds:.0f} s, "
-                f"{self.done / max(seconds, 1):.2f} a second: {len(self.found)} differences")  # fmt: skip
+        return (
+            f"{self.done} pipelines ({self.runs} runs compared, {self.errors} with errors, {dropped} dropped) in {seconds:.0f} s, "
+            f"{self.done / max(seconds, 1):.2f} a second: {len(self.found)} differences"
+        )
 
     def summary(self) -> str:
         lines = ["", "how many pipelines had it:"]
@@ -94,8 +98,13 @@ class Watched:
         self.heard = time.monotonic()
         self.folder = tempfile.TemporaryDirectory(prefix="generated-", ignore_cleanup_errors=True)
         given = json.dumps({**order, "folder": self.folder.name})
-        self.process = subprocess.Popen([sys.executable, "-m", "tests.generated.worker", given], stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL, text=True, start_new_session=True)  # fmt: skip
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.generated.worker", given],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
         threading.Thread(target=self._listen, args=(events,), daemon=True).start()
 
     def _listen(self, events: queue.Queue) -> None:
@@ -128,8 +137,14 @@ def main(arguments: list[str] | None = None) -> int:
     tally = Tally(options.out)
     events: queue.Queue = queue.Queue()
     seeds = list(range(seed, seed + options.count))
-    order = {"template": options.template, "modes": options.mode, "verify": options.verify, "limit": options.limit,
-             "shrink": options.shrink, "shrink_each": options.shrink_each}  # fmt: skip
+    order = {
+        "template": options.template,
+        "modes": options.mode,
+        "verify": options.verify,
+        "limit": options.limit,
+        "shrink": options.shrink,
+        "shrink_each": options.shrink_each,
+    }
     shares = [seeds[i :: options.workers] for i in range(options.workers)]
     workers = [Watched({**order, "seeds": share[:CHUNK]}, events, i) for i, share in enumerate(shares) if share]
     said = time.monotonic()
@@ -173,8 +188,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _silent(worker: Watched, order: dict) -> dict:
     spec = random_spec(worker.seed, order["template"], order["modes"])
-    return {"event": "difference", "seed": worker.seed, "template": spec["template"], "mode": "any", "kind": "hang", "spec": spec,
-            "figures": f"nothing was heard for {SILENCE} s"}  # fmt: skip
+    return {
+        "event": "difference",
+        "seed": worker.seed,
+        "template": spec["template"],
+        "mode": "any",
+        "kind": "hang",
+        "spec": spec,
+        "figures": f"nothing was heard for {SILENCE} s",
+    }
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
@@ -183,12 +205,21 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the first seed; drawn and printed if left out")
     parser.add_argument("--seconds", type=float, default=0, help="stop after so long")
     parser.add_argument("--mode", action="append", choices=list(MODES), help="only this mode; may be repeated")
-    parser.add_argument("--template", action="append", choices=["uniform", *TEMPLATES], help="only pipelines of this shape; may be repeated")
+    parser.add_argument(
+        "--template",
+        action="append",
+        choices=["uniform", *TEMPLATES],
+        help="only pipelines of this shape; may be repeated",
+    )
     parser.add_argument("--verify", action="store_true", help="let Penstock check its own claims (execution.verify)")
     parser.add_argument("--workers", type=int, default=1, help="processes side by side, each with two cores (1)")
     parser.add_argument("--limit", type=float, default=25, help="seconds after which a run is a hang (25)")
-    parser.add_argument("--shrink", type=float, default=60, help="seconds to make a failing pipeline smaller, 0 for not (60)")
-    parser.add_argument("--shrink-each", type=int, default=3, help="how many of a kind of difference to make smaller (3)")
+    parser.add_argument(
+        "--shrink", type=float, default=60, help="seconds to make a failing pipeline smaller, 0 for not (60)"
+    )
+    parser.add_argument(
+        "--shrink-each", type=int, default=3, help="how many of a kind of difference to make smaller (3)"
+    )
     parser.add_argument("--out", type=Path, help="a folder for failing specifications")
     parser.add_argument("--show", action="store_true", help="print the pipeline of the seed, and run nothing")
     return parser.parse_args(arguments)

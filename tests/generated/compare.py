@@ -87,7 +87,11 @@ def difference(expected: Outcome, found: Outcome) -> str:
             return ""
         if not expected.error:
             return f"error only here: {found.error}"
-        return f"no error here: {expected.error}" if not found.error else f"other error: {found.error} for {expected.error}"
+        return (
+            f"no error here: {expected.error}"
+            if not found.error
+            else f"other error: {found.error} for {expected.error}"
+        )
     if expected.schemas != found.schemas:
         return "schema"
     for number, (wanted, got, ordered) in enumerate(zip(expected.rows, found.rows, expected.ordered, strict=True)):

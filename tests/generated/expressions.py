@@ -11,32 +11,79 @@ def computed(b: Builder, relation: Relation, *, risky: bool = False) -> tuple[st
     column = rng.choice(relation.columns)
     c = column.name
     choices = {
-        "long": [(f"{c} + 1", "long"), (f"{c} * 2 - 1", "long"), (f"pmod(hash({c}), 10)", "int"), (f"coalesce({c}, -1)", "long"),
-                 (f"cast({c} as string)", "str"), (f"cast({c} % 50 as decimal(12,3))", "dec"), (f"nullif({c}, 7)", "long"),
-                 (f"array({c} % 3, 2)", "longs"), (f"named_struct('a', {c} % 5, 'b', 'x')", "longst"),
-                 (f"date_add(date'2024-01-31', cast({c} % 40 as int))", "date"), (f"make_dt_interval(0, cast({c} % 7 as int))", "iv"),
-                 (f"if({c} % 2 = 0, {c}, null)", "long"), (f"{c} div 3", "long"), (f"current_date() = date'1999-01-01' or {c} > 3", "bool")],
+        "long": [
+            (f"{c} + 1", "long"),
+            (f"{c} * 2 - 1", "long"),
+            (f"pmod(hash({c}), 10)", "int"),
+            (f"coalesce({c}, -1)", "long"),
+            (f"cast({c} as string)", "str"),
+            (f"cast({c} % 50 as decimal(12,3))", "dec"),
+            (f"nullif({c}, 7)", "long"),
+            (f"array({c} % 3, 2)", "longs"),
+            (f"named_struct('a', {c} % 5, 'b', 'x')", "longst"),
+            (f"date_add(date'2024-01-31', cast({c} % 40 as int))", "date"),
+            (f"make_dt_interval(0, cast({c} % 7 as int))", "iv"),
+            (f"if({c} % 2 = 0, {c}, null)", "long"),
+            (f"{c} div 3", "long"),
+            (f"current_date() = date'1999-01-01' or {c} > 3", "bool"),
+        ],
         "int": [(f"cast({c} as bigint)", "long"), (f"{c} + 1", "int"), (f"-{c}", "int"), (f"bin({c})", "str")],
-        "str": [(f"upper({c})", "str"), (f"length({c})", "int"), (f"coalesce({c}, 'none')", "str"), (f"collate({c}, 'UTF8_LCASE')", "ci"),
-                (f"collate({c}, 'UNICODE_CI')", "ci"), (f"concat({c}, '-', {c})", "str"), (f"substr({c}, 1, 1)", "str")],
+        "str": [
+            (f"upper({c})", "str"),
+            (f"length({c})", "int"),
+            (f"coalesce({c}, 'none')", "str"),
+            (f"collate({c}, 'UTF8_LCASE')", "ci"),
+            (f"collate({c}, 'UNICODE_CI')", "ci"),
+            (f"concat({c}, '-', {c})", "str"),
+            (f"substr({c}, 1, 1)", "str"),
+        ],
         "ci": [(f"lower({c})", "ci"), (f"{c} = 'ab'", "bool"), (f"collate(lower({c}), 'UTF8_BINARY')", "str")],
         "dbl": [(f"{c} * 2", "dbl"), (f"isnan({c})", "bool"), (f"nanvl({c}, 1.0d)", "dbl"), (f"{c} > 3.5d", "bool")],
-        "dec": [(f"{c} + 1", "dec"), (f"cast({c} as bigint)", "long"), (f"cast({c} as decimal(20,6))", "dec"), (f"round({c}, 1)", "dec")],
-        "date": [(f"year({c})", "int"), (f"date_add({c}, 1)", "date"), (f"cast({c} as timestamp)", "ts"), (f"dayofweek({c})", "int")],
-        "ts": [(f"cast({c} as date)", "date"), (f"hour({c})", "int"), (f"{c} + interval 90 minutes", "ts"),
-               (f"{c} - timestamp'2024-01-01 00:00:00'", "iv"), (f"date_trunc('DAY', {c})", "ts")],
+        "dec": [
+            (f"{c} + 1", "dec"),
+            (f"cast({c} as bigint)", "long"),
+            (f"cast({c} as decimal(20,6))", "dec"),
+            (f"round({c}, 1)", "dec"),
+        ],
+        "date": [
+            (f"year({c})", "int"),
+            (f"date_add({c}, 1)", "date"),
+            (f"cast({c} as timestamp)", "ts"),
+            (f"dayofweek({c})", "int"),
+        ],
+        "ts": [
+            (f"cast({c} as date)", "date"),
+            (f"hour({c})", "int"),
+            (f"{c} + interval 90 minutes", "ts"),
+            (f"{c} - timestamp'2024-01-01 00:00:00'", "iv"),
+            (f"date_trunc('DAY', {c})", "ts"),
+        ],
         "bool": [(f"not {c}", "bool"), (f"cast({c} as int)", "int")],
-        "arr": [(f"size({c})", "int"), (f"array_contains({c}, 1)", "bool"), (f"sort_array({c})", "arr"), (f"transform({c}, y -> y + 1)", "arr"),
-                (f"try_element_at({c}, 1)", "int")],
+        "arr": [
+            (f"size({c})", "int"),
+            (f"array_contains({c}, 1)", "bool"),
+            (f"sort_array({c})", "arr"),
+            (f"transform({c}, y -> y + 1)", "arr"),
+            (f"try_element_at({c}, 1)", "int"),
+        ],
         "st": [(f"{c}.a", "int"), (f"{c}.b", "str")],
         "map": [(f"{c}['a']", "int"), (f"map_keys({c})", "strs"), (f"size({c})", "int")],
         "iv": [(f"{c} + interval 1 hour", "iv")],
         "var": [(f"variant_get({c}, '$.a', 'int')", "int"), (f"cast({c} as string)", "str")],
-    }  # fmt: skip
+    }
     if risky:
         choices |= {
-            "long": [(f"10 div ({c} - 3)", "long"), (f"100 % {c}", "long"), (f"cast({c} as tinyint)", "int"), (f"{c} * 9000000000000000", "long")],
-            "int": [(f"7 div {c}", "long"), (f"{c} % {c}", "int"), (f"element_at(array(1, 2), if({c} > 3, 3, 1))", "int")],
+            "long": [
+                (f"10 div ({c} - 3)", "long"),
+                (f"100 % {c}", "long"),
+                (f"cast({c} as tinyint)", "int"),
+                (f"{c} * 9000000000000000", "long"),
+            ],
+            "int": [
+                (f"7 div {c}", "long"),
+                (f"{c} % {c}", "int"),
+                (f"element_at(array(1, 2), if({c} > 3, 3, 1))", "int"),
+            ],
             "str": [(f"cast({c} as int)", "int")],
             "dec": [(f"{c} / ({c} - 2.25)", "dec"), (f"cast({c} * 100000000 as decimal(10,3))", "dec")],
             "arr": [(f"{c}[1]", "int"), (f"element_at({c}, 3)", "int")],
@@ -60,7 +107,14 @@ def condition(b: Builder, relation: Relation, *, risky: bool = False) -> str:
     column = rng.choice([c for c in relation.columns if c.kind in ORDERABLE] or relation.columns)
     c = column.name
     by_kind = {
-        "long": [f"{c} > 20", f"{c} % 3 <> 0", f"{c} is not null", f"{c} in (1, 7, 11, 19, 50)", f"{c} between 3 and 60", f"{c} <=> 7"],
+        "long": [
+            f"{c} > 20",
+            f"{c} % 3 <> 0",
+            f"{c} is not null",
+            f"{c} in (1, 7, 11, 19, 50)",
+            f"{c} between 3 and 60",
+            f"{c} <=> 7",
+        ],
         "int": [f"{c} > 1", f"{c} is not null", f"{c} in (0, 2, 3)", f"{c} % 2 = 0 or {c} is null"],
         "str": [f"{c} like '%b%'", f"{c} is not null", f"upper({c}) = 'AB'", f"{c} <> 'b'"],
         "ci": [f"{c} = 'AB'", f"{c} is null or {c} > 'ab'"],
@@ -93,9 +147,17 @@ def aggregate(b: Builder, relation: Relation) -> tuple[str, str]:
             choices += [(f"sort_array(collect_set({c}))", "other"), (f"sort_array(collect_list({c}))", "other")]
     if column.kind in {"long", "int"}:
         choices += 4 * [(f"sum({c})", "long")]
-        choices += [(f"avg({c})", "fuz"), (f"sum(distinct {c})", "long"), (f"approx_count_distinct({c})", "long"), (f"stddev({c})", "fuz"),
-                    (f"percentile({c}, 0.5)", "fuz"), (f"bit_xor({c})", column.kind), (f"sum({c}) filter (where {condition(b, relation)})", "long"),
-                    (f"twice(sum({c}))", "long"), (f"spread_of({c})", "long")]  # fmt: skip
+        choices += [
+            (f"avg({c})", "fuz"),
+            (f"sum(distinct {c})", "long"),
+            (f"approx_count_distinct({c})", "long"),
+            (f"stddev({c})", "fuz"),
+            (f"percentile({c}, 0.5)", "fuz"),
+            (f"bit_xor({c})", column.kind),
+            (f"sum({c}) filter (where {condition(b, relation)})", "long"),
+            (f"twice(sum({c}))", "long"),
+            (f"spread_of({c})", "long"),
+        ]
     if column.kind == "dec":
         choices += [(f"sum({c})", "other"), (f"avg({c})", "other")]
     if column.kind == "dbl":
@@ -119,14 +181,19 @@ def window(b: Builder, relation: Relation, keys: list[Column]) -> tuple[str, str
         n = rng.choice(numbers)
         kind = "other" if n.kind == "dec" else "long"
         choices += 2 * [(f"sum({n.name}) over ({by})", kind), (f"max({n.name}) over ({by})", n.kind)]
-        choices += [(f"sum({n.name}) over ({by} order by {n.name} range between 5 preceding and 1 following)", kind),
-                    (f"count(*) over ({by} order by {n.name} range between unbounded preceding and current row)", "long"),
-                    (f"avg({n.name}) over ({by})", "other" if n.kind == "dec" else "fuz")]  # fmt: skip
+        choices += [
+            (f"sum({n.name}) over ({by} order by {n.name} range between 5 preceding and 1 following)", kind),
+            (f"count(*) over ({by} order by {n.name} range between unbounded preceding and current row)", "long"),
+            (f"avg({n.name}) over ({by})", "other" if n.kind == "dec" else "fuz"),
+        ]
     if orderable:
         o = rng.choice(orderable)
         down = rng.choice(["", " desc", " desc nulls last", " nulls last"])
-        choices += [(f"rank() over ({by} order by {o.name}{down})", "int"), (f"dense_rank() over ({by} order by {o.name}{down})", "int"),
-                    (f"cume_dist() over ({by} order by {o.name}{down})", "fuz")]  # fmt: skip
+        choices += [
+            (f"rank() over ({by} order by {o.name}{down})", "int"),
+            (f"dense_rank() over ({by} order by {o.name}{down})", "int"),
+            (f"cume_dist() over ({by} order by {o.name}{down})", "fuz"),
+        ]
     order = relation.total_order
     if order is not None:
         rng.shuffle(order)
@@ -135,7 +202,12 @@ def window(b: Builder, relation: Relation, keys: list[Column]) -> tuple[str, str
         if numbers:
             n = rng.choice(numbers)
             kind = "other" if n.kind == "dec" else "long"
-            choices += [(f"lag({n.name}) {over})", n.kind), (f"lead({n.name}, 2) {over})", n.kind), (f"last_value({n.name}) {over})", n.kind),
-                        (f"first_value({n.name}) ignore nulls {over})", n.kind), (f"nth_value({n.name}, 2) {over})", n.kind),
-                        (f"sum({n.name}) {over} rows between 2 preceding and 1 following)", kind)]  # fmt: skip
+            choices += [
+                (f"lag({n.name}) {over})", n.kind),
+                (f"lead({n.name}, 2) {over})", n.kind),
+                (f"last_value({n.name}) {over})", n.kind),
+                (f"first_value({n.name}) ignore nulls {over})", n.kind),
+                (f"nth_value({n.name}, 2) {over})", n.kind),
+                (f"sum({n.name}) {over} rows between 2 preceding and 1 following)", kind),
+            ]
     return rng.choice(choices)

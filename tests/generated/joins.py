@@ -32,7 +32,14 @@ def _comparable(x: Column, y: Column) -> bool:
 def _on(b: Builder, x: Column, y: Column) -> str:
     p, q = f"a.{x.name}", f"b.{y.name}"
     if x.kind == y.kind == "long" and b.chance(0.12):
-        return b.rng.choice([f"{p} + 1 = {q} + 1", f"{p} = {q} - 1 + 1", f"cast({p} as string) = cast({q} as string)", f"plus_one({p}) = {q} + 1"])
+        return b.rng.choice(
+            [
+                f"{p} + 1 = {q} + 1",
+                f"{p} = {q} - 1 + 1",
+                f"cast({p} as string) = cast({q} as string)",
+                f"plus_one({p}) = {q} + 1",
+            ]
+        )
     if x.kind == y.kind == "str" and b.chance(0.2):
         return b.rng.choice([f"upper({p}) = upper({q})", f"collate({p}, 'UTF8_LCASE') = collate({q}, 'UTF8_LCASE')"])
     return f"{p} <=> {q}" if b.chance(0.12) else f"{p} = {q}"
@@ -40,12 +47,17 @@ def _on(b: Builder, x: Column, y: Column) -> str:
 
 def matches(left: Relation, right: Relation, pairs: list[tuple[Column, Column]]) -> int:
     """Return about how many rows a join gives at most."""
-    each = [x.duplicates * y.duplicates + min(left.rows * min(y.duplicates, 30), right.rows * min(x.duplicates, 30)) for x, y in pairs]
+    each = [
+        x.duplicates * y.duplicates + min(left.rows * min(y.duplicates, 30), right.rows * min(x.duplicates, 30))
+        for x, y in pairs
+    ]
     return min(each, default=left.rows * right.rows)
 
 
 @operator(6)
-def join(b: Builder, r: Relation, other: Relation | None = None, how: str | None = None, pairs=None, hint: str | None = None) -> Relation | None:
+def join(
+    b: Builder, r: Relation, other: Relation | None = None, how: str | None = None, pairs=None, hint: str | None = None
+) -> Relation | None:
     given = other is not None
     other = b.other(r) if other is None else other
     pairs = _pairs(b, r, other) if pairs is None else pairs
@@ -56,7 +68,13 @@ def join(b: Builder, r: Relation, other: Relation | None = None, how: str | None
     on = [_on(b, x, y) for x, y in pairs]
     if how != "left anti join" and b.chance(0.12):
         on.append(_extra(b, r, other))
-    if b.chance(0.12) and len(pairs) == 1 and pairs[0][0].name == pairs[0][1].name and pairs[0][0].kind != "ci" and how not in {"left semi join", "left anti join"}:
+    if (
+        b.chance(0.12)
+        and len(pairs) == 1
+        and pairs[0][0].name == pairs[0][1].name
+        and pairs[0][0].kind != "ci"
+        and how not in {"left semi join", "left anti join"}
+    ):
         return _using(b, r, other, pairs[0][0], how, est)
     left, right = _outputs(b, r, other, how)
     columns = [*(f"a.{c.name}" for c in left), *(f"b.{old.name} as {new.name}" for old, new in right)]
@@ -73,7 +91,9 @@ def _extra(b: Builder, r: Relation, other: Relation) -> str:
     if not mine or not theirs:
         return "true"
     x, y = b.rng.choice(mine).name, b.rng.choice(theirs).name
-    return b.rng.choice([f"a.{x} <= b.{y} + 5", f"a.{x} + b.{y} > 3", f"(a.{x} > 2 or b.{y} < 50)", f"b.{y} > 1", f"a.{x} % 2 = 0"])
+    return b.rng.choice(
+        [f"a.{x} <= b.{y} + 5", f"a.{x} + b.{y} > 3", f"(a.{x} > 2 or b.{y} < 50)", f"b.{y} > 1", f"a.{x} % 2 = 0"]
+    )
 
 
 def _outputs(b: Builder, r: Relation, other: Relation, how: str) -> tuple[list[Column], list[tuple[Column, Column]]]:
@@ -128,7 +148,15 @@ def unequal_join(b: Builder, r: Relation) -> Relation | None:
     made = [Column(c.name, c.kind, r.rows * other.rows) for c in [*left, *(new for _, new in right)]]
     rows = r.rows if "semi" in how or "anti" in how else r.rows * other.rows // 3
     text = "select {columns} from {a} a " + how + " {b} b on {on}"
-    return b.sql(f"unequal {how}", [r, other], made, rows, text, columns=columns, on=[b.rng.choice([f"a.{x} < b.{y}", f"a.{x} + b.{y} = 9", f"a.{x} <> b.{y}"])])
+    return b.sql(
+        f"unequal {how}",
+        [r, other],
+        made,
+        rows,
+        text,
+        columns=columns,
+        on=[b.rng.choice([f"a.{x} < b.{y}", f"a.{x} + b.{y} = 9", f"a.{x} <> b.{y}"])],
+    )
 
 
 @operator(1.2)
@@ -178,8 +206,14 @@ def subquery(b: Builder, r: Relation) -> Relation | None:
 @operator(2.5)
 def set_operation(b: Builder, r: Relation) -> Relation | None:
     other = b.other(r)
-    names = [c.name for c in r.columns if (o := other.column(c.name)) is not None and o.kind == c.kind and c.kind not in {"fuz", "other", "map", "var"}]
-    way = b.rng.choice(["union", "union", "unionByName", "intersect", "intersectAll", "subtract", "exceptAll", "missing"])
+    names = [
+        c.name
+        for c in r.columns
+        if (o := other.column(c.name)) is not None and o.kind == c.kind and c.kind not in {"fuz", "other", "map", "var"}
+    ]
+    way = b.rng.choice(
+        ["union", "union", "unionByName", "intersect", "intersectAll", "subtract", "exceptAll", "missing"]
+    )
     if way in {"intersect", "intersectAll", "subtract", "exceptAll"}:
         names = [n for n in names if r.column(n).kind in KEYS - {"ci"}]
         names = b.rng.sample(names, min(len(names), 3))
@@ -191,8 +225,14 @@ def set_operation(b: Builder, r: Relation) -> Relation | None:
         extra = [Column(c.name, c.kind, rows) for c in r.columns if c.name not in other.names]
         text = "{a}.unionByName({b}.selectExpr({names}), allowMissingColumns=True)"
         rest = [Column(c.name, c.kind, rows) for c in r.columns if c.name not in {*names, *(e.name for e in extra)}]
-        return b.python("unionByName missing", [r, other], [next(d for d in [*columns, *extra, *rest] if d.name == c.name) for c in r.columns],
-                        rows, text, names=names)  # fmt: skip
+        return b.python(
+            "unionByName missing",
+            [r, other],
+            [next(d for d in [*columns, *extra, *rest] if d.name == c.name) for c in r.columns],
+            rows,
+            text,
+            names=names,
+        )
     text = f"{{a}}.selectExpr({{names}}).{way}({{b}}.selectExpr({{names}}))"
     return b.python(way, [r, other], columns, rows, text, names=names)
 
@@ -220,5 +260,7 @@ def recursion(b: Builder, r: Relation) -> Relation | None:
     else:
         step = f"select c.n + 1, b.k from c join {{b}} b on b.k = c.k + 1 where c.n < {most}"
     other, n = b.table(b.rng.choice(["dim", "small"])), b.name()
-    text = "with recursive c(n, k) as (select 0, k from {a} where k < 4 union all " + step + ") select n as {n}, k from c"
+    text = (
+        "with recursive c(n, k) as (select 0, k from {a} where k < 4 union all " + step + ") select n as {n}, k from c"
+    )
     return b.sql("recursive cte", [r, other], [(n, "int"), ("k", "long")], 50, text, n=n)

@@ -28,13 +28,30 @@ MODES: dict[str, dict[str, object]] = {
     "shuffled, many tasks": SHUFFLED | {VOLUME: "300 b", MOST: 25},
     "broadcast": {WHOLE: 0, THRESHOLD: "1 gb", **TINY},
     "measured": {WHOLE: 0, STRATEGY: "RUNTIME_ONLY", THRESHOLD: "1 gb", **TINY},
-    "eager": {WHOLE: 0, STRATEGY: "RUNTIME_ONLY", THRESHOLD: "4 kb", f"{FILTERING}.exact-keys": 20, **FILTERED, **TINY, **SPLIT},
+    "eager": {
+        WHOLE: 0,
+        STRATEGY: "RUNTIME_ONLY",
+        THRESHOLD: "4 kb",
+        f"{FILTERING}.exact-keys": 20,
+        **FILTERED,
+        **TINY,
+        **SPLIT,
+    },
     "filtered": SHUFFLED | FILTERED | {VOLUME: "2 kb", MOST: 10},
     "skewed": SHUFFLED | SPLIT | TINY,
     "skew forced": SHUFFLED | SPLIT | TINY | {f"{SKEW}.strategy": "FORCED"},
     "skew forced, planned": {WHOLE: 0, **TINY, **SPLIT, f"{SKEW}.strategy": "FORCED"},
 }
-_WEIGHTS = {"default": 0.2, "planned": 1.5, "shuffled, one task": 0.5, "shuffled": 3, "shuffled, few tasks": 3, "broadcast": 2, "eager": 2, "skew forced": 2}
+_WEIGHTS = {
+    "default": 0.2,
+    "planned": 1.5,
+    "shuffled, one task": 0.5,
+    "shuffled": 3,
+    "shuffled, few tasks": 3,
+    "broadcast": 2,
+    "eager": 2,
+    "skew forced": 2,
+}
 
 
 def drawn(rng: random.Random, count: int) -> list[str]:

@@ -72,14 +72,28 @@ def grouping_sets(b: Builder, r: Relation) -> Relation | None:
     names = [b.name() for _ in calls]
     columns += [Column(name, kind, r.rows) for name, (_, kind) in zip(names, calls, strict=True)]
     listed = ", ".join(c.name for c in keys)
-    how = b.rng.choice(["rollup({keys})", "cube({keys})", f"grouping sets (({listed}), ())", f"grouping sets (({keys[0].name}), ({listed}), ())"])
+    how = b.rng.choice(
+        [
+            "rollup({keys})",
+            "cube({keys})",
+            f"grouping sets (({listed}), ())",
+            f"grouping sets (({keys[0].name}), ({listed}), ())",
+        ]
+    )
     texts = [c.name for c in keys] + [f"{text} as {name}" for name, (text, _) in zip(names, calls, strict=True)]
     if b.chance(0.5):
         name = b.name()
         texts.append(f"grouping_id() as {name}")
         columns.append(Column(name, "long", r.rows))
-    return b.sql(how.split("(")[0].strip(), [r], columns, r.rows, "select {columns} from {a} group by " + how,
-                 columns=texts, keys=[c.name for c in keys])  # fmt: skip
+    return b.sql(
+        how.split("(")[0].strip(),
+        [r],
+        columns,
+        r.rows,
+        "select {columns} from {a} group by " + how,
+        columns=texts,
+        keys=[c.name for c in keys],
+    )
 
 
 @operator(3)
@@ -89,7 +103,14 @@ def windowed(b: Builder, r: Relation, keys: list[Column] | None = None) -> Relat
     if found is None or r.rows > 3000:
         return None
     made = Column(b.name("w"), found[1], r.rows)
-    return b.python("window", [r], [*r.columns, made], r.rows, "{a}.selectExpr({columns})", columns=["*", f"{found[0]} as {made.name}"])
+    return b.python(
+        "window",
+        [r],
+        [*r.columns, made],
+        r.rows,
+        "{a}.selectExpr({columns})",
+        columns=["*", f"{found[0]} as {made.name}"],
+    )
 
 
 @operator(0.8)
@@ -133,8 +154,18 @@ def sorted_first(b: Builder, r: Relation) -> Relation | None:
     order = [key, *(o for o in order if o != key)]
     made = [Column(b.name(), value.kind, r.rows), Column(b.name(), value.kind, r.rows)]
     text = "{a}.repartition({key}).sortWithinPartitions({order}).groupBy({key}).agg(F.first({value}).alias({one}), F.last({value}).alias({two}))"
-    return b.python("sorted first", [r], [Column(key, keys[0].kind, 1), *made], max(r.rows // 2, 1), text,
-                    key=key, order=order, value=value.name, one=made[0].name, two=made[1].name)  # fmt: skip
+    return b.python(
+        "sorted first",
+        [r],
+        [Column(key, keys[0].kind, 1), *made],
+        max(r.rows // 2, 1),
+        text,
+        key=key,
+        order=order,
+        value=value.name,
+        one=made[0].name,
+        two=made[1].name,
+    )
 
 
 @operator(1)
@@ -144,7 +175,9 @@ def limited(b: Builder, r: Relation) -> Relation | None:
         return None
     n = b.rng.choice([1, 5, 13, 50])
     directions = [f"{o}{b.rng.choice(['', ' desc', ' nulls last'])}" for o in order]
-    text = f"select {{columns}} from {{a}} order by {{order}} limit {n}" + (f" offset {b.rng.choice([1, 7])}" if b.chance(0.5) else "")
+    text = f"select {{columns}} from {{a}} order by {{order}} limit {n}" + (
+        f" offset {b.rng.choice([1, 7])}" if b.chance(0.5) else ""
+    )
     return b.sql("limit", [r], r.columns, n, text, columns=r.names, order=directions)
 
 
@@ -161,18 +194,40 @@ def generated(b: Builder, r: Relation) -> Relation | None:
     if arrays and b.chance(0.6):
         a = b.rng.choice(arrays).name
         if b.chance(0.5):
-            return b.python("explode", [r], [*kept, (x, "int")], r.rows * 2, "{a}.selectExpr({columns})", columns=[*shown, f"explode{outer}({a}) as {x}"])
-        return b.python("posexplode", [r], [*kept, (x, "int"), (y, "int")], r.rows * 2, "{a}.selectExpr({columns})",
-                        columns=[*shown, f"posexplode{outer}({a}) as ({x}, {y})"])  # fmt: skip
+            return b.python(
+                "explode",
+                [r],
+                [*kept, (x, "int")],
+                r.rows * 2,
+                "{a}.selectExpr({columns})",
+                columns=[*shown, f"explode{outer}({a}) as {x}"],
+            )
+        return b.python(
+            "posexplode",
+            [r],
+            [*kept, (x, "int"), (y, "int")],
+            r.rows * 2,
+            "{a}.selectExpr({columns})",
+            columns=[*shown, f"posexplode{outer}({a}) as ({x}, {y})"],
+        )
     numbers = r.of("long")
     if not numbers:
         return None
     n = b.rng.choice(numbers).name
     if b.chance(0.5):
         text = f"inline(array(named_struct('a', {n}, 'b', 1), named_struct('a', {n} + 1, 'b', 2))) as ({x}, {y})"
-        return b.python("inline", [r], [*kept, (x, "long"), (y, "int")], r.rows * 2, "{a}.selectExpr({columns})", columns=[*shown, text])
+        return b.python(
+            "inline",
+            [r],
+            [*kept, (x, "long"), (y, "int")],
+            r.rows * 2,
+            "{a}.selectExpr({columns})",
+            columns=[*shown, text],
+        )
     text = f"stack(2, {n}, 'one', {n} + 1, 'two') as ({x}, {y})"
-    return b.python("stack", [r], [*kept, (x, "long"), (y, "str")], r.rows * 2, "{a}.selectExpr({columns})", columns=[*shown, text])
+    return b.python(
+        "stack", [r], [*kept, (x, "long"), (y, "str")], r.rows * 2, "{a}.selectExpr({columns})", columns=[*shown, text]
+    )
 
 
 @operator(0.6)
@@ -186,7 +241,9 @@ def pivoted(b: Builder, r: Relation) -> Relation | None:
     text = "{a}.groupBy({key}).pivot({by}, [0, 1, 2]).agg(F.sum({value})).toDF({names})"
     names = [key.name, *(b.name("p") for _ in range(3))]
     columns = [Column(key.name, key.kind, 1), *((name, "long") for name in names[1:])]
-    return b.python("pivot", [r], columns, max(r.rows // 2, 1), text, key=key.name, by=by.name, value=value.name, names=names)
+    return b.python(
+        "pivot", [r], columns, max(r.rows // 2, 1), text, key=key.name, by=by.name, value=value.name, names=names
+    )
 
 
 @operator(0.5)
@@ -208,14 +265,26 @@ def laid_out(b: Builder, r: Relation) -> Relation | None:
     n = b.rng.choice([1, 3, 7])
     if not names or b.chance(0.3):
         return b.keep("repartition", r, b.rng.choice(["{a}.repartition({n})", "{a}.coalesce({n})"]), n=n)
-    way = b.rng.choice(["{a}.repartition({n}, {keys})", "{a}.repartition({keys})", "{a}.repartitionByRange({n}, {keys})",
-                        "{a}.hint('rebalance', {keys})", "{a}.repartition({keys}).sortWithinPartitions({keys})"])  # fmt: skip
+    way = b.rng.choice(
+        [
+            "{a}.repartition({n}, {keys})",
+            "{a}.repartition({keys})",
+            "{a}.repartitionByRange({n}, {keys})",
+            "{a}.hint('rebalance', {keys})",
+            "{a}.repartition({keys}).sortWithinPartitions({keys})",
+        ]
+    )
     return b.keep("repartition by", r, way, n=n, keys=names)
 
 
 @operator(0.7)
 def hinted(b: Builder, r: Relation) -> Relation:
-    return b.keep("hint", r, "{a}.hint({hint})", hint=b.rng.choice(["rebalance", "broadcast", "merge", "shuffle_hash", "shuffle_replicate_nl"]))
+    return b.keep(
+        "hint",
+        r,
+        "{a}.hint({hint})",
+        hint=b.rng.choice(["rebalance", "broadcast", "merge", "shuffle_hash", "shuffle_replicate_nl"]),
+    )
 
 
 @operator(0.7)
@@ -230,7 +299,14 @@ def sampled(b: Builder, r: Relation) -> Relation | None:
     order = r.total_order
     if order is None:
         return None
-    return b.keep("sample", r, "{a}.coalesce(1).sortWithinPartitions({order}).sample(0.5, {number})", 0.5, order=order, number=b.rng.randint(1, 99))
+    return b.keep(
+        "sample",
+        r,
+        "{a}.coalesce(1).sortWithinPartitions({order}).sample(0.5, {number})",
+        0.5,
+        order=order,
+        number=b.rng.randint(1, 99),
+    )
 
 
 @operator(0.5)
@@ -241,7 +317,14 @@ def chars(b: Builder, r: Relation) -> Relation | None:
     c = b.rng.choice(texts).name
     made = Column(b.name(), "str", r.rows)
     kind = b.rng.choice(["char(8)", "varchar(9)"])
-    return b.python("char", [r], [*r.columns, made], r.rows, "{a}.selectExpr({columns})", columns=["*", f"cast(substr({c}, 1, 5) as {kind}) as {made.name}"])
+    return b.python(
+        "char",
+        [r],
+        [*r.columns, made],
+        r.rows,
+        "{a}.selectExpr({columns})",
+        columns=["*", f"cast(substr({c}, 1, 5) as {kind}) as {made.name}"],
+    )
 
 
 @operator(0.5)
@@ -252,7 +335,11 @@ def variant(b: Builder, r: Relation) -> Relation | None:
     c = b.rng.choice(structs)
     made = [Column(b.name(), "var", r.rows), Column(b.name(), "int", r.rows)]
     path = "$.a" if c.kind == "st" else "$[0]"
-    texts = ["*", f"parse_json(to_json({c.name})) as {made[0].name}", f"try_variant_get(parse_json(to_json({c.name})), '{path}', 'int') as {made[1].name}"]
+    texts = [
+        "*",
+        f"parse_json(to_json({c.name})) as {made[0].name}",
+        f"try_variant_get(parse_json(to_json({c.name})), '{path}', 'int') as {made[1].name}",
+    ]
     return b.python("variant", [r], [*r.columns, *made], r.rows, "{a}.selectExpr({columns})", columns=texts)
 
 
@@ -265,11 +352,19 @@ def parsed(b: Builder, r: Relation) -> Relation | None:
     c = b.rng.choice(texts)
     if c.kind == "st":
         made = Column(b.name(), "st", r.rows)
-        text = f"from_json(to_json({c.name}), '{KINDS['st'][7:-1].replace(':', ' ').replace(',', ', ')}') as {made.name}"
+        text = (
+            f"from_json(to_json({c.name}), '{KINDS['st'][7:-1].replace(':', ' ').replace(',', ', ')}') as {made.name}"
+        )
     else:
         name = "t" if r.column("t") in texts else c.name
-        made, way = b.rng.choice([("date", f"try_to_date({name}, 'M/d/yyyy')"), ("ts", f"try_to_timestamp({name}, 'M/d/yyyy')"),
-                                  ("date", f"from_csv({name}, 'd date', map('dateFormat', 'MM/dd/yyyy')).d"), ("str", f"try_cast({name} as date) || ''")])  # fmt: skip
+        made, way = b.rng.choice(
+            [
+                ("date", f"try_to_date({name}, 'M/d/yyyy')"),
+                ("ts", f"try_to_timestamp({name}, 'M/d/yyyy')"),
+                ("date", f"from_csv({name}, 'd date', map('dateFormat', 'MM/dd/yyyy')).d"),
+                ("str", f"try_cast({name} as date) || ''"),
+            ]
+        )
         text, made = None, Column(b.name(), made, r.rows)
         text = f"{way} as {made.name}"
     return b.python("parse", [r], [*r.columns, made], r.rows, "{a}.selectExpr({columns})", columns=["*", text])

@@ -46,7 +46,9 @@ def random_spec(seed: int, templates: list[str] | None = None, modes: list[str] 
     if templates:
         template = rng.choice(templates)
     else:
-        template = "uniform" if rng.random() < 0.55 else rng.choices(list(TEMPLATES), [w for _, w in TEMPLATES.values()])[0]
+        template = (
+            "uniform" if rng.random() < 0.55 else rng.choices(list(TEMPLATES), [w for _, w in TEMPLATES.values()])[0]
+        )
     if template == "uniform":
         _uniform(b)
     else:

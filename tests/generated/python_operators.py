@@ -14,14 +14,20 @@ def function_column(b: Builder, r: Relation) -> Relation | None:
     made = b.name("u")
     if texts and (not longs or b.chance(0.2)):
         c = b.rng.choice(texts).name
-        return b.python("udf", [r], [*r.columns, (made, "str")], r.rows, "{a}.withColumn({made}, f.shout({c}))", made=made, c=c)
+        return b.python(
+            "udf", [r], [*r.columns, (made, "str")], r.rows, "{a}.withColumn({made}, f.shout({c}))", made=made, c=c
+        )
     if not longs:
         return None
     c = b.rng.choice(longs).name
     name = b.rng.choice([*LONG_FUNCTIONS, "pair", "picky"] if b.chance(0.3) else LONG_FUNCTIONS)
     kind = "st" if name == "pair" else "long"
-    op = {"twice": "pandas udf", "thrice": "pandas udf", "negated": "arrow udf", "plus_arrow": "arrow udf"}.get(name, "udf")
-    return b.python(op, [r], [*r.columns, (made, kind)], r.rows, f"{{a}}.withColumn({{made}}, f.{name}({{c}}))", made=made, c=c)
+    op = {"twice": "pandas udf", "thrice": "pandas udf", "negated": "arrow udf", "plus_arrow": "arrow udf"}.get(
+        name, "udf"
+    )
+    return b.python(
+        op, [r], [*r.columns, (made, kind)], r.rows, f"{{a}}.withColumn({{made}}, f.{name}({{c}}))", made=made, c=c
+    )
 
 
 @operator(1.5)
@@ -43,7 +49,15 @@ def table_function(b: Builder, r: Relation) -> Relation | None:
     name = b.rng.choice(["spread", "spread_arrow"])
     text = f"select {{columns}} from {{a}} t, lateral {name}(t.{{c}}) as u(i, y)"
     columns = [*(f"t.{c}" for c in r.names), f"u.i as {i}", f"u.y as {y}"]
-    return b.sql("lateral udtf", [r], [*kept, (i, "int"), (y, "long")], r.rows * 2, text, columns=columns, c=b.rng.choice(longs).name)
+    return b.sql(
+        "lateral udtf",
+        [r],
+        [*kept, (i, "int"), (y, "long")],
+        r.rows * 2,
+        text,
+        columns=columns,
+        c=b.rng.choice(longs).name,
+    )
 
 
 def _has_k_and_v(r: Relation) -> bool:
@@ -57,7 +71,9 @@ def partitioned_table_function(b: Builder, r: Relation) -> Relation | None:
         return None
     text = "select k, n as {n}, t as v from sum_by(table(select k, v from {a}) partition by k order by v)"
     n = b.name()
-    return b.sql("partitioned udtf", [r], [Column("k", "long", 1), (n, "long"), ("v", "long")], max(r.rows // 2, 1), text, n=n)
+    return b.sql(
+        "partitioned udtf", [r], [Column("k", "long", 1), (n, "long"), ("v", "long")], max(r.rows // 2, 1), text, n=n
+    )
 
 
 @operator(1)
@@ -68,8 +84,15 @@ def map_rows(b: Builder, r: Relation) -> Relation | None:
     way = b.rng.choice(["mapInPandas", "mapInArrow"])
     schema = ", ".join(f"{c.name} {dict(long='bigint', int='int', str='string', date='date')[c.kind]}" for c in columns)
     texts = [f"cast({c.name} as string) as {c.name}" if c.kind == "str" else c.name for c in columns]
-    return b.python(way, [r], columns, r.rows, f"{{a}}.selectExpr({{columns}}).{way}(f.same, {{schema}})",
-                    columns=texts, schema=schema)  # fmt: skip
+    return b.python(
+        way,
+        [r],
+        columns,
+        r.rows,
+        f"{{a}}.selectExpr({{columns}}).{way}(f.same, {{schema}})",
+        columns=texts,
+        schema=schema,
+    )
 
 
 @operator(1.2)
@@ -79,7 +102,9 @@ def map_groups(b: Builder, r: Relation) -> Relation | None:
     way, name = b.rng.choice([("applyInPandas", "summary"), ("applyInArrow", "summary_arrow")])
     n = b.name()
     text = f"{{a}}.select('k', 'v').groupBy('k').{way}(f.{name}, 'k bigint, n bigint, t bigint').toDF({{names}})"
-    return b.python(way, [r], [Column("k", "long", 1), (n, "long"), ("v", "long")], max(r.rows // 2, 1), text, names=["k", n, "v"])
+    return b.python(
+        way, [r], [Column("k", "long", 1), (n, "long"), ("v", "long")], max(r.rows // 2, 1), text, names=["k", n, "v"]
+    )
 
 
 @operator(1.5)

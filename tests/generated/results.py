@@ -15,7 +15,14 @@ def finish(b: Builder, relation: Relation) -> None:
         b.results.append({"of": relation.index, "kind": "rows"})
     elif draw < 0.84:
         for _ in range(rng.choice([2, 3])):
-            other = rng.choice([lambda: relation, lambda: where(b, relation), lambda: group(b, relation), lambda: rng.choice(b.relations[1:])])()
+            other = rng.choice(
+                [
+                    lambda: relation,
+                    lambda: where(b, relation),
+                    lambda: group(b, relation),
+                    lambda: rng.choice(b.relations[1:]),
+                ]
+            )()
             if other is not None and other.columns:
                 b.results.append({"of": other.index, "kind": "rows"})
         if not b.results:
@@ -26,19 +33,38 @@ def finish(b: Builder, relation: Relation) -> None:
         ordered = b.keep("sort", relation, "{a}.orderBy(*[F.expr(o) for o in [{order}]])", order=order)
         b.results.append({"of": ordered.index, "kind": "ordered"})
     else:
-        writable = [c for c in relation.columns if c.kind in {"long", "int", "str", "dec", "date", "ts", "bool", "dbl", "arr", "st", "fuz", "map"}]
+        writable = [
+            c
+            for c in relation.columns
+            if c.kind in {"long", "int", "str", "dec", "date", "ts", "bool", "dbl", "arr", "st", "fuz", "map"}
+        ]
         if len(writable) < 2:
             b.results.append({"of": relation.index, "kind": "rows"})
             return
-        files(b, b.python("select", [relation], writable, relation.rows, "{a}.selectExpr({columns})", columns=[c.name for c in writable]))
+        files(
+            b,
+            b.python(
+                "select",
+                [relation],
+                writable,
+                relation.rows,
+                "{a}.selectExpr({columns})",
+                columns=[c.name for c in writable],
+            ),
+        )
 
 
 def files(b: Builder, relation: Relation, **given) -> None:
     """Add a result that is written in some mode over what is there already, and read back."""
     rng = b.rng
     by = [c.name for c in relation.columns if c.kind in {"int", "bool", "date", "str"}]
-    result = {"of": relation.index, "kind": "files", "format": rng.choice(["parquet", "parquet", "orc"]),
-              "mode": rng.choice(["append", "overwrite", "error", "ignore"]), "partition_by": []}  # fmt: skip
+    result = {
+        "of": relation.index,
+        "kind": "files",
+        "format": rng.choice(["parquet", "parquet", "orc"]),
+        "mode": rng.choice(["append", "overwrite", "error", "ignore"]),
+        "partition_by": [],
+    }
     if by and len(relation.columns) > len(by[:1]) and rng.random() < 0.6:
         result["partition_by"] = [rng.choice(by)]
     if rng.random() < 0.7:

@@ -20,10 +20,18 @@ from tests.generated.tables import Tables
 PATIENCE = 20
 """How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
 OTHERWISE = [
-    {"spark.sql.shuffle.partitions": "3", "spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"},
-    {"spark.sql.autoBroadcastJoinThreshold": "100000000", "spark.sql.shuffle.partitions": "7",
-     "spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "100"},
-]  # fmt: skip
+    {
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    },
+    {
+        "spark.sql.autoBroadcastJoinThreshold": "100000000",
+        "spark.sql.shuffle.partitions": "7",
+        "spark.sql.files.maxPartitionBytes": "3000",
+        "spark.sql.files.openCostInBytes": "100",
+    },
+]
 """Settings under which plain Spark must give the same if an answer is determined."""
 
 
@@ -182,5 +190,3 @@ class Runner:
                 self.spark.catalog.clearCache()
             shutil.rmtree(self._folder / "out", ignore_errors=True)
             (self._folder / "out").mkdir()
-
-

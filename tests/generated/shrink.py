@@ -10,7 +10,9 @@ from tests.generated.code import FIXED, Spec, pruned
 from tests.generated.modes import MODES
 
 
-def shrunk(spec: Spec, fails: Callable[[Spec], bool], types: Callable[[Spec], list[dict[str, str]]], seconds: float = 60) -> Spec:
+def shrunk(
+    spec: Spec, fails: Callable[[Spec], bool], types: Callable[[Spec], list[dict[str, str]]], seconds: float = 60
+) -> Spec:
     """Return the smallest specification found.
 
     Parameters
@@ -78,7 +80,9 @@ def _without(spec: Spec, i: int, of: int) -> Spec:
 def _stood_in(spec: Spec, i: int, of: int, columns: list[dict[str, str]]) -> Spec:
     """Put a projection of one of its inputs in a step's place, with the same columns."""
     there = columns[of]
-    texts = [name if there.get(name) == kind else f"cast(null as {kind}) as {name}" for name, kind in columns[i].items()]
+    texts = [
+        name if there.get(name) == kind else f"cast(null as {kind}) as {name}" for name, kind in columns[i].items()
+    ]
     step = {"op": "stand-in", "of": [of], "python": "{a}.selectExpr({columns})", "columns": texts}
     if spec["steps"][i]["op"] == "stand-in":
         return spec

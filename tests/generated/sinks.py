@@ -54,7 +54,9 @@ class Context:
                 continue
             target = Target(self.spark, self._folder, result, frames)
             places.append(target)
-            env.write(df, FileSink(target.path, result["format"], mode=result["mode"], partition_by=result["partition_by"]))
+            env.write(
+                df, FileSink(target.path, result["format"], mode=result["mode"], partition_by=result["partition_by"])
+            )
         try:
             env.execute_async("generated").wait(limit)
         except SinkError as error:
@@ -75,7 +77,10 @@ def _outcome(spec: Spec, given: list, *, told_once: bool = False) -> Outcome:
         places = [[column for column, _ in schema].index(name) for schema, _ in given]
         values = {row[at] for at, (_, rows) in zip(places, given, strict=True) for row in rows}
         told = "one" if told_once or len(values) <= 1 else "several"
-        given = [(schema, [(*row[:at], told, *row[at + 1 :]) for row in rows]) for at, (schema, rows) in zip(places, given, strict=True)]
+        given = [
+            (schema, [(*row[:at], told, *row[at + 1 :]) for row in rows])
+            for at, (schema, rows) in zip(places, given, strict=True)
+        ]
     return Outcome(tuple(rows for _, rows in given), tuple(schema for schema, _ in given), tuple(ordered))
 
 

@@ -10,16 +10,41 @@ from dataclasses import dataclass
 from pathlib import Path
 
 KINDS = {
-    "long": "bigint", "int": "int", "str": "string", "ci": "string collate UTF8_LCASE", "dbl": "double",
-    "dec": "decimal(12,3)", "date": "date", "ts": "timestamp", "bool": "boolean", "arr": "array<int>",
-    "st": "struct<a:int,b:string>", "map": "map<string,int>", "var": "variant", "iv": "interval day to second",
-}  # fmt: skip
+    "long": "bigint",
+    "int": "int",
+    "str": "string",
+    "ci": "string collate UTF8_LCASE",
+    "dbl": "double",
+    "dec": "decimal(12,3)",
+    "date": "date",
+    "ts": "timestamp",
+    "bool": "boolean",
+    "arr": "array<int>",
+    "st": "struct<a:int,b:string>",
+    "map": "map<string,int>",
+    "var": "variant",
+    "iv": "interval day to second",
+}
 """The kinds of columns that the generator knows, and their types."""
 
 COLUMNS = {
-    "id": "long", "k": "long", "j": "int", "s": "str", "c": "ci", "v": "long", "z": "int", "x": "dbl", "d": "dec",
-    "dt": "date", "ts": "ts", "b": "bool", "a": "arr", "st": "st", "m": "map", "t": "str",
-}  # fmt: skip
+    "id": "long",
+    "k": "long",
+    "j": "int",
+    "s": "str",
+    "c": "ci",
+    "v": "long",
+    "z": "int",
+    "x": "dbl",
+    "d": "dec",
+    "dt": "date",
+    "ts": "ts",
+    "b": "bool",
+    "a": "arr",
+    "st": "st",
+    "m": "map",
+    "t": "str",
+}
 
 _ROWS = """
 select id, {key} as k, cast(if(id % 13 = 0, null, id % 20) as int) as j,
@@ -63,7 +88,10 @@ FORMATS = ("orc", "csv", "json")
 FLAT = [name for name, kind in COLUMNS.items() if kind not in {"arr", "st", "map", "ci"}]
 SCHEMA = ", ".join(f"{name} {KINDS[COLUMNS[name]]}" for name in FLAT)
 CATALOGUE = {
-    "bucketed": ("id bigint, k bigint, j int, s string, v bigint, z int", "clustered by (k) sorted by (k) into 4 buckets"),
+    "bucketed": (
+        "id bigint, k bigint, j int, s string, v bigint, z int",
+        "clustered by (k) sorted by (k) into 4 buckets",
+    ),
     "by_day": ("id bigint, k bigint, s string, v bigint, z int, j int", "partitioned by (j)"),
     "chars": ("k bigint, c char(5), w varchar(6)", ""),
 }
@@ -103,7 +131,11 @@ class Tables:
         for name in CATALOGUE:
             self._catalogue(name)
             columns = [column.split()[0] for column in CATALOGUE[name][0].split(", ")]
-            rows = self._rows("small").selectExpr("k", "substr(s, 1, 2)", "s") if name == "chars" else self._rows("pairs").select(*columns)
+            rows = (
+                self._rows("small").selectExpr("k", "substr(s, 1, 2)", "s")
+                if name == "chars"
+                else self._rows("pairs").select(*columns)
+            )
             rows.write.insertInto(name)
         with sqlite3.connect(self.folder / "lite.db") as connection:
             for name in SQLITE_NAMES:

@@ -32,18 +32,51 @@ def work(order: dict) -> None:
         started = time.monotonic()
         spec = random_spec(seed, order["template"], order["modes"])
         report = runner.run(spec)
-        used = [step["op"] for step in spec["steps"]] + [*spec["settings"], *(f"result: {r['kind']}" for r in spec["results"])]
-        tell(event="done", seed=seed, template=spec["template"], modes=spec["modes"], used=sorted(set(used)), dropped=report.dropped,
-             error=report.error, seconds=time.monotonic() - started, text=report.error if report.dropped.startswith("invalid") else "")  # fmt: skip
+        used = [step["op"] for step in spec["steps"]] + [
+            *spec["settings"],
+            *(f"result: {r['kind']}" for r in spec["results"]),
+        ]
+        tell(
+            event="done",
+            seed=seed,
+            template=spec["template"],
+            modes=spec["modes"],
+            used=sorted(set(used)),
+            dropped=report.dropped,
+            error=report.error,
+            seconds=time.monotonic() - started,
+            text=report.error if report.dropped.startswith("invalid") else "",
+        )
         for found in report.differences:
             small = {**spec, "modes": [found.mode]}
             about = figures(found.expected, found.found)
-            tell(event="difference", seed=seed, template=spec["template"], mode=found.mode, kind=found.kind, spec=small, figures=about)
+            tell(
+                event="difference",
+                seed=seed,
+                template=spec["template"],
+                mode=found.mode,
+                kind=found.kind,
+                spec=small,
+                figures=about,
+            )
             same_class = f"{spec['template']} {found.kind}" if spec["template"] != "uniform" else found.kind
-            if order["shrink"] and found.kind != "hang" and not report.stuck and shrunken.get(same_class, 0) < order["shrink_each"]:
+            if (
+                order["shrink"]
+                and found.kind != "hang"
+                and not report.stuck
+                and shrunken.get(same_class, 0) < order["shrink_each"]
+            ):
                 shrunken[same_class] = shrunken.get(same_class, 0) + 1
                 small, about = smallest(runner, small, found.kind, order["shrink"])
-                tell(event="shrunk", seed=seed, template=spec["template"], mode=found.mode, kind=found.kind, spec=small, figures=about)
+                tell(
+                    event="shrunk",
+                    seed=seed,
+                    template=spec["template"],
+                    mode=found.mode,
+                    kind=found.kind,
+                    spec=small,
+                    figures=about,
+                )
                 break
         if report.stuck:
             tell(event="stuck", seed=seed)

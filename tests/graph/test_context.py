@@ -79,7 +79,9 @@ def test_nodes():
     assert context.modify_stream_node(requests)
     changed = context.stream_graph.node(3)
     assert (changed.parallelism, changed.operator, changed.filters) == (7, cheap, filters)
-    assert not context.modify_stream_node([StreamNodeUpdateRequest(4, parallelism=3), StreamNodeUpdateRequest(1, parallelism=3)])
+    assert not context.modify_stream_node(
+        [StreamNodeUpdateRequest(4, parallelism=3), StreamNodeUpdateRequest(1, parallelism=3)]
+    )
     assert context.stream_graph.node(4).parallelism is None
 
 

@@ -24,7 +24,12 @@ def test_sides(join_type):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("Inner", JoinType.INNER), ("ExistenceJoin(exists#12)", JoinType.EXISTENCE), ("NaturalJoin(Inner)", None), ("", None)],
+    [
+        ("Inner", JoinType.INNER),
+        ("ExistenceJoin(exists#12)", JoinType.EXISTENCE),
+        ("NaturalJoin(Inner)", None),
+        ("", None),
+    ],
 )
 def test_parse(text, expected):
     assert JoinType.parse(text) is expected

@@ -69,7 +69,9 @@ def graphs(draw):
     for node, sources in enumerate(wanted):
         for number, source in enumerate(sources, 1):
             forward = readers[source] == 1 and draw(st.booleans())
-            edges.append(StreamEdge(f"{source}-{node}", source, node, FORWARD if forward else HashPartitioner(("k",)), number))
+            edges.append(
+                StreamEdge(f"{source}-{node}", source, node, FORWARD if forward else HashPartitioner(("k",)), number)
+            )
     return StreamGraph([StreamNode(i, CalcOperator(), f"n{i}") for i in range(count)], edges)
 
 

@@ -15,9 +15,14 @@ def test_names():
     assert column_names(NODES) == {"20": "id", "21": "user", "22": "team"}
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("HASH(none#21L, none#22L)", "HASH(user, team)"), ("HASH((none#20L + 1))", "HASH((id + 1))"),
-    ("RANGE(none#9 ASC)", "RANGE(none#9 ASC)"), ("BROADCAST", "BROADCAST"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("HASH(none#21L, none#22L)", "HASH(user, team)"),
+        ("HASH((none#20L + 1))", "HASH((id + 1))"),
+        ("RANGE(none#9 ASC)", "RANGE(none#9 ASC)"),
+        ("BROADCAST", "BROADCAST"),
+    ],
+)
 def test_texts(text, expected):
     assert readable(text, column_names(NODES)) == expected

@@ -20,8 +20,7 @@ from tests.equality import plain
 from tests.stages import stages
 
 spark = (
-    SparkSession.builder
-    .master("local[2]")
+    SparkSession.builder.master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.log.level", "ERROR")
     .config("spark.ui.showConsoleProgress", "false")
@@ -54,27 +53,50 @@ MODE = "table.exec.hive.infer-source-parallelism."
 QUERIES = {
     "text": ("SELECT id, day FROM events_text WHERE text LIKE '%9%'", {}),
     "text, one partition": ("SELECT count(*), sum(id) FROM events_text WHERE day = '2024-01-04'", {}),
-    "text, filtered by a join": ("SELECT e.day, count(*), sum(e.id) FROM events_text e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day", {}),
-    "text, few large tasks": ("SELECT count(*), sum(id) FROM events_text", {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 mb"}),
+    "text, filtered by a join": (
+        "SELECT e.day, count(*), sum(e.id) FROM events_text e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day",
+        {},
+    ),
+    "text, few large tasks": (
+        "SELECT count(*), sum(id) FROM events_text",
+        {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "64 mb"},
+    ),
     "text, static": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "static", MODE + "max": 3}),
-    "text, static, limited": ("SELECT count(*) FROM (SELECT id FROM events_text LIMIT 2000)", {MODE + "mode": "static", MODE + "max": 3}),
-    "text, static, limited behind a filter": ("SELECT count(*) FROM (SELECT id FROM events_text WHERE id % 2 = 0 LIMIT 2000)", {MODE + "mode": "static", MODE + "max": 3}),
+    "text, static, limited": (
+        "SELECT count(*) FROM (SELECT id FROM events_text LIMIT 2000)",
+        {MODE + "mode": "static", MODE + "max": 3},
+    ),
+    "text, static, limited behind a filter": (
+        "SELECT count(*) FROM (SELECT id FROM events_text WHERE id % 2 = 0 LIMIT 2000)",
+        {MODE + "mode": "static", MODE + "max": 3},
+    ),
     "text, none": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "none", "parallelism.default": 5}),
-    "text, scan.parallelism": ("SELECT count(*), sum(id) FROM events_text", {MODE + "mode": "static", "scan.parallelism": 6}),
+    "text, scan.parallelism": (
+        "SELECT count(*), sum(id) FROM events_text",
+        {MODE + "mode": "static", "scan.parallelism": 6},
+    ),
     "text without partitions": ("SELECT count(*), sum(id) FROM flat_text", {}),
     "text, empty": ("SELECT count(*), sum(id) FROM nothing_text", {}),
     "parquet": ("SELECT id, text, day FROM events_parquet", {}),
     "parquet, one partition": ("SELECT count(*), sum(id) FROM events_parquet WHERE day = '2024-01-04'", {}),
-    "parquet, filtered by a join": ("SELECT e.day, count(*), sum(e.id) FROM events_parquet e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day", {}),
+    "parquet, filtered by a join": (
+        "SELECT e.day, count(*), sum(e.id) FROM events_parquet e JOIN days d ON e.day = d.day WHERE d.keep = 1 GROUP BY e.day",
+        {},
+    ),
     "parquet, static": ("SELECT count(*), max(text) FROM events_parquet", {MODE + "mode": "static", MODE + "max": 3}),
-    "parquet, none": ("SELECT count(*), max(text) FROM events_parquet", {MODE + "mode": "none", "parallelism.default": 5}),
-}  # fmt: skip
+    "parquet, none": (
+        "SELECT count(*), max(text) FROM events_parquet",
+        {MODE + "mode": "none", "parallelism.default": 5},
+    ),
+}
 said = {}
 for name, (query, options) in QUERIES.items():
     env = Environment(spark, config=OFF | options, progress=False)
     rows = env.collect(spark.sql(query))
     expected = spark.sql(query).collect()
-    sources = [vertex for vertex in env.last_job.vertices if "events" in vertex.vertex.name or "text" in vertex.vertex.name]
+    sources = [
+        vertex for vertex in env.last_job.vertices if "events" in vertex.vertex.name or "text" in vertex.vertex.name
+    ]
     said[name] = {
         "same": sorted(map(repr, map(plain, rows))) == sorted(map(repr, map(plain, expected))),
         "rows": len(rows),
@@ -85,10 +107,16 @@ for name, (query, options) in QUERIES.items():
         "ran": max((one.tasks for one in stages(spark, env.last_job, sources[0].vertex.name)), default=0),
     }
 
-spark.sql(f"CREATE TABLE copied (id BIGINT, text STRING, day STRING) USING parquet PARTITIONED BY (day) LOCATION '{folder}/copied'")
+spark.sql(
+    f"CREATE TABLE copied (id BIGINT, text STRING, day STRING) USING parquet PARTITIONED BY (day) LOCATION '{folder}/copied'"
+)
 env = Environment(spark, config=OFF, progress=False)
 sink = FileSink(
-    str(folder / "copied"), mode="append", partition_by=["day"], table="copied", partition_commit=["metastore", "success-file"]
+    str(folder / "copied"),
+    mode="append",
+    partition_by=["day"],
+    table="copied",
+    partition_commit=["metastore", "success-file"],
 )
 for _ in range(2):
     env.write(spark.table("events_text"), sink)

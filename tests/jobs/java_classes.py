@@ -23,15 +23,26 @@ spark = SparkSession.builder.getOrCreate()
 spark.range(1).count()
 bridge = Bridge(spark)
 started = time.perf_counter()
-for name in ("ScalaValues", "SessionSettings", "PlanReader", "JoinReader", "FileRelations", "HashedLayout", "ScanMetrics"):
+for name in (
+    "ScalaValues",
+    "SessionSettings",
+    "PlanReader",
+    "JoinReader",
+    "FileRelations",
+    "HashedLayout",
+    "ScanMetrics",
+):
     bridge.helper(name)
 seconds = time.perf_counter() - started
 for name in ("CutLayouts", "LayoutCheck"):
     bridge.helper(name, on_executors=True)
 mover = new_instance(bridge, "KeyGroupMover")
 
-OPTIONS = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": True,
-           "table.optimizer.join.broadcast-threshold": "-1"}  # fmt: skip
+OPTIONS = {
+    "execution.batch.adaptive.whole-query-threshold": 0,
+    "execution.verify": True,
+    "table.optimizer.join.broadcast-threshold": "-1",
+}
 
 
 def revenue(spark: SparkSession) -> list[tuple]:

@@ -27,11 +27,16 @@ from tests.equality import assert_same_rows
 
 builder = SparkSession.builder.master(master)
 for key, value in {
-    "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF", "spark.driver.host": "127.0.0.1",
-    "spark.executor.memory": "700m", "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""), "spark.sql.shuffle.partitions": "4",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "700m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+    "spark.sql.shuffle.partitions": "4",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-}.items():  # fmt: skip
+}.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
 
@@ -106,7 +111,10 @@ def shuffled():
 
 def broadcast():
     """A side that turns out small: the rows of tasks that ran twice are counted once."""
-    options = {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY", "table.optimizer.join.broadcast-threshold": "10 mb"}
+    options = {
+        "table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY",
+        "table.optimizer.join.broadcast-threshold": "10 mb",
+    }
     env = Environment(spark, config=CONFIG | options, progress=False)
     few = spark.range(0, 100, 1, 4).selectExpr("id as k", "id % 5 as team")
 
@@ -115,7 +123,9 @@ def broadcast():
         return orders.join(side, F.col("user") == F.col("k")).groupBy("team").agg(F.count("*"), F.sum("amount"))
 
     assert_same_rows(env.collect(joined(killed_in(few, "broadcast"))), joined(few).collect())
-    assert "right" in [str(decision.chosen) for decision in env.last_job.decisions if decision.kind.value == "broadcast"]
+    assert "right" in [
+        str(decision.chosen) for decision in env.last_job.decisions if decision.kind.value == "broadcast"
+    ]
     return env.last_job
 
 
@@ -130,7 +140,12 @@ def behind():
 
 def where(batches):
     for batch in batches:
-        yield pa.record_batch({"amount": batch.column(0), "reader": pa.array([TaskContext.get().partitionId()] * batch.num_rows, pa.int32())})
+        yield pa.record_batch(
+            {
+                "amount": batch.column(0),
+                "reader": pa.array([TaskContext.get().partitionId()] * batch.num_rows, pa.int32()),
+            }
+        )
 
 
 def exchanged():
@@ -157,7 +172,10 @@ def wait_for_executors():
     """Until the one that was killed is there again."""
     deadline = time.time() + 30
     context = spark.sparkContext._jsc.sc()
-    while context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()) < 4 and time.time() < deadline:
+    while (
+        context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()) < 4
+        and time.time() < deadline
+    ):
         time.sleep(0.2)
 
 

@@ -29,8 +29,7 @@ from penstock.rebalance import operator
 from penstock.rebalance.task import READER_BYTES
 
 spark = (
-    SparkSession.builder
-    .master(master)
+    SparkSession.builder.master(master)
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
     .config("spark.log.level", "OFF")
@@ -77,21 +76,49 @@ def shapes():
         ("behind a shuffle", spark.range(0, 10_000, 1, 4).groupBy("id").count().select("id"), 4),
         ("more partitions than slots", spark.range(0, 10_000, 1, 40), 4),
     ):
-        yield f"rebalance, {name}", lambda rows=rows, readers=readers: exact(rows, penstock.rebalance(rows, readers, adaptive=True))
+        yield (
+            f"rebalance, {name}",
+            lambda rows=rows, readers=readers: exact(rows, penstock.rebalance(rows, readers, adaptive=True)),
+        )
     for writers, readers in ((2, 6), (2, 4), (6, 2), (3, 3)):
         rows = spark.range(0, 12_000, 1, writers)
-        yield f"rescale {writers} to {readers}", lambda rows=rows, readers=readers: exact(
-            rows, penstock.rescale(rows, readers, adaptive=True)
+        yield (
+            f"rescale {writers} to {readers}",
+            lambda rows=rows, readers=readers: exact(rows, penstock.rescale(rows, readers, adaptive=True)),
         )
 
 
 def values():
     """Rows of all kinds, also large ones, come out as they went in."""
     rows = [
-        (1, "a" * (1 << 20), decimal.Decimal("1.50"), datetime.datetime(2024, 3, 31, 2, 30), datetime.date(1582, 10, 4), [1, None], {"k": 1}, (1, "x"), b"\x00", 1.5, None),
+        (
+            1,
+            "a" * (1 << 20),
+            decimal.Decimal("1.50"),
+            datetime.datetime(2024, 3, 31, 2, 30),
+            datetime.date(1582, 10, 4),
+            [1, None],
+            {"k": 1},
+            (1, "x"),
+            b"\x00",
+            1.5,
+            None,
+        ),
         (2, None, None, None, None, None, None, None, None, None, None),
-        (3, "", decimal.Decimal("-99.99"), datetime.datetime(1900, 1, 1), datetime.date(9999, 12, 31), [], {}, (None, None), b"", float("nan"), None),
-    ] * 20  # fmt: skip
+        (
+            3,
+            "",
+            decimal.Decimal("-99.99"),
+            datetime.datetime(1900, 1, 1),
+            datetime.date(9999, 12, 31),
+            [],
+            {},
+            (None, None),
+            b"",
+            float("nan"),
+            None,
+        ),
+    ] * 20
     schema = (
         "id long, text string, price decimal(9, 2), at timestamp, day date, list array<int>, map map<string, int>,"
         " inner struct<a: int, b: string>, raw binary, ratio double, nothing void"
@@ -104,9 +131,14 @@ def values():
 
 def pandas():
     df = spark.range(0, 5000, 1, 3).selectExpr(
-        "id", "concat('t', id) as text", "cast(id as decimal(9, 2)) as price", "timestamp_seconds(id * 4000) as at",
-        "date_add(date '2024-01-01', int(id % 9)) as day", "id % 2 = 0 as even", "if(id % 5 = 0, null, id) as gap",
-    )  # fmt: skip
+        "id",
+        "concat('t', id) as text",
+        "cast(id as decimal(9, 2)) as price",
+        "timestamp_seconds(id * 4000) as at",
+        "date_add(date '2024-01-01', int(id % 9)) as day",
+        "id % 2 = 0 as even",
+        "if(id % 5 = 0, null, id) as gap",
+    )
 
     def changed(frames):
         for frame in frames:
@@ -190,10 +222,17 @@ def rests():
     rows = spark.range(0, 600_000, 1, 4).withColumn("text", F.repeat(F.lit("x"), 1000))
     env = Environment(spark, config=OFF, progress=False)
     made = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, "id long")
-    found = [None if one is None else int(one) for one in env.collect(made.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]]
+    found = [
+        None if one is None else int(one)
+        for one in env.collect(made.agg(F.count("*"), F.sum("id"), F.countDistinct("id")))[0]
+    ]
     told = [d.as_dict()["figures"] for d in env.last_job.decisions if d.kind.value == "rebalance"]
     largest = max(one["largest_queue"] for one in told)
-    return {"same": found == facts(rows) and 0 < largest <= READER_BYTES, "largest": largest, "rows": [one["rows"] for one in told]}
+    return {
+        "same": found == facts(rows) and 0 < largest <= READER_BYTES,
+        "largest": largest,
+        "rows": [one["rows"] for one in told],
+    }
 
 
 def job():
@@ -305,7 +344,11 @@ def lost_block():
 
     said = {}
     env = Environment(spark, config=OFF, progress=False)
-    ways = {"shuffled": facts, "collected": lambda df: of_rows(df.collect()), "job": lambda df: of_rows(env.collect(df))}
+    ways = {
+        "shuffled": facts,
+        "collected": lambda df: of_rows(df.collect()),
+        "job": lambda df: of_rows(env.collect(df)),
+    }
     for name, count in ways.items():
         wait_for_executors()
         out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(where, WHERE)
@@ -370,13 +413,27 @@ def driver_out_of_reach():
 
 
 CASES = dict(shapes()) | {
-    "values": values, "pandas": pandas, "early end": early, "more and fewer": more_and_fewer, "after": after,
-    "slow reader": slow_reader, "job": job, "exception": lambda: faults("exception"), "exit": lambda: faults("exit"),
-    "executor": lambda: faults("executor"), "always wrong": always_wrong, "stream": stream, "too many": too_many,
-    "lost block": lost_block, "rests": rests,
-    "many splits": many_splits, "behind an aggregate": behind_an_aggregate,
+    "values": values,
+    "pandas": pandas,
+    "early end": early,
+    "more and fewer": more_and_fewer,
+    "after": after,
+    "slow reader": slow_reader,
+    "job": job,
+    "exception": lambda: faults("exception"),
+    "exit": lambda: faults("exit"),
+    "executor": lambda: faults("executor"),
+    "always wrong": always_wrong,
+    "stream": stream,
+    "too many": too_many,
+    "lost block": lost_block,
+    "rests": rests,
+    "many splits": many_splits,
+    "behind an aggregate": behind_an_aggregate,
     "driver out of reach": driver_out_of_reach,
-}  # fmt: skip
+}
+
+
 def wait_for_executors():
     """Until those that were killed are there again."""
     deadline = time.time() + 60

@@ -19,8 +19,7 @@ from penstock.connectors import DeltaSink, FileSink, IcebergSink, JdbcSink
 from penstock.history.event_log import History, LocalFolder
 
 spark = (
-    SparkSession.builder
-    .master("local[2,4]")  # on local[2] a task that fails fails its job
+    SparkSession.builder.master("local[2,4]")  # on local[2] a task that fails fails its job
     .config("spark.ui.enabled", "false")
     .config("spark.ui.showConsoleProgress", "false")
     .config("spark.log.level", "OFF")

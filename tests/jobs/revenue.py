@@ -19,11 +19,17 @@ def slowly(batches):
     yield from batches
 
 
-env = Environment(config={"execution.batch.adaptive.whole-query-threshold": 0,
-                          "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "200 kb"})  # fmt: skip
+env = Environment(
+    config={
+        "execution.batch.adaptive.whole-query-threshold": 0,
+        "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "200 kb",
+    }
+)
 orders = env.spark.range(0, 300_000, 1, 4).selectExpr("id as amount", "id % 100 as user")
 users = env.spark.range(100).selectExpr("id as user", "id % 5 as team").hint("merge")
 joined = orders.join(users, "user")
-revenue = joined.mapInPandas(slowly, joined.schema).groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
+revenue = (
+    joined.mapInPandas(slowly, joined.schema).groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
+)
 env.write(revenue, FileSink(target, format="json"))
 env.execute("revenue by team")

@@ -25,11 +25,15 @@ from penstock.history.event_log import History, LocalFolder
 from tests.equality import assert_same_rows
 
 QUIET = {
-    "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR",
-    "spark.sql.shuffle.partitions": "4", "spark.driver.memory": "2g", "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
     "spark.sql.warehouse.dir": str(folder / "warehouse"),
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}  # fmt: skip
+}
 builder = SparkSession.builder.master("local[2]").appName("smoke")
 for key, value in QUIET.items():
     builder = builder.config(key, value)
@@ -41,17 +45,28 @@ CONFIG = {
     "execution.verify": True,
 }
 BROADCAST = "table.optimizer.adaptive-broadcast-join.strategy"
-SHUFFLED = {BROADCAST: "NONE", "table.optimizer.join.broadcast-threshold": "-1", "table.optimizer.dynamic-filtering.enabled": False}
+SHUFFLED = {
+    BROADCAST: "NONE",
+    "table.optimizer.join.broadcast-threshold": "-1",
+    "table.optimizer.dynamic-filtering.enabled": False,
+}
 FILTERED = {BROADCAST: "RUNTIME_ONLY", "table.optimizer.join.broadcast-threshold": "-1"}
 SPLIT = SHUFFLED | {"table.optimizer.skewed-join-optimization.skewed-threshold": "100 kb"}
 EXCHANGE = {"taskmanager.network.adaptive-partitioner.enabled": True}
 
 ROWS = 60_000
 spark.range(0, ROWS, 1, 4).selectExpr(
-    "id", "if(id % 97 = 0, null, pmod(hash(id), 500)) as k", "if(id % 10 < 7, 7, id % 500) as hot", "id % 20 as day",
-    "id * 3 as v", "cast(id as decimal(12, 2)) / 8 as d", "uuid() as pad",
-).write.parquet(str(folder / "facts"))  # fmt: skip
-spark.range(0, 500, 1, 2).selectExpr("id as j", "id % 10 as a", "concat('name ', id) as n").write.parquet(str(folder / "dim"))
+    "id",
+    "if(id % 97 = 0, null, pmod(hash(id), 500)) as k",
+    "if(id % 10 < 7, 7, id % 500) as hot",
+    "id % 20 as day",
+    "id * 3 as v",
+    "cast(id as decimal(12, 2)) / 8 as d",
+    "uuid() as pad",
+).write.parquet(str(folder / "facts"))
+spark.range(0, 500, 1, 2).selectExpr("id as j", "id % 10 as a", "concat('name ', id) as n").write.parquet(
+    str(folder / "dim")
+)
 facts, dim = (spark.read.parquet(str(folder / name)) for name in ("facts", "dim"))
 facts.createOrReplaceTempView("facts")
 dim.createOrReplaceTempView("dim")
@@ -76,21 +91,88 @@ def doubled(batches):
 RANK = Window.partitionBy("day").orderBy(F.desc("v"), "id")
 # Its name, what is read, further options, and words that one of its decisions must have in this order.
 PIPELINES = [
-    ("a join that turns out small", joined.groupBy("n").agg(F.sum("v"), F.sum("d"), F.count("*")), {BROADCAST: "RUNTIME_ONLY"}, "broadcast right"),
+    (
+        "a join that turns out small",
+        joined.groupBy("n").agg(F.sum("v"), F.sum("d"), F.count("*")),
+        {BROADCAST: "RUNTIME_ONLY"},
+        "broadcast right",
+    ),
     ("a join with a dynamic filter", joined.groupBy("n").agg(F.max("pad"), F.sum("v")), FILTERED, "dynamic filter"),
-    ("a join whose hot key is split", spread.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad")), SPLIT, "skew split"),
-    ("an outer join, shuffled", facts.join(dim, F.col("k") == F.col("j"), "full").groupBy("a").agg(F.count("k"), F.sum("d")), SHUFFLED, "parallelism"),
-    ("aggregates", facts.groupBy("day").agg(F.countDistinct("k"), F.sort_array(F.collect_set("hot")), F.avg("d")), {}, "parallelism"),
-    ("grouping sets", spark.sql("select a, n, sum(v), count(*) from facts join dim on k = j group by rollup(a, n)"), {}, "parallelism"),
-    ("a window", facts.withColumn("r", F.rank().over(RANK)).where("r <= 3").select("day", "r", "id", "v"), {}, "parallelism"),
+    (
+        "a join whose hot key is split",
+        spread.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad")),
+        SPLIT,
+        "skew split",
+    ),
+    (
+        "an outer join, shuffled",
+        facts.join(dim, F.col("k") == F.col("j"), "full").groupBy("a").agg(F.count("k"), F.sum("d")),
+        SHUFFLED,
+        "parallelism",
+    ),
+    (
+        "aggregates",
+        facts.groupBy("day").agg(F.countDistinct("k"), F.sort_array(F.collect_set("hot")), F.avg("d")),
+        {},
+        "parallelism",
+    ),
+    (
+        "grouping sets",
+        spark.sql("select a, n, sum(v), count(*) from facts join dim on k = j group by rollup(a, n)"),
+        {},
+        "parallelism",
+    ),
+    (
+        "a window",
+        facts.withColumn("r", F.rank().over(RANK)).where("r <= 3").select("day", "r", "id", "v"),
+        {},
+        "parallelism",
+    ),
     ("a sort and a limit", facts.orderBy(F.desc("v")).limit(100).select("id", "v"), {}, "parallelism"),
-    ("a union and a set operation", facts.select("k", "day").union(facts.select("hot", "day")).distinct().exceptAll(facts.select("k", "day").where("day < 5").distinct()), {}, "parallelism"),
-    ("a subquery", spark.sql("select count(*), sum(v) from facts where v > (select avg(v) from facts) and k in (select j from dim where a = 3)"), {}, "parallelism"),
-    ("Python functions", facts.select(plus_one("k").alias("k"), "v").where("k is not null").groupBy("k").applyInPandas(centred, "k long, v long").groupBy("k").agg(F.sum("v")), {}, "parallelism"),
-    ("a rebalance", penstock.rebalance(facts.select("id"), 3, adaptive=False).map_in_arrow(doubled, "id long"), {}, "parallelism"),
+    (
+        "a union and a set operation",
+        facts.select("k", "day")
+        .union(facts.select("hot", "day"))
+        .distinct()
+        .exceptAll(facts.select("k", "day").where("day < 5").distinct()),
+        {},
+        "parallelism",
+    ),
+    (
+        "a subquery",
+        spark.sql(
+            "select count(*), sum(v) from facts where v > (select avg(v) from facts) and k in (select j from dim where a = 3)"
+        ),
+        {},
+        "parallelism",
+    ),
+    (
+        "Python functions",
+        facts.select(plus_one("k").alias("k"), "v")
+        .where("k is not null")
+        .groupBy("k")
+        .applyInPandas(centred, "k long, v long")
+        .groupBy("k")
+        .agg(F.sum("v")),
+        {},
+        "parallelism",
+    ),
+    (
+        "a rebalance",
+        penstock.rebalance(facts.select("id"), 3, adaptive=False).map_in_arrow(doubled, "id long"),
+        {},
+        "parallelism",
+    ),
     ("a rescale", penstock.rescale(facts.select("id"), 2).map_in_arrow(doubled, "id long"), {}, "parallelism"),
-    ("an adaptive exchange", penstock.rebalance(facts.select("id").repartition(2), 2).map_in_arrow(doubled, "id long"), EXCHANGE, "rebalance"),
-]  # fmt: skip
+    (
+        "an adaptive exchange",
+        penstock.rebalance(facts.select("id").repartition(2), 2).map_in_arrow(doubled, "id long"),
+        EXCHANGE,
+        "rebalance",
+    ),
+]
+
+
 def decisions(job) -> list[str]:
     return [f"{decision.kind.value} {decision.chosen}" for decision in job.decisions]
 
@@ -101,7 +183,9 @@ def same_rows(df, options, words):
     assert_same_rows(found, df.collect())
     made = decisions(env.last_job)
     first, *rest = words.split()
-    assert any(first in one and all(word in one for word in rest) for one in made), f"no decision {words!r} among {made}"
+    assert any(first in one and all(word in one for word in rest) for one in made), (
+        f"no decision {words!r} among {made}"
+    )
 
 
 def several_files():
@@ -140,8 +224,11 @@ def watched():
 
 
 CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
-    "files of two sinks": several_files, "explain": explained, "default options": as_they_come, "an event log": watched,
-}  # fmt: skip
+    "files of two sinks": several_files,
+    "explain": explained,
+    "default options": as_they_come,
+    "an event log": watched,
+}
 failed = 0
 started = time.time()
 for name, case in CASES.items():

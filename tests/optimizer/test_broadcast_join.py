@@ -63,7 +63,9 @@ def test_a_chained_probe_side_lies_hashed_still():
 
 
 def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one():
-    job = StrategyHarness([AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER})
+    job = StrategyHarness(
+        [AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER}
+    )
     job.finish(4, measured(3))
     assert job.edges == {"8 #> 1", "1 #> 3", "9 #> 2", "2 #> 3", "3 -> 5", "4 *> 5", "5 ~> 6"}
     job.finish(9, measured(500))

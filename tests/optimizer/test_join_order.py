@@ -88,7 +88,10 @@ def test_a_chain_that_grows_is_put_in_order_anew(finished):
     ("changes", "expected"),
     [
         ({15: {"condition_columns": frozenset({"a", "b13"})}}, (14, 13, 15)),  # it needs a column of 13
-        ({15: {"condition_columns": frozenset({"a", "b13"})}, 14: {"condition_columns": frozenset({"b13"})}}, (13, 15, 14)),
+        (
+            {15: {"condition_columns": frozenset({"a", "b13"})}, 14: {"condition_columns": frozenset({"b13"})}},
+            (13, 15, 14),
+        ),
         ({20: {"drops_columns": False}}, (15, 14)),  # something is computed in between
         ({14: {"type": JoinType.LEFT_OUTER, "filters": ()}}, None),
     ],

@@ -20,19 +20,33 @@ def case(text, operators, parallelism=None):
     [
         ("1 #> 2\n2 #> 3\n3 -> 4", {2: AGGREGATE, 3: SORT}, 16, {"1 #> 2", "2 -> 3", "3 -> 4"}),
         ("1 #> 2\n2 #> 3\n3 -> 4", {2: AGGREGATE, 3: SORT}, 17, {"1 #> 2", "2 #> 3", "3 -> 4"}),
-        ("1 #> 2\n2 -> 3\n3 #> 4\n4 #> 5", {2: AGGREGATE, 3: CALC, 4: WINDOW, 5: SORT}, 1, {"1 #> 2", "2 -> 3", "3 -> 4", "4 -> 5"}),
+        (
+            "1 #> 2\n2 -> 3\n3 #> 4\n4 #> 5",
+            {2: AGGREGATE, 3: CALC, 4: WINDOW, 5: SORT},
+            1,
+            {"1 #> 2", "2 -> 3", "3 -> 4", "4 -> 5"},
+        ),
         # a join may give more rows than it gets, and so may a narrow operator that is more than columns and filters
-        ("1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4", {2: AGGREGATE, 3: INNER, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"}),
+        (
+            "1 #> 2\n2 #> 3\n9 #> 3\n3 #> 4",
+            {2: AGGREGATE, 3: INNER, 4: SORT},
+            1,
+            {"1 #> 2", "2 #> 3", "9 #> 3", "3 #> 4"},
+        ),
         ("1 #> 2\n2 -> 3\n3 #> 4", {2: AGGREGATE, 3: CalcOperator(), 4: SORT}, 1, {"1 #> 2", "2 -> 3", "3 #> 4"}),
         # a join chained to what the exchange leaves meets its other side by it
-        ("1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4", {2: AGGREGATE, 3: AGGREGATE, 4: INNER}, 1,
-         {"1 #> 2", "2 #> 3", "3 ~> 4", "9 #> 4"}),
+        (
+            "1 #> 2\n2 #> 3\n3 ~> 4\n9 #> 4",
+            {2: AGGREGATE, 3: AGGREGATE, 4: INNER},
+            1,
+            {"1 #> 2", "2 #> 3", "3 ~> 4", "9 #> 4"},
+        ),
         ("1 #> 2\n2 #> 3\n3 ~> 4", {2: AGGREGATE, 3: AGGREGATE, 4: WINDOW}, 1, {"1 #> 2", "2 -> 3", "3 ~> 4"}),
         # what several read, and what the user asked to be dealt out
         ("1 #> 2\n2 #> 3\n2 #> 4", {2: AGGREGATE, 3: SORT, 4: SORT}, 1, {"1 #> 2", "2 #> 3", "2 #> 4"}),
         ("1 #> 2\n2 => 3", {2: AGGREGATE, 3: SORT}, 1, {"1 #> 2", "2 => 3"}),
     ],
-)  # fmt: skip
+)
 def test_graphs(text, operators, size, expected):
     job = case(text, operators)
     job.finish(1, measured(size))

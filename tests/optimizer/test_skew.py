@@ -11,13 +11,16 @@ def test_median(sizes, median):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "factor", "absolute", "threshold"), [([10, 10, 10], 4.0, 1, 40), ([10, 10, 10], 4.0, 256, 256), ([3], 1.5, 1, 4)]
+    ("sizes", "factor", "absolute", "threshold"),
+    [([10, 10, 10], 4.0, 1, 40), ([10, 10, 10], 4.0, 256, 256), ([3], 1.5, 1, 4)],
 )
 def test_threshold(sizes, factor, absolute, threshold):
     assert skew_threshold(sizes, factor, absolute) == threshold
 
 
-@pytest.mark.parametrize(("sizes", "limit", "volume", "target"), [([10, 20, 900], 100, 5, 15), ([10, 20], 100, 50, 50), ([9], 1, 7, 7)])
+@pytest.mark.parametrize(
+    ("sizes", "limit", "volume", "target"), [([10, 20, 900], 100, 5, 15), ([10, 20], 100, 50, 50), ([9], 1, 7, 7)]
+)
 def test_target(sizes, limit, volume, target):
     assert split_target(sizes, limit, volume) == target
 

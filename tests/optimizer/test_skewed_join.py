@@ -93,7 +93,9 @@ def test_off():
 
 def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone():
     cores = dataclasses.replace(RESOURCES, cores=2)
-    job = StrategyHarness([AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: REPARTITION, 3: AGGREGATE}, resources=cores)
+    job = StrategyHarness(
+        [AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: REPARTITION, 3: AGGREGATE}, resources=cores
+    )
     job.finish(1, measured(*HOT))
     assert job.edges == {"1 #> 2", "2 ~> 3"}
     assert "on 2 cores" in str(job.decisions[-1])

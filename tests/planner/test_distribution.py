@@ -6,19 +6,29 @@ from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_
 BY_AB = Distribution((("a", "b"),), 1)
 
 
-@pytest.mark.parametrize(("keys", "expected"), [(["a", "b"], True), (["c", "b", "a"], True), (["a"], False), (["c"], False), ([], False)])
+@pytest.mark.parametrize(
+    ("keys", "expected"), [(["a", "b"], True), (["c", "b", "a"], True), (["a"], False), (["c"], False), ([], False)]
+)
 def test_together(keys, expected):
     assert BY_AB.together(keys) is expected
 
 
-@pytest.mark.parametrize(("keys", "expected"), [(["a", "b"], [0, 1]), (["b", "a"], [1, 0]), (["a"], None), (["a", "b", "c"], None), (["a", "a"], None)])
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [(["a", "b"], [0, 1]), (["b", "a"], [1, 0]), (["a"], None), (["a", "b", "c"], None), (["a", "a"], None)],
+)
 def test_order_like(keys, expected):
     assert BY_AB.order_like(keys) == expected
 
 
 @pytest.mark.parametrize(
     ("renamed", "output", "hashed_by"),
-    [({}, ["a", "b", "c"], (("a", "b"),)), ({"a": "x"}, ["x", "b"], (("x", "b"),)), ({}, ["a"], ()), ({"a": "x"}, ["a", "x", "b"], (("a", "b"),))],
+    [
+        ({}, ["a", "b", "c"], (("a", "b"),)),
+        ({"a": "x"}, ["x", "b"], (("x", "b"),)),
+        ({}, ["a"], ()),
+        ({"a": "x"}, ["a", "x", "b"], (("a", "b"),)),
+    ],
 )
 def test_after_a_projection(renamed, output, hashed_by):
     assert BY_AB.after(renamed, output).hashed_by == hashed_by
@@ -26,7 +36,12 @@ def test_after_a_projection(renamed, output, hashed_by):
 
 @pytest.mark.parametrize(
     ("equal", "hashed_by"),
-    [({"a": "x"}, (("a", "b"), ("x", "b"))), ({"a": "x", "b": "y"}, (("a", "b"), ("x", "y"))), ({"c": "x"}, (("a", "b"),)), ({}, (("a", "b"),))],
+    [
+        ({"a": "x"}, (("a", "b"), ("x", "b"))),
+        ({"a": "x", "b": "y"}, (("a", "b"), ("x", "y"))),
+        ({"c": "x"}, (("a", "b"),)),
+        ({}, (("a", "b"),)),
+    ],
 )
 def test_equal_keys_of_the_other_side(equal, hashed_by):
     assert BY_AB.equated(equal) == Distribution(hashed_by, 1)

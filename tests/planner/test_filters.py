@@ -12,7 +12,9 @@ from penstock.results import ResultSink
 def tables(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
     for name in "abc":
-        df = spark.range(10).selectExpr("id", "id % 3 as k", "id * 2 as v", "cast(id as int) as i", "id / 2 as f", "string(id) as s")
+        df = spark.range(10).selectExpr(
+            "id", "id % 3 as k", "id * 2 as v", "cast(id as int) as i", "id / 2 as f", "string(id) as s"
+        )
         df.write.parquet(str(folder / name))
         spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
     yield
@@ -49,27 +51,57 @@ CASES = {
     "cannot fail": ("(select * from a where v > 3) a join b on a.k % 5 = b.k", {("left", A), ("right", B)}),
     "may fail, the source itself": ("a join b on 10 div a.v = b.k", {("left", "Filter"), ("right", B)}),
     "behind what may fail": ("(select *, 10 / v as q from a) x join b on x.k = b.k", {("left", "Calc"), ("right", B)}),
-    "behind a filter that may fail": ("(select * from a where cast(s as int) > 3) x join b on x.k = b.k", {("left", "Filter"), ("right", B)}),
+    "behind a filter that may fail": (
+        "(select * from a where cast(s as int) > 3) x join b on x.k = b.k",
+        {("left", "Filter"), ("right", B)},
+    ),
     "behind an overflow": ("(select *, v + 1 as q from a) x join b on x.k = b.k", {("left", "Calc"), ("right", B)}),
-    "behind what cannot fail": ("(select *, v / 2 as q, upper(s) as u from a where s like 'x%y%') x join b on x.k = b.k", {("left", A), ("right", B)}),
-    "group of sums that overflow": ("(select k, f, sum(v) as s from a group by k, f) x join b on x.k = b.k", {("left", "Aggregate"), ("right", B)}),
-    "below a join that may fail": ("(select a.k from a join c on a.v = c.v and a.id / c.id > 1) x join b on x.k = b.k", {("left", "Join"), ("right", B)}),
+    "behind what cannot fail": (
+        "(select *, v / 2 as q, upper(s) as u from a where s like 'x%y%') x join b on x.k = b.k",
+        {("left", A), ("right", B)},
+    ),
+    "group of sums that overflow": (
+        "(select k, f, sum(v) as s from a group by k, f) x join b on x.k = b.k",
+        {("left", "Aggregate"), ("right", B)},
+    ),
+    "below a join that may fail": (
+        "(select a.k from a join c on a.v = c.v and a.id / c.id > 1) x join b on x.k = b.k",
+        {("left", "Join"), ("right", B)},
+    ),
     "floats": ("a join b on a.f = b.f", set()),
     "strings": ("a join b on a.s = b.s", {("left", A), ("right", B)}),
-    "not deterministic": ("(select * from a where rand() < 0.5) x join b on x.k = b.k", {("left", "Calc"), ("right", B)}),
+    "not deterministic": (
+        "(select * from a where rand() < 0.5) x join b on x.k = b.k",
+        {("left", "Calc"), ("right", B)},
+    ),
     "limit": ("(select * from a limit 5) x join b on x.k = b.k", {("left", "GlobalLimit"), ("right", B)}),
     # a side chained to the join is not measured before it, so it gives no keys
     "group": ("(select k, max(v) as s from a group by k) x join b on x.k = b.k", {("left", A)}),
-    "result of a group": ("(select k, sum(v) as s from a group by k) x join b on x.s = b.k", {("left", "Aggregate"), ("right", B)}),
-    "union": ("(select k from a union all select v from c) x join b on x.k = b.k", {("left", A), ("left", C), ("right", B)}),
-    "window by the key": ("(select *, rank() over (partition by k order by v) as r from a) x join b on x.k = b.k",
-                          {("left", A)}),
-    "window by another": ("(select *, rank() over (partition by v order by k) as r from a) x join b on x.k = b.k",
-                          {("left", "Window"), ("right", B)}),
-    "carried over": ("(select a.k, b.v from a join b on a.k = b.k) x join c on x.k = c.k", {("left", A), ("left", B), ("right", C)}),
-    "the side that may be null": ("(select a.k, b.v as w from a left join b on a.k = b.k where a.v <> 3) x left semi join c on x.w <=> c.k",
-                                  {("left", "Join"), ("right", C)}),
-}  # fmt: skip
+    "result of a group": (
+        "(select k, sum(v) as s from a group by k) x join b on x.s = b.k",
+        {("left", "Aggregate"), ("right", B)},
+    ),
+    "union": (
+        "(select k from a union all select v from c) x join b on x.k = b.k",
+        {("left", A), ("left", C), ("right", B)},
+    ),
+    "window by the key": (
+        "(select *, rank() over (partition by k order by v) as r from a) x join b on x.k = b.k",
+        {("left", A)},
+    ),
+    "window by another": (
+        "(select *, rank() over (partition by v order by k) as r from a) x join b on x.k = b.k",
+        {("left", "Window"), ("right", B)},
+    ),
+    "carried over": (
+        "(select a.k, b.v from a join b on a.k = b.k) x join c on x.k = c.k",
+        {("left", A), ("left", B), ("right", C)},
+    ),
+    "the side that may be null": (
+        "(select a.k, b.v as w from a left join b on a.k = b.k where a.v <> 3) x left semi join c on x.w <=> c.k",
+        {("left", "Join"), ("right", C)},
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -31,7 +31,11 @@ CASES = {
 @pytest.fixture(scope="module")
 def tables(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    columns = {"f": "id % 9 as k, id % 5 as l, cast(id as int) as v", "d": "id as k, id % 3 as a", "e": "id as l, id % 2 as b"}
+    columns = {
+        "f": "id % 9 as k, id % 5 as l, cast(id as int) as v",
+        "d": "id as k, id % 3 as a",
+        "e": "id as l, id % 2 as b",
+    }
     for name, made in columns.items():
         spark.range(500 if name == "f" else 9).selectExpr(*made.split(", ")).write.parquet(str(folder / name))
         spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)

@@ -18,7 +18,10 @@ VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__tas
 SUMS = "select k, sum(v) as s, sum(w) as t from {} group by k"
 # name: query, what is read more than once (of the outermost such parts)
 CASES = {
-    "the same aggregate": (f"with x as ({SUMS.format('t')}) select * from x union all select * from x where s > 3", ["Aggregate"]),
+    "the same aggregate": (
+        f"with x as ({SUMS.format('t')}) select * from x union all select * from x where s > 3",
+        ["Aggregate"],
+    ),
     "other results of the same functions": (
         f"with x as ({SUMS.format('t')}) select k, s / t as r from x union all select k, s + t from x union all select 0, sum(s + t) from x",
         ["Aggregate"],
@@ -28,8 +31,14 @@ CASES = {
         [],
     ),
     "other groups": ("select k, sum(v) as s from t group by k union all select v, sum(v) from t group by v", []),
-    "other rows": ("select k, sum(v) s, sum(w) from t where v > 1 group by k union all select k, sum(v) / 2, sum(w) from t where v > 2 group by k", []),
-    "columns swapped": ("select k, sum(v) as s, sum(w) as u from t group by k union all select k, sum(w) / 2, sum(v) from t group by k", ["Aggregate"]),
+    "other rows": (
+        "select k, sum(v) s, sum(w) from t where v > 1 group by k union all select k, sum(v) / 2, sum(w) from t where v > 2 group by k",
+        [],
+    ),
+    "columns swapped": (
+        "select k, sum(v) as s, sum(w) as u from t group by k union all select k, sum(w) / 2, sum(v) from t group by k",
+        ["Aggregate"],
+    ),
     "aggregates of aggregates": (
         "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
         " select k, m - n as d from y union all select k, m from y union all select k, n from y",
@@ -45,10 +54,16 @@ CASES = {
         " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k",
         [],
     ),
-    "a lookup": ("select t.k, d.w from t join d on t.k = d.k where d.v < 3 union all select t.k, d.w from t join d on t.k = d.k where d.v < 5", []),
-    "not deterministic": ("select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
-                          " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k", []),
-}  # fmt: skip
+    "a lookup": (
+        "select t.k, d.w from t join d on t.k = d.k where d.v < 3 union all select t.k, d.w from t join d on t.k = d.k where d.v < 5",
+        [],
+    ),
+    "not deterministic": (
+        "select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
+        " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k",
+        [],
+    ),
+}
 
 
 @pytest.fixture(scope="module")

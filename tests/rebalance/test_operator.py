@@ -18,15 +18,37 @@ from tests.test_cluster import cluster
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
 QUICK = (
-    "rebalance, more readers than writers", "rescale 2 to 6", "slow reader", "job", "exit", "too many",
-    "driver out of reach", "many splits", "behind an aggregate",
-)  # fmt: skip
+    "rebalance, more readers than writers",
+    "rescale 2 to 6",
+    "slow reader",
+    "job",
+    "exit",
+    "too many",
+    "driver out of reach",
+    "many splits",
+    "behind an aggregate",
+)
 SLOW = (
-    "rebalance, plain", "rebalance, empty partitions", "rebalance, all empty", "rebalance, fewer rows than readers",
-    "rebalance, one reader", "rebalance, fewer readers than writers", "rebalance, behind a shuffle",
-    "rebalance, more partitions than slots", "rescale 6 to 2", "rescale 3 to 3", "early end", "more and fewer", "after",
-    "exception", "always wrong", "stream", "pandas", "values", "rests",
-)  # fmt: skip
+    "rebalance, plain",
+    "rebalance, empty partitions",
+    "rebalance, all empty",
+    "rebalance, fewer rows than readers",
+    "rebalance, one reader",
+    "rebalance, fewer readers than writers",
+    "rebalance, behind a shuffle",
+    "rebalance, more partitions than slots",
+    "rescale 6 to 2",
+    "rescale 3 to 3",
+    "early end",
+    "more and fewer",
+    "after",
+    "exception",
+    "always wrong",
+    "stream",
+    "pandas",
+    "values",
+    "rests",
+)
 CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor", "lost block")
 
 
@@ -76,11 +98,15 @@ def test_exact_on_two_executors(clustered, name):
 @pytest.mark.cluster
 def test_exact_on_a_standalone_cluster(tmp_path):
     with cluster(tmp_path, cores=2) as (master, _):
-        said = run(master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor", "lost block"))
+        said = run(
+            master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor", "lost block")
+        )
     assert all(one["same"] for one in said.values()), said
 
 
-@pytest.mark.parametrize("key", ["spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.dynamicAllocation.enabled"])
+@pytest.mark.parametrize(
+    "key", ["spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.dynamicAllocation.enabled"]
+)
 def test_sessions_that_cannot_have_one(spark, monkeypatch, key):
     """The setting is only pretended here: it could not be changed in the session that the tests share."""
     conf = spark.sparkContext.getConf().set(key, "true")
@@ -161,8 +187,12 @@ def test_one_channel_is_not_adaptive(channels, expected):
 @pytest.mark.parametrize("option", [False, True])
 def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
     adaptive = None if option else True
-    env = penstock.Environment(spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False)
-    df = penstock.rebalance(spark.range(0, 100, 1, 2), 1, adaptive=adaptive).map_in_arrow(lambda batches: batches, "id bigint")
+    env = penstock.Environment(
+        spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False
+    )
+    df = penstock.rebalance(spark.range(0, 100, 1, 2), 1, adaptive=adaptive).map_in_arrow(
+        lambda batches: batches, "id bigint"
+    )
     assert sorted(row.id for row in env.collect(df)) == list(range(100))
     assert {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges} & {"REBALANCE"}
     assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
@@ -170,7 +200,9 @@ def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
 
 def places(batches):
     seen = {row // 500 for batch in batches for row in batch.column(0).to_pylist()}
-    yield pa.RecordBatch.from_pydict({"n": pa.array([len(seen)], pa.int64()), "first": pa.array([min(seen, default=-1)], pa.int64())})
+    yield pa.RecordBatch.from_pydict(
+        {"n": pa.array([len(seen)], pa.int64()), "first": pa.array([min(seen, default=-1)], pa.int64())}
+    )
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
@@ -218,5 +250,7 @@ def test_not_adaptive_is_an_ordinary_exchange(make_env, spark, adaptive):
     assert sorted(row.id for row in made.dataframe().collect()) == list(range(1000))
     out = made.map_in_arrow(lambda batches: batches, "id long")
     assert sorted(row.id for row in env.collect(out)) == list(range(1000))
-    assert [str(v.vertex.inputs[0].stream_edge.partitioner) for v in env.last_job.vertices if v.vertex.inputs] == ["REBALANCE"]
+    assert [str(v.vertex.inputs[0].stream_edge.partitioner) for v in env.last_job.vertices if v.vertex.inputs] == [
+        "REBALANCE"
+    ]
     assert env.last_job.vertices[-1].tasks == 3

@@ -50,14 +50,18 @@ def test_a_reader_that_only_repeats_the_writers_proof():
     assert not protocol.check_reader(SECRET, nonce, own, 3, 1, answer[-32:])
 
 
-@pytest.mark.parametrize(("kind", "rows", "size"), [(FrameKind.SCHEMA, 0, 120), (FrameKind.BATCH, 7, 1 << 20), (FrameKind.END, 0, 0)])
+@pytest.mark.parametrize(
+    ("kind", "rows", "size"), [(FrameKind.SCHEMA, 0, 120), (FrameKind.BATCH, 7, 1 << 20), (FrameKind.END, 0, 0)]
+)
 def test_frames(kind, rows, size):
     header = protocol.frame_header(kind, rows, size)
     assert len(header) == protocol.FRAME_BYTES
     assert protocol.read_frame_header(header) == (kind, rows, size)
 
 
-@pytest.mark.parametrize("header", [bytes(13), b"\xff" * 13, protocol.frame_header(FrameKind.BATCH, 1, 0), b"GET / HTTP/1."])
+@pytest.mark.parametrize(
+    "header", [bytes(13), b"\xff" * 13, protocol.frame_header(FrameKind.BATCH, 1, 0), b"GET / HTTP/1."]
+)
 def test_broken_frames(header):
     with pytest.raises(RebalanceError, match="broken"):
         protocol.read_frame_header(header)

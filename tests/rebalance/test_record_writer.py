@@ -49,7 +49,9 @@ def test_before_waiting_all_channels_are_looked_at(name):
     assert [writer.choose(loads) for _ in expected] == expected
 
 
-loads = st.lists(st.builds(ChannelLoad, st.integers(0, 3), st.integers(0, 5), st.just(value=False)), min_size=1, max_size=9)
+loads = st.lists(
+    st.builds(ChannelLoad, st.integers(0, 3), st.integers(0, 5), st.just(value=False)), min_size=1, max_size=9
+)
 
 
 @given(st.lists(loads, min_size=1, max_size=6), st.integers(2, 12))
@@ -75,9 +77,17 @@ def test_bad_sizes(channels, traverse):
 
 @pytest.mark.parametrize(
     ("writers", "readers", "expected"),
-    [(2, 4, [[0, 1], [2, 3]]), (4, 2, [[0], [0], [1], [1]]), (2, 6, [[0, 1, 2], [3, 4, 5]]), (6, 2, [[0], [0], [0], [1], [1], [1]]),
-     (3, 3, [[0], [1], [2]]), (2, 3, [[0, 1], [2]]), (3, 2, [[0], [0], [1]]), (1, 3, [[0, 1, 2]])],
-)  # fmt: skip
+    [
+        (2, 4, [[0, 1], [2, 3]]),
+        (4, 2, [[0], [0], [1], [1]]),
+        (2, 6, [[0, 1, 2], [3, 4, 5]]),
+        (6, 2, [[0], [0], [0], [1], [1], [1]]),
+        (3, 3, [[0], [1], [2]]),
+        (2, 3, [[0, 1], [2]]),
+        (3, 2, [[0], [0], [1]]),
+        (1, 3, [[0, 1, 2]]),
+    ],
+)
 def test_rescale(writers, readers, expected):
     assert [list(rescale_channels(writer, writers, readers)) for writer in range(writers)] == expected
 

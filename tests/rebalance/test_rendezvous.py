@@ -57,14 +57,18 @@ def test_all_are_told_of_all_and_share_a_secret(place):
 
 
 def test_every_attempt_has_a_secret_of_its_own(place):
-    first, second = (answers([Task(at(place), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1))
+    first, second = (
+        answers([Task(at(place), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
+    )
     assert first[0][1] != second[0][1]
     assert place.secret not in {first[0][1], second[0][1]}
 
 
 def test_stages_do_not_mix(place):
     one = [Task(at(place), index, tasks=2) for index in range(1)]
-    other = [Task(at(place, "y"), index, tasks=2) for index in range(2)] + [Task(at(place), index, tasks=2, stage=8) for index in range(2)]
+    other = [Task(at(place, "y"), index, tasks=2) for index in range(2)] + [
+        Task(at(place), index, tasks=2, stage=8) for index in range(2)
+    ]
     assert all(answers(other))
     assert one[0].is_alive()
     one.append(Task(at(place), 1, tasks=2))
@@ -124,6 +128,7 @@ def test_a_place_that_does_not_know_the_secret():
 
 def test_what_was_said_before_is_refused(place):
     """A call recorded from the wire is of no use with another nonce."""
+
     def call(nonce_of):
         with socket.create_connection(("127.0.0.1", place.port)) as sock:
             nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)

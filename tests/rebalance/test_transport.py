@@ -18,7 +18,10 @@ SECRET = b"s" * 32
 
 
 def batches(start, rows, size=1000):
-    return [pa.record_batch({"id": pa.array(range(i, min(i + size, start + rows)), pa.int64())}) for i in range(start, start + rows, size)]
+    return [
+        pa.record_batch({"id": pa.array(range(i, min(i + size, start + rows)), pa.int64())})
+        for i in range(start, start + rows, size)
+    ]
 
 
 class Stage:
@@ -55,7 +58,9 @@ class Stage:
         return sorted(row for given in self.given for row in given)
 
 
-@pytest.mark.parametrize(("tasks", "readers", "pointwise"), [(1, 1, False), (4, 4, False), (4, 2, False), (6, 2, True), (3, 3, True)])
+@pytest.mark.parametrize(
+    ("tasks", "readers", "pointwise"), [(1, 1, False), (4, 4, False), (4, 2, False), (6, 2, True), (3, 3, True)]
+)
 def test_every_row_arrives_once(tasks, readers, pointwise):
     stage = Stage(tasks, ExchangeSpec(readers, pointwise=pointwise)).run()
     assert stage.errors == [None] * tasks
@@ -66,7 +71,14 @@ def test_every_row_arrives_once(tasks, readers, pointwise):
 def test_few_writers_and_many_readers():
     stage = Stage(6, ExchangeSpec(6, writers=2, pointwise=True)).run()
     reports = [running.report() for running in stage.running]
-    assert [[channel.reader for channel in report.channels] for report in reports] == [[0, 1, 2], [3, 4, 5], [], [], [], []]
+    assert [[channel.reader for channel in report.channels] for report in reports] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [],
+        [],
+        [],
+        [],
+    ]
 
 
 @pytest.mark.alone
@@ -143,7 +155,9 @@ def test_strangers_hold_nobody_up():
         for thread in stage.threads[:1]:
             thread.start()
         time.sleep(0.3)
-        silent = [stack.enter_context(socket.create_connection((stage.peers[0].host, stage.peers[0].port))) for _ in range(20)]
+        silent = [
+            stack.enter_context(socket.create_connection((stage.peers[0].host, stage.peers[0].port))) for _ in range(20)
+        ]
         rude = stack.enter_context(stranger(stage.peers[0], b"GET / HTTP/1.1\r\n" + bytes(64)))
         old = protocol.hello(SECRET, bytes(16), bytes(16), 1, 0)
         replay = stack.enter_context(stranger(stage.peers[0], old))

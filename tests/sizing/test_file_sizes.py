@@ -91,31 +91,57 @@ def test_number_of_slots(known, target, writers, expected):
         # parted by slots
         ([5, 5, 5, 5, 1, 1, 1, 1], 4, [[((0, 2), None)], [((2, 4), None)], [((4, 8), None)]]),
         # a slot is too large for a file, so it is cut along the tasks that wrote it
-        ([20, 20, 1, 1], 2, [[((0, 1), (0, 5))], [((0, 1), (5, 10))], [((1, 2), (0, 5))], [((1, 2), (5, 10))], [((2, 4), None)]]),
+        (
+            [20, 20, 1, 1],
+            2,
+            [[((0, 1), (0, 5))], [((0, 1), (5, 10))], [((1, 2), (0, 5))], [((1, 2), (5, 10))], [((2, 4), None)]],
+        ),
         # in the middle of a slot, and across its end
         ([15, 15], 2, [[((0, 1), (0, 7))], [((0, 1), (7, 10)), ((1, 2), (0, 3))], [((1, 2), (3, 10))]]),
-        ([8, 8, 8, 8, 8], 5, [
-            [((0, 1), None), ((1, 2), (0, 2))],
-            [((1, 2), (2, 10)), ((2, 3), (0, 5))],
-            [((2, 3), (5, 10)), ((3, 4), (0, 7))],
-            [((3, 4), (7, 10)), ((4, 5), None)],
-        ]),
+        (
+            [8, 8, 8, 8, 8],
+            5,
+            [
+                [((0, 1), None), ((1, 2), (0, 2))],
+                [((1, 2), (2, 10)), ((2, 3), (0, 5))],
+                [((2, 3), (5, 10)), ((3, 4), (0, 7))],
+                [((3, 4), (7, 10)), ((4, 5), None)],
+            ],
+        ),
         # the end of a slot, a whole one, the beginning of another
-        ([7, 7, 7, 7], 4, [[((0, 1), None), ((1, 2), (0, 3))], [((1, 2), (3, 10)), ((2, 3), (0, 7))], [((2, 3), (7, 10)), ((3, 4), None)]]),
-        ([20, 4, 16], 3, [
-            [((0, 1), (0, 5))],
-            [((0, 1), (5, 10))],
-            [((1, 2), None), ((2, 3), (0, 4))],
-            [((2, 3), (4, 10))],
-        ]),
+        (
+            [7, 7, 7, 7],
+            4,
+            [
+                [((0, 1), None), ((1, 2), (0, 3))],
+                [((1, 2), (3, 10)), ((2, 3), (0, 7))],
+                [((2, 3), (7, 10)), ((3, 4), None)],
+            ],
+        ),
+        (
+            [20, 4, 16],
+            3,
+            [
+                [((0, 1), (0, 5))],
+                [((0, 1), (5, 10))],
+                [((1, 2), None), ((2, 3), (0, 4))],
+                [((2, 3), (4, 10))],
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_slots(sizes, slots, expected):
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / 10] * 10, 10, slots)
     assert [[(piece.subpartitions, piece.mappers) for piece in task] for task in tasks] == expected
 
 
-@given(st.lists(st.integers(0, 500), min_size=1, max_size=8), st.integers(1, 32), st.integers(10, 100), st.integers(1, 40), st.randoms())
+@given(
+    st.lists(st.integers(0, 500), min_size=1, max_size=8),
+    st.integers(1, 32),
+    st.integers(10, 100),
+    st.integers(1, 40),
+    st.randoms(),
+)
 def test_every_cell_is_read_once_with_slots_too(wholes, slots, target, writers, random):
     sizes = [whole / slots * random.choice([1, 1, 1, 1.3]) for whole in wholes for _ in range(slots)]
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target, slots)

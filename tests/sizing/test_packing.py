@@ -66,7 +66,9 @@ def test_pack_within_covers_everything_once_and_keeps_the_bounds(row, volume, lo
     assert bool(reason) == (not lower <= len(greedy(row, volume)) <= lower + more)
 
 
-@pytest.mark.parametrize(("units", "ranges", "expected"), [(10, 3, [(0, 3), (3, 6), (6, 10)]), (2, 2, [(0, 1), (1, 2)])])
+@pytest.mark.parametrize(
+    ("units", "ranges", "expected"), [(10, 3, [(0, 3), (3, 6), (6, 10)]), (2, 2, [(0, 1), (1, 2)])]
+)
 def test_spread_by_count(units, ranges, expected):
     assert spread_by_count(units, ranges) == expected
 

@@ -24,12 +24,15 @@ from penstock.sizing.coverage import check_slices
             [90, 5],
             [{0: [(0, 1), (1, 2)]}, {0: [(0, 3), (3, 4)]}],
             [
-                ((0, 1), (0, 1), (0, 3)), ((0, 1), (0, 1), (3, 4)), ((0, 1), (1, 2), (0, 3)), ((0, 1), (1, 2), (3, 4)),
+                ((0, 1), (0, 1), (0, 3)),
+                ((0, 1), (0, 1), (3, 4)),
+                ((0, 1), (1, 2), (0, 3)),
+                ((0, 1), (1, 2), (3, 4)),
                 ((1, 2), None, None),
             ],
         ),
     ],
-)  # fmt: skip
+)
 def test_cut_skewed(left, right, slices, expected):
     tasks = cut_skewed([np.array(left), np.array(right)], slices, Bounds(1, 100, 12))
     assert [(a.subpartitions, a.mappers, b.mappers) for a, b in tasks] == expected
@@ -53,11 +56,14 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
         # a number that is given is kept: fewer than pieces, as many, more, and more than there is to divide
         *((ALTERNATING, HALVED, (1, 100), number, number) for number in (1, 2, 3, 5, 14, 15, 16, 20, 40)),
         *((ALTERNATING, HALVED, (1, 3), number, number) for number in (1, 5, 40)),
-        *(([np.array([5, 90, 5, 5]), np.array([1, 40, 1, 1])], BOTH, (1, 100), number, number) for number in range(1, 12)),
+        *(
+            ([np.array([5, 90, 5, 5]), np.array([1, 40, 1, 1])], BOTH, (1, 100), number, number)
+            for number in range(1, 12)
+        ),
         (ALTERNATING, [{}, {}], (1, 100), 7, 7),
         ([np.zeros(4)] * 2, [{1: [(0, 2), (2, 4)]}, {}], (1, 100), 3, 3),
     ],
-)  # fmt: skip
+)
 def test_as_many_tasks_as_are_allowed(sizes, slices, bounds, parallelism, expected):
     tasks = cut_skewed(sizes, slices, Bounds(*bounds, 12), parallelism)
     assert len(tasks) == expected
@@ -65,7 +71,9 @@ def test_as_many_tasks_as_are_allowed(sizes, slices, bounds, parallelism, expect
 
 
 def test_the_heaviest_is_split_where_there_are_few_tasks():
-    tasks = cut_skewed([np.array([5, 900, 5, 60])], [{1: [(0, 1), (1, 2), (2, 3)], 3: [(0, 2), (2, 3)]}], Bounds(1, 100, 9), 5)
+    tasks = cut_skewed(
+        [np.array([5, 900, 5, 60])], [{1: [(0, 1), (1, 2), (2, 3)], 3: [(0, 2), (2, 3)]}], Bounds(1, 100, 9), 5
+    )
     found = [(one.subpartitions, one.mappers) for (one,) in tasks]
     assert found == [((0, 1), None), ((1, 2), (0, 1)), ((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 4), None)]
 
@@ -78,14 +86,21 @@ def check(tasks, sizes):
     assert all(a.subpartitions == b.subpartitions for a, *others in tasks for b in others)
 
 
-cuts = st.sets(st.integers(1, 3)).map(lambda at: [(a, b) for a, b in zip([0, *sorted(at)], [*sorted(at), 4], strict=True)])
+cuts = st.sets(st.integers(1, 3)).map(
+    lambda at: [(a, b) for a, b in zip([0, *sorted(at)], [*sorted(at), 4], strict=True)]
+)
 skew = st.dictionaries(st.integers(0, 7), cuts, max_size=4)
 
 
 @given(
     st.lists(st.lists(st.integers(0, 90), min_size=8, max_size=8), min_size=2, max_size=2),
-    skew, skew, st.integers(1, 60), st.integers(1, 20), st.integers(0, 20), st.integers(0, 30),
-)  # fmt: skip
+    skew,
+    skew,
+    st.integers(1, 60),
+    st.integers(1, 20),
+    st.integers(0, 20),
+    st.integers(0, 30),
+)
 def test_all_is_read_once_whatever_is_asked(rows, left, right, volume, low, more, asked):
     sizes = [np.array(row) for row in rows]
     tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), asked or None)

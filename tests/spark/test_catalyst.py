@@ -26,19 +26,32 @@ AGGREGATES = {
     "percentile": (lambda: F.percentile("id", F.lit(0.5)), "an exact percentile keeps every value"),
     "median": (lambda: F.median("id"), "an exact percentile keeps every value"),
     "mode": (lambda: F.mode("id"), "mode keeps every value"),
-    "sketched percentile": (lambda: F.percentile_approx("id", 0.5), "ApproximatePercentile is not known to give the same in any order"),
+    "sketched percentile": (
+        lambda: F.percentile_approx("id", 0.5),
+        "ApproximatePercentile is not known to give the same in any order",
+    ),
     "first": (lambda: F.first("id"), "first depends on the order of rows"),
     "any": (lambda: F.any_value("id"), "first depends on the order of rows"),
     "last": (lambda: F.last("id", ignorenulls=True), "last depends on the order of rows"),
     "ties": (lambda: F.max_by("id", F.lit(1)), "max_by depends on the order of rows"),
-    "sums and a list": (lambda: F.concat_ws(",", F.sum("id").cast("string"), F.collect_list(F.col("id").cast("string"))), "collect_list keeps every value"),
+    "sums and a list": (
+        lambda: F.concat_ws(",", F.sum("id").cast("string"), F.collect_list(F.col("id").cast("string"))),
+        "collect_list keeps every value",
+    ),
     "statistics": (lambda: F.corr("id", "id") + F.stddev("id") + F.bit_xor("id") + F.count_if(F.col("id") > 3), None),
     "true for all": (lambda: F.bool_and(F.col("id") > 3), None),
-    "not known": (lambda: F.histogram_numeric("id", F.lit(3)), "HistogramNumeric is not known to give the same in any order"),
+    "not known": (
+        lambda: F.histogram_numeric("id", F.lit(3)),
+        "HistogramNumeric is not known to give the same in any order",
+    ),
     "Python": (lambda: F.pandas_udf(average, "double")("id"), "a Python function wants all rows of a group at once"),
-    "in a text that Spark cuts short": (lambda: F.array(*(F.sum(one) for one in (F.col("id") + i for i in range(40))), F.element_at(F.collect_list("id"), 1)),
-                                        "collect_list keeps every value"),
-}  # fmt: skip
+    "in a text that Spark cuts short": (
+        lambda: F.array(
+            *(F.sum(one) for one in (F.col("id") + i for i in range(40))), F.element_at(F.collect_list("id"), 1)
+        ),
+        "collect_list keeps every value",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", AGGREGATES)

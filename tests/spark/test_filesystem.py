@@ -19,7 +19,10 @@ def test_names_that_fit_a_pattern(folder, tmp_path):
     odd.mkdir()
     for name in (".penstock-commit-1.json", ".penstock-commit-2.ref", "other"):
         (odd / name).touch()
-    assert sorted(found.name for found in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [".penstock-commit-1.json", ".penstock-commit-2.ref"]
+    assert sorted(found.name for found in folder("a{b,c}[d]*").matching(".penstock-commit-*")) == [
+        ".penstock-commit-1.json",
+        ".penstock-commit-2.ref",
+    ]
     assert folder("nothing").matching("*") == []
 
 
@@ -62,6 +65,7 @@ def test_what_cannot_be_deleted_is_an_error(folder, tmp_path):
     one = folder("a")
     one.delete()  # there is nothing
     (tmp_path / "a").touch()
+
     class Refusing:
         def __init__(self, inner):
             self._inner = inner

@@ -16,10 +16,16 @@ ROWS = 10_000
 @pytest.fixture(scope="module")
 def table(spark):
     spark.range(0, ROWS, 1, 4).selectExpr(
-        "if(id % 11 = 0, null, id % 5) as a", "concat('b', id % 7) as b", "cast(id % 3 as int) as c",
-        "cast(if(id % 13 = 0, null, id) as int) as v", "cast(id as decimal(9, 2)) / 7 as d", "id / 3.0D as f", "id % 100 as k", "id as l",
+        "if(id % 11 = 0, null, id % 5) as a",
+        "concat('b', id % 7) as b",
+        "cast(id % 3 as int) as c",
+        "cast(if(id % 13 = 0, null, id) as int) as v",
+        "cast(id as decimal(9, 2)) / 7 as d",
+        "id / 3.0D as f",
+        "id % 100 as k",
+        "id as l",
         "element_at(array(0.0D, -0.0D, double('NaN'), -double('NaN'), 1.5D), cast(id % 5 + 1 as int)) as z",
-    ).createOrReplaceTempView("multiplied")  # fmt: skip
+    ).createOrReplaceTempView("multiplied")
     yield
     spark.catalog.dropTempView("multiplied")
 

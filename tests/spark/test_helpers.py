@@ -17,7 +17,9 @@ def test_sequences(spark, count):
     assert items(Bridge(spark).seq(range(count))) == list(range(count))
 
 
-@pytest.mark.parametrize("text", ["x", "ab" * 1990, "ab" * 1999, "ab" * 2000, "ab" * 9000, "ä€😀" * 4000, "\x00\n\t'\\" * 50])
+@pytest.mark.parametrize(
+    "text", ["x", "ab" * 1990, "ab" * 1999, "ab" * 2000, "ab" * 9000, "ä€😀" * 4000, "\x00\n\t'\\" * 50]
+)
 def test_long_texts_come_whole(spark, text):
     literal = spark.range(1).select(F.lit(text).alias("t"))._jdf.queryExecution().analyzed().projectList().apply(0)
     assert catalyst.expression_sql(Bridge(spark), literal.child()) == str(literal.child().sql())

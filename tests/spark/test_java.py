@@ -22,7 +22,9 @@ JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
 PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").glob("*.py")))
 HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
 INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
-METHOD = re.compile(r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE)
+METHOD = re.compile(
+    r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
+)
 FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "TaskAttempt"}
 
 
@@ -30,7 +32,9 @@ def methods(source: str) -> list[tuple[str, str]]:
     """Return the visibility and the name of each method that is declared, without those of an interface of others."""
     own = re.sub(r"@Override\s+public[^{]*\{", "", source)
     named = [(found[1] or "", found[2]) for found in METHOD.finditer(own)]
-    return [(visibility, name) for visibility, name in named if name[0].islower() and name not in {"if", "for", "while"}]
+    return [
+        (visibility, name) for visibility, name in named if name[0].islower() and name not in {"if", "for", "while"}
+    ]
 
 
 @pytest.mark.parametrize("name", JAVA)

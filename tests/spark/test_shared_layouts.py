@@ -24,7 +24,9 @@ def leaf(bridge, side, tasks, layout):
     output = side.output()
     rdd = bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd()
     found = fragment.joint_layout(bridge, [output.apply(0)], tasks) if layout else None
-    return fragment.rdd_leaf(bridge, bridge.session, output, rdd, layout=exchange.shareable(bridge, found) if layout == "shared" else found)
+    return fragment.rdd_leaf(
+        bridge, bridge.session, output, rdd, layout=exchange.shareable(bridge, found) if layout == "shared" else found
+    )
 
 
 def exchanges(plan):
@@ -47,7 +49,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_exchanges_of_a_join(bridge, join, case):
     left, right, expected = CASES[case]
-    leaves = [leaf(bridge, side, *claim) for side, claim in zip((join.left(), join.right()), (left, right), strict=True)]
+    leaves = [
+        leaf(bridge, side, *claim) for side, claim in zip((join.left(), join.right()), (left, right), strict=True)
+    ]
     plan = join.withNewChildren(bridge.seq(leaves))
     if expected is None:
         with pytest.raises(Exception) as error:

@@ -40,7 +40,7 @@ def write_input(spark: SparkSession, folder: Path, number: int) -> None:
     """Add one file: 400 rows of 200 keys, each file ten minutes later than the one before."""
     rows = [
         (f"key {(7 * i + number) % 200}", i % 5, NOON + 10 * number * MINUTE + (i % 10) * MINUTE) for i in range(400)
-    ]  # fmt: skip
+    ]
     at = folder / f"part-{number}"
     spark.createDataFrame(rows, SCHEMA).coalesce(1).write.mode("overwrite").parquet(str(at))
     for file in at.glob("*.parquet"):
@@ -138,9 +138,11 @@ class Kept(StatefulProcessor):
 
 
 def _timers(df: DataFrame) -> DataFrame:
-    return df.withWatermark("t", "5 minutes").groupBy("k").transformWithStateInPandas(
-        Everything(), "k string, what string, n long, state string", "Update", "EventTime"
-    )  # fmt: skip
+    return (
+        df.withWatermark("t", "5 minutes")
+        .groupBy("k")
+        .transformWithStateInPandas(Everything(), "k string, what string, n long, state string", "Update", "EventTime")
+    )
 
 
 def _ttl(df: DataFrame) -> DataFrame:
@@ -189,8 +191,11 @@ QUERIES = [
     Query("counts complete", _counts, "complete"),
     Query("windows appended", _windows, "append"),
     Query("distinct", lambda df: df.dropDuplicates(["k", "v"]), "append"),
-    Query("distinct within watermark",
-          lambda df: df.withWatermark("t", "5 minutes").dropDuplicatesWithinWatermark(["k"]), "append"),
+    Query(
+        "distinct within watermark",
+        lambda df: df.withWatermark("t", "5 minutes").dropDuplicatesWithinWatermark(["k"]),
+        "append",
+    ),
     Query("sessions", _sessions, "append"),
     Query("inner join", _join("inner"), "append"),
     Query("left join", _join("left"), "append"),
@@ -200,20 +205,30 @@ QUERIES = [
     # Spark runs batches without data for ever where state is bound to the clock.
     Query("state with time to live", _ttl, settings={"spark.sql.streaming.noDataMicroBatches.enabled": "false"}),
     Query("no key", lambda df: df.groupBy().agg(F.count("*"), F.sum("v"))),
-    Query("distinct, then no key",
-          lambda df: df.withWatermark("t", "5 minutes").dropDuplicates(["k", "v", "t"])
-          .groupBy(F.window("t", "10 minutes")).agg(F.count("*")), "append"),
+    Query(
+        "distinct, then no key",
+        lambda df: (
+            df.withWatermark("t", "5 minutes")
+            .dropDuplicates(["k", "v", "t"])
+            .groupBy(F.window("t", "10 minutes"))
+            .agg(F.count("*"))
+        ),
+        "append",
+    ),
     Query("changelog", _counts, settings={f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
-    Query("changelog of a join", _join("left"), "append",
-          {f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
+    Query("changelog of a join", _join("left"), "append", {f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
     Query("format 2", _counts, settings={f"{STORE}.checkpointFormatVersion": "2"}),
-    Query("format 2 with changelog", _windows, "append",
-          {f"{STORE}.checkpointFormatVersion": "2", f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"}),
+    Query(
+        "format 2 with changelog",
+        _windows,
+        "append",
+        {f"{STORE}.checkpointFormatVersion": "2", f"{STORE}.rocksdb.changelogCheckpointing.enabled": "true"},
+    ),
     Query("format 2 of a join", _join("left"), "append", {f"{STORE}.checkpointFormatVersion": "2"}),
     Query("row checksums", _counts, settings={f"{STORE}.rowChecksum.enabled": "true"}),
     Query("row checksums of timers", _timers, settings={f"{STORE}.rowChecksum.enabled": "true"}),
     Query("join in column families", _join("left"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}),
-]  # fmt: skip
+]
 BY_NAME = {query.name: query for query in QUERIES}
 
 

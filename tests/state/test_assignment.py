@@ -17,7 +17,7 @@ TABLE = [
     (4, 6, Change.REGROUP, 2, ([0, 2], [1, 3]), 1 / 3),
     (4, 3, Change.REGROUP, 1, ([0, 1, 2, 3], [0, 1, 2, 3]), 1 / 3),
     (1, 4, Change.SPLIT, 1, ([0], [0]), 1 / 4),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "change", "classes", "sources", "kept"), TABLE)

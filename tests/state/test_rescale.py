@@ -20,13 +20,21 @@ QUICK = [
     ("windows appended", (8,), Way.ROWS),
     ("counts updated", (6,), Way.SHUFFLE),
 ]
-CHANGES = [(way, numbers) for way, all_numbers in (
-    (None, [(8, 4), (6,), (12,)]), (Way.ROWS, [(8,), (2,)]), (Way.SHUFFLE, [(6,)]),
-) for numbers in all_numbers]  # fmt: skip
+CHANGES = [
+    (way, numbers)
+    for way, all_numbers in (
+        (None, [(8, 4), (6,), (12,)]),
+        (Way.ROWS, [(8,), (2,)]),
+        (Way.SHUFFLE, [(6,)]),
+    )
+    for numbers in all_numbers
+]
 CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'}") for case in QUICK] + [
     pytest.param(query.name, numbers, way, marks=pytest.mark.slow, id=f"{query}: 4 to {numbers} {way or 'chosen'}")
-    for query in QUERIES for way, numbers in CHANGES if (query.name, numbers, way) not in QUICK
-]  # fmt: skip
+    for query in QUERIES
+    for way, numbers in CHANGES
+    if (query.name, numbers, way) not in QUICK
+]
 
 
 def rescaled(spark, one: Stopped, folder: Path, numbers: tuple[int, ...], way: Way | None) -> list:

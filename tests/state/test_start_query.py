@@ -33,9 +33,13 @@ def groups(spark, checkpoint) -> int:
     return st.inspect(str(checkpoint), spark=spark).max_parallelism
 
 
-@pytest.mark.parametrize(("options", "expected"), [
-    ({"pipeline.max-parallelism": 3}, 3), ({"parallelism.default": 2, "pipeline.max-parallelism": 5}, 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"pipeline.max-parallelism": 3}, 3),
+        ({"parallelism.default": 2, "pipeline.max-parallelism": 5}, 5),
+    ],
+)
 def test_the_first_start_sets_the_number(spark, stopped, tmp_path, options, expected):
     start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
     assert groups(spark, tmp_path / "checkpoint") == expected

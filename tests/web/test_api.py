@@ -39,10 +39,20 @@ def test_a_job_that_is_half_done():
     assert answer["stream-graph-plan"] == answer["stream-graph"]
     graph = answer["stream-graph-plan"]
     assert {"jid": graph["jid"], "name": graph["name"], "type": graph["type"]} == {
-        "jid": ID, "name": "a <b>job</b>", "type": "BATCH"}  # fmt: skip
+        "jid": ID,
+        "name": "a <b>job</b>",
+        "type": "BATCH",
+    }
     source, join, _ = graph["nodes"]
-    assert source == {"id": "1", "parallelism": 3, "maxParallelism": -1, "operator-name": "read <orders>",
-                      "operator-description": "all of read <orders>", "jobvertex-id": "v1", "input-edges": []}  # fmt: skip
+    assert source == {
+        "id": "1",
+        "parallelism": 3,
+        "maxParallelism": -1,
+        "operator-name": "read <orders>",
+        "operator-description": "all of read <orders>",
+        "jobvertex-id": "v1",
+        "input-edges": [],
+    }
     assert join["parallelism"] == -1
     assert "jobvertex-id" not in join
     assert join["input-edges"] == [
@@ -77,18 +87,36 @@ def test_the_other_answers(client):
     assert times["subtasks"][2]["timestamps"] == {"RUNNING": 11_000, "FINISHED": 12_200}
 
 
-@pytest.mark.parametrize("path", [
-    "/jobs/ffffffffffff", "/jobs/ffffffffffff/plan", f"/jobs/{ID}/vertices/v99", f"/jobs/{ID}/vertices/v99/subtasktimes",
-    "/ui/jobs/ffffffffffff", f"/ui/jobs/{ID}/vertices/v99", "/static/nothing", "/nowhere",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/ffffffffffff",
+        "/jobs/ffffffffffff/plan",
+        f"/jobs/{ID}/vertices/v99",
+        f"/jobs/{ID}/vertices/v99/subtasktimes",
+        "/ui/jobs/ffffffffffff",
+        f"/ui/jobs/{ID}/vertices/v99",
+        "/static/nothing",
+        "/nowhere",
+    ],
+)
 def test_what_is_not_there(client, path):
     assert client.get(path).status_code == 404
 
 
-@pytest.mark.parametrize("path", [
-    "/jobs/..%2f..%2fetc%2fpasswd", "/jobs/%00", "/jobs/x", f"/jobs/{ID}/vertices/../../x", "/static/..%2fserver.py",
-    f"/jobs/{ID}/vertices/v-1", "/jobs/" + "9" * 5000, "/ui/jobs/<script>",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/jobs/..%2f..%2fetc%2fpasswd",
+        "/jobs/%00",
+        "/jobs/x",
+        f"/jobs/{ID}/vertices/../../x",
+        "/static/..%2fserver.py",
+        f"/jobs/{ID}/vertices/v-1",
+        "/jobs/" + "9" * 5000,
+        "/ui/jobs/<script>",
+    ],
+)
 def test_paths_that_try_something(client, path):
     assert 400 <= client.get(path).status_code < 500
 
@@ -142,10 +170,14 @@ def test_jobs_of_the_past(tmp_path):
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 409
 
 
-schema = schemathesis.openapi.from_asgi("/openapi.json", served(open_to_others=True), headers={"Authorization": f"Bearer {TOKEN}"})
+schema = schemathesis.openapi.from_asgi(
+    "/openapi.json", served(open_to_others=True), headers={"Authorization": f"Bearer {TOKEN}"}
+)
 
 
 @schema.exclude(path_regex="/events$").parametrize()
 def test_garbage_gets_an_answer_as_described(case):
     # What a method that is not there gets is the framework's to say.
-    case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[unsupported_method, allow_header_conformance])
+    case.call_and_validate(
+        headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[unsupported_method, allow_header_conformance]
+    )

@@ -19,13 +19,20 @@ from tests.services import needed
 
 ARTIFACTS = Path(__file__).parent.parent.parent / "artifacts"
 CHROMIUM = "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync"]  # fmt: skip
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 CONFIG = OFF | {
     "rest.port": 0,
     "table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY",
     "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "100 kb",
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,9 @@ def test_the_button_is_there_only_while_operators_are_pending():
     assert "pending operators</a>" not in pages.job(done, 20.0, pending=False, may_cancel=False)
 
 
-@pytest.mark.parametrize(("may_cancel", "ended", "shown"), [(True, False, True), (False, False, False), (True, True, False)])
+@pytest.mark.parametrize(
+    ("may_cancel", "ended", "shown"), [(True, False, True), (False, False, False), (True, True, False)]
+)
 def test_the_button_to_cancel(may_cancel, ended, shown):
     page = pages.job(record(ended=ended), 20.0, pending=False, may_cancel=may_cancel)
     assert ('id="cancel"' in page) is shown
@@ -72,9 +74,11 @@ def test_user_text_is_no_markup():
     ):
         made.apply(event)
     shown = [
-        pages.job(made, 1.0, pending=True, may_cancel=True), pages.vertex(made, made.vertices["v1"], 1.0),
-        pages.jobs([Summary.of(made)], 1.0), draw(made, pending=True),
-    ]  # fmt: skip
+        pages.job(made, 1.0, pending=True, may_cancel=True),
+        pages.vertex(made, made.vertices["v1"], 1.0),
+        pages.jobs([Summary.of(made)], 1.0),
+        draw(made, pending=True),
+    ]
     for page in shown:
         assert "<script>alert" not in page
     ElementTree.fromstring(draw(made, pending=True))
@@ -92,6 +96,8 @@ def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs):
     for edge, bends in found.bends.items():
         rows = range(int(places[edge[0]][1]) + 1, int(places[edge[1]][1]))
         assert [bend[1] for bend in bends] == list(rows), "a long edge passes every row between"
-    taken = sorted([*places.values(), *(bend for bends in found.bends.values() for bend in bends)], key=lambda spot: spot[::-1])
+    taken = sorted(
+        [*places.values(), *(bend for bends in found.bends.values() for bend in bends)], key=lambda spot: spot[::-1]
+    )
     for one, other in zip(taken, taken[1:]):
         assert one[1] != other[1] or other[0] - one[0] > 0.9

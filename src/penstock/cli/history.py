@@ -74,10 +74,15 @@ def list_jobs(common: Common, folder: str) -> None:
     """List all jobs, newest first."""
     with common.output() as output:
         rows = [
-            (job.id, job.name, job.state.lower(), time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started)),
-             "" if job.ended is None else f"{job.ended - job.started:.1f}")
+            (
+                job.id,
+                job.name,
+                job.state.lower(),
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(job.started)),
+                "" if job.ended is None else f"{job.ended - job.started:.1f}",
+            )
             for job in _history(common, folder).summaries()
-        ]  # fmt: skip
+        ]
         output.rows(("id", "name", "state", "started", "seconds"), rows)
 
 

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 @common_options
 @click.option("--apply", "apply", is_flag=True, help="Do it. Without, only say what would be done.")
 @click.option(
-    "--properties", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    "--properties",
+    "properties_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
     help="A TOML file with what no journal keeps, such as passwords: a table for each database, by its URL, for each "
     "Delta table, by its path, and for each Iceberg catalogue, by its URI.",
-)  # fmt: skip
+)
 @click.argument("path")
 def recover(
     common: Common,
@@ -85,15 +88,21 @@ def recover(
 
 
 _KEPT: dict[bool | None, str] = {
-    None: "left alone: a process of another machine may need it", True: "left alone: its job runs",
-}  # fmt: skip
+    None: "left alone: a process of another machine may need it",
+    True: "left alone: its job runs",
+}
 _PLANNED = {
-    "back": "would be taken back", "forward": "would be completed", "left alone": "left alone: its job runs",
+    "back": "would be taken back",
+    "forward": "would be completed",
+    "left alone": "left alone: its job runs",
     "gone": "gone meanwhile",
-}  # fmt: skip
+}
 _DONE = {
-    "back": "taken back", "forward": "completed", "left alone": "left alone: its job runs", "gone": "gone meanwhile",
-}  # fmt: skip
+    "back": "taken back",
+    "forward": "completed",
+    "left alone": "left alone: its job runs",
+    "gone": "gone meanwhile",
+}
 
 
 def _secrets(file: str | None) -> dict[str, Mapping[str, str]]:

@@ -89,10 +89,13 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be given often."),
         click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077."),
         click.option(
-            "--output-format", type=click.Choice(sorted(OUTPUTS)), default="text", show_default=True,
+            "--output-format",
+            type=click.Choice(sorted(OUTPUTS)),
+            default="text",
+            show_default=True,
             help="Tables for people, or one JSON object for programs.",
         ),
-    ):  # fmt: skip
+    ):
         with_common = option(with_common)
     return with_common
 

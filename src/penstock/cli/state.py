@@ -48,11 +48,18 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
             output.note(line)
         columns = ("operator", "name", "store", "groups", "rows", "bytes", "largest group", "skew")
         rows = [
-            (store.operator, store.operator_name, store.store, len(store.sizes),
-             "?" if store.total_rows is None else f"{store.total_rows:,}", show_bytes(sum(store.sizes)),
-             show_bytes(max(store.sizes, default=0)), f"{store.skew:.2f}")
+            (
+                store.operator,
+                store.operator_name,
+                store.store,
+                len(store.sizes),
+                "?" if store.total_rows is None else f"{store.total_rows:,}",
+                show_bytes(sum(store.sizes)),
+                show_bytes(max(store.sizes, default=0)),
+                f"{store.skew:.2f}",
+            )
             for store in found.stores
-        ]  # fmt: skip
+        ]
         output.rows(columns, rows)
 
 
@@ -75,9 +82,10 @@ def _lines(found: Inspection) -> list[str]:
 @click.option("--dry-run", is_flag=True, help="Look for obstacles and say what would be done; write nothing.")
 @click.option("--abort", "take_back", is_flag=True, help="Take back a rescale that was stopped half-way.")
 @click.option(
-    "--way", type=click.Choice(["files", "rows", "shuffle"]),
+    "--way",
+    type=click.Choice(["files", "rows", "shuffle"]),
     help="How state is rewritten: sorted files moved, row by row, or through a shuffle. If not given, chosen for each.",
-)  # fmt: skip
+)
 @CHECKPOINT
 def rescale(
     common: Common,

@@ -6,5 +6,13 @@ from penstock.commit.recovery import Direction, Recovery, look, recover, recover
 from penstock.commit.turns import wait_for_commits_at
 
 __all__ = [
-    "Access", "Commit", "Direction", "Prepared", "Recovery", "look", "recover", "recover_target", "wait_for_commits_at",
-]  # fmt: skip
+    "Access",
+    "Commit",
+    "Direction",
+    "Prepared",
+    "Recovery",
+    "look",
+    "recover",
+    "recover_target",
+    "wait_for_commits_at",
+]

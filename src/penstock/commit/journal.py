@@ -51,10 +51,13 @@ class Journal:
     def write(self, access: Access) -> None:
         """Make it durable, all of it or nothing."""
         content: dict[str, Any] = {
-            "version": 1, "job": self.job, "name": self.name, "decided": self.decided,
+            "version": 1,
+            "job": self.job,
+            "name": self.name,
+            "decided": self.decided,
             "owner": None if self.owner is None else asdict(self.owner),
             "parts": [part.as_dict() for part in self.parts],
-        }  # fmt: skip
+        }
         Folder(access.bridge, self.path).write(json.dumps(content, indent=1).encode(), overwrite=True)
 
     def point(self, access: Access) -> None:

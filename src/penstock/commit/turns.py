@@ -75,9 +75,7 @@ def _others(access: Access, parts: Sequence[Prepared], mine: Journal | None) -> 
     found = {path for place in places for path in journals_at(access, Folder(access.bridge, place))}
     others = (read_journal(access, path) for path in sorted(found - {mine.path if mine is not None else ""}))
     return [
-        other
-        for other in others
-        if other is not None and any(_harms(one, two) for one in parts for two in other.parts)
+        other for other in others if other is not None and any(_harms(one, two) for one in parts for two in other.parts)
     ]
 
 

@@ -14,11 +14,43 @@ if TYPE_CHECKING:
 Value = bool | int | float | str | tuple[str, ...]
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
-_SIZE_UNITS = {"": 0, "b": 0, "bytes": 0, "k": 1, "kb": 1, "kib": 1, "m": 2, "mb": 2, "mib": 2,
-               "g": 3, "gb": 3, "gib": 3, "t": 4, "tb": 4, "tib": 4}  # fmt: skip
-_DURATION_UNITS = {"ms": 0.001, "milli": 0.001, "millis": 0.001, "": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0,
-                   "seconds": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0,
-                   "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0}  # fmt: skip
+_SIZE_UNITS = {
+    "": 0,
+    "b": 0,
+    "bytes": 0,
+    "k": 1,
+    "kb": 1,
+    "kib": 1,
+    "m": 2,
+    "mb": 2,
+    "mib": 2,
+    "g": 3,
+    "gb": 3,
+    "gib": 3,
+    "t": 4,
+    "tb": 4,
+    "tib": 4,
+}
+_DURATION_UNITS = {
+    "ms": 0.001,
+    "milli": 0.001,
+    "millis": 0.001,
+    "": 0.001,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+}
 
 
 def parse_size(value: object) -> int:

@@ -328,10 +328,18 @@ class _DeltaSinkJob(SinkJob):
         """Look which files there are."""
         sink, files = self._sink, self._staged.places()
         return PreparedDelta(
-            sink.path, self._staged.root, sink.mode, self._schema, tuple(self._staged.partition_by),
-            tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in files), self._staged.folder,
-            self._version, uuid.uuid4().hex, sink.token, without_secrets(sink.storage_options),
-        )  # fmt: skip
+            sink.path,
+            self._staged.root,
+            sink.mode,
+            self._schema,
+            tuple(self._staged.partition_by),
+            tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in files),
+            self._staged.folder,
+            self._version,
+            uuid.uuid4().hex,
+            sink.token,
+            without_secrets(sink.storage_options),
+        )
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:

@@ -154,10 +154,14 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
     from deltalake.transaction import create_table_with_add_actions
 
     create_table_with_add_actions(
-        record.path, schema, actions, mode="error", partition_by=list(record.partition_by),
+        record.path,
+        schema,
+        actions,
+        mode="error",
+        partition_by=list(record.partition_by),
         storage_options=with_secrets(record.options, access.secrets.get(record.address)) or None,
         commit_properties=_properties(record.receipt, record.token),
-    )  # fmt: skip
+    )
 
 
 def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:

@@ -275,9 +275,18 @@ class _IcebergSinkJob(SinkJob):
         paths = tuple(f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows)
         root = str(self._staged.child("").parent)
         return PreparedIceberg(
-            self._sink.table, root, self._location, self._sink.mode, self._schema.json(), self._staged.folder, paths,
-            uuid.uuid4().hex, address_of(self._sink.catalog), self._sink.token, without_secrets(self._sink.catalog),
-        )  # fmt: skip
+            self._sink.table,
+            root,
+            self._location,
+            self._sink.mode,
+            self._schema.json(),
+            self._staged.folder,
+            paths,
+            uuid.uuid4().hex,
+            address_of(self._sink.catalog),
+            self._sink.token,
+            without_secrets(self._sink.catalog),
+        )
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
@@ -323,9 +332,15 @@ def _expression(predicates: Sequence[Predicate], schema: StructType) -> BooleanE
 
     ex: Any = expressions  # its constructors have no types
     compared = {
-        "=": ex.EqualTo, "<": ex.LessThan, "<=": ex.LessThanOrEqual, ">": ex.GreaterThan, ">=": ex.GreaterThanOrEqual,
-        "in": ex.In, "is null": ex.IsNull, "is not null": ex.NotNull,
-    }  # fmt: skip
+        "=": ex.EqualTo,
+        "<": ex.LessThan,
+        "<=": ex.LessThanOrEqual,
+        ">": ex.GreaterThan,
+        ">=": ex.GreaterThanOrEqual,
+        "in": ex.In,
+        "is null": ex.IsNull,
+        "is not null": ex.NotNull,
+    }
 
     def one(predicate: Predicate) -> Any:
         if predicate.parts:

@@ -68,9 +68,7 @@ class _SplitFormat(DataSource):
 
 
 class _SplitReader(DataSourceReader):
-    def __init__(
-        self, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None, seconds: float
-    ) -> None:
+    def __init__(self, source: SplitSource, columns: list[str], tasks: list[list[Any]] | None, seconds: float) -> None:
         self._source = source
         self._columns = columns
         self._tasks = tasks

@@ -120,9 +120,7 @@ class VertexRunner:
                 sessions.give_back(used)
         return run
 
-    def _run(
-        self, vertex: JobVertex, setup: VertexSetup, session: Any, scan_sessions: Mapping[int, Any]
-    ) -> VertexRun:
+    def _run(self, vertex: JobVertex, setup: VertexSetup, session: Any, scan_sessions: Mapping[int, Any]) -> VertexRun:
         context, graph = self._context, self._context.graph
         builder = FragmentBuilder(context, self._leaves, self._filters, setup, session, scan_sessions, graph)
         logical = builder.build(vertex)

@@ -30,9 +30,7 @@ class AdaptiveGraphManager:
         Is called with the manager before the first vertices are made.
     """
 
-    def __init__(
-        self, stream_graph: StreamGraph, initialize: Callable[[PendingGraph], None] | None = None
-    ) -> None:
+    def __init__(self, stream_graph: StreamGraph, initialize: Callable[[PendingGraph], None] | None = None) -> None:
         self._graph = stream_graph
         self._job_graph = JobGraph()
         self._vertex_of: dict[int, JobVertexID] = {}

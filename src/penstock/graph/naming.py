@@ -16,9 +16,7 @@ _NAMELESS = re.compile(r"\bnone#(\d+)L?\b")
 
 def column_names(nodes: Iterable[StreamNode]) -> dict[str, str]:
     """Return the names of columns by the numbers Spark gives them, as the operators' descriptions tell."""
-    return {
-        number: name for node in nodes for name, number in _NAMED.findall(node.description) if name != "none"
-    }  # fmt: skip
+    return {number: name for node in nodes for name, number in _NAMED.findall(node.description) if name != "none"}
 
 
 def readable(text: str, names: dict[str, str]) -> str:

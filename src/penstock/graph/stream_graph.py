@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.graph.partitioner import Partitioner
     from penstock.location import SourceLine
 
+
 @dataclass(frozen=True, slots=True)
 class StreamNode:
     """One operator.

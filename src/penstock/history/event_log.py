@@ -156,8 +156,9 @@ class Summary:
     @classmethod
     def of(cls, record: JobRecord) -> Summary:
         """Return the summary of a record."""
-        return cls(record.id, record.name, record.state, record.started, record.ended, record.changed,
-                   record.status_counts())  # fmt: skip
+        return cls(
+            record.id, record.name, record.state, record.started, record.ended, record.changed, record.status_counts()
+        )
 
 
 class History:

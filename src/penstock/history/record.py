@@ -65,11 +65,17 @@ class JobRecord:
             return self
         with self._lock:
             return replace(
-                self, nodes=dict(self.nodes), edges=dict(self.edges), tasks=dict(self.tasks),
-                vertices={key: dict(vertex) for key, vertex in self.vertices.items()}, decisions=list(self.decisions),
-                changes=list(self.changes), exceptions=list(self.exceptions), timestamps=dict(self.timestamps),
+                self,
+                nodes=dict(self.nodes),
+                edges=dict(self.edges),
+                tasks=dict(self.tasks),
+                vertices={key: dict(vertex) for key, vertex in self.vertices.items()},
+                decisions=list(self.decisions),
+                changes=list(self.changes),
+                exceptions=list(self.exceptions),
+                timestamps=dict(self.timestamps),
                 _lock=threading.Lock(),
-            )  # fmt: skip
+            )
 
     def apply(self, event: Event) -> None:
         """Take an event; one of an unknown type, from a newer release, is passed over."""

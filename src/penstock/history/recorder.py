@@ -38,9 +38,15 @@ _BARS = 400
 _TASKS = 200
 """Tasks kept of a vertex."""
 _REASONS = {
-    DecisionKind.BROADCAST, DecisionKind.BUILD_SIDE_FIRST, DecisionKind.DYNAMIC_FILTER, DecisionKind.JOIN_ALGORITHM,
-    DecisionKind.JOIN_ORDER, DecisionKind.EARLY_AGGREGATION, DecisionKind.SKEW, DecisionKind.STRATEGY,
-}  # fmt: skip
+    DecisionKind.BROADCAST,
+    DecisionKind.BUILD_SIDE_FIRST,
+    DecisionKind.DYNAMIC_FILTER,
+    DecisionKind.JOIN_ALGORITHM,
+    DecisionKind.JOIN_ORDER,
+    DecisionKind.EARLY_AGGREGATION,
+    DecisionKind.SKEW,
+    DecisionKind.STRATEGY,
+}
 _CLIP = 4000
 
 
@@ -80,11 +86,21 @@ class JobRecorder:
         self._decisions: list[Decision] = []
         self._state: tuple[str, int] | None = None
         self._broken = False
-        self._emit([
-            {"type": "job", "at": job.started, "id": job.id, "name": mask(job.name), "started": job.started,
-             "host": socket.gethostname(), "pid": os.getpid(),
-             "spark": bridge.spark.version if bridge is not None else "", "config": _options(config)}
-        ])  # fmt: skip
+        self._emit(
+            [
+                {
+                    "type": "job",
+                    "at": job.started,
+                    "id": job.id,
+                    "name": mask(job.name),
+                    "started": job.started,
+                    "host": socket.gethostname(),
+                    "pid": os.getpid(),
+                    "spark": bridge.spark.version if bridge is not None else "",
+                    "config": _options(config),
+                }
+            ]
+        )
 
     def write_to(self, write: Callable[[list[Event]], None]) -> None:
         """Give events to another taker from now on."""
@@ -156,11 +172,21 @@ class JobRecorder:
                 yield _change(node.name, before, after, reasons, node.id)
 
     def _edges(self, edges: Iterable[StreamEdge]) -> Event:
-        return {"type": "edges", "at": time.time(), "edges": [
-            {"id": edge.id, "source": str(edge.source_id), "target": str(edge.target_id), "input": edge.type_number,
-             "partitioner": mask(readable(str(edge.partitioner), self._names))[:_TEXT], "exchange": edge.exchange}
-            for edge in edges
-        ]}  # fmt: skip
+        return {
+            "type": "edges",
+            "at": time.time(),
+            "edges": [
+                {
+                    "id": edge.id,
+                    "source": str(edge.source_id),
+                    "target": str(edge.target_id),
+                    "input": edge.type_number,
+                    "partitioner": mask(readable(str(edge.partitioner), self._names))[:_TEXT],
+                    "exchange": edge.exchange,
+                }
+                for edge in edges
+            ],
+        }
 
     def _vertex_events(self) -> Iterable[Event]:
         graphs = self._job.graphs
@@ -199,12 +225,17 @@ class JobRecorder:
             if index >= len(self._decisions) or now[index] is not self._decisions[index]:
                 decision = now[index]
                 yield {
-                    "type": "decision", "index": index, "at": decision.at, "kind": str(decision.kind),
-                    "subject": mask(decision.subject), "nodes": [str(node) for node in decision.nodes],
+                    "type": "decision",
+                    "index": index,
+                    "at": decision.at,
+                    "kind": str(decision.kind),
+                    "subject": mask(decision.subject),
+                    "nodes": [str(node) for node in decision.nodes],
                     "chosen": _clean(decision.chosen),
-                    "reason": mask(decision.reason), "figures": {k: _clean(v) for k, v in decision.figures.items()},
+                    "reason": mask(decision.reason),
+                    "figures": {k: _clean(v) for k, v in decision.figures.items()},
                     "outcome": {k: _clean(v) for k, v in decision.outcome.items()},
-                }  # fmt: skip
+                }
         self._decisions = now
 
     def _state_events(self) -> Iterable[Event]:
@@ -212,14 +243,24 @@ class JobRecorder:
         if job.ended is not None and job.error is not None and not self.record.exceptions:
             trace = "".join(traceback.format_exception(job.error))[-_CLIP:]
             failed = [v["id"] for v in self.record.vertices.values() if v["state"] == "FAILED"]
-            yield {"type": "exception", "at": job.ended, "message": mask(str(job.error))[:_CLIP], "trace": mask(trace),
-                   "vertex": failed[0] if failed else None}  # fmt: skip
+            yield {
+                "type": "exception",
+                "at": job.ended,
+                "message": mask(str(job.error))[:_CLIP],
+                "trace": mask(trace),
+                "vertex": failed[0] if failed else None,
+            }
         # A job is over when it says when it ended; before that its sinks are still being put in place.
         state = job.state.value if job.ended is not None or not job.state.is_terminal else "RUNNING"
         if self._state != (state, job.pending_operators):
             self._state = (state, job.pending_operators)
-            yield {"type": "state", "at": job.ended or time.time(), "state": state, "pending": job.pending_operators,
-                   "counts": self.record.status_counts() | {"pending-operators": job.pending_operators}}  # fmt: skip
+            yield {
+                "type": "state",
+                "at": job.ended or time.time(),
+                "state": state,
+                "pending": job.pending_operators,
+                "counts": self.record.status_counts() | {"pending-operators": job.pending_operators},
+            }
 
 
 def _options(config: Configuration | None) -> dict[str, dict[str, str]]:
@@ -227,8 +268,9 @@ def _options(config: Configuration | None) -> dict[str, dict[str, str]]:
         return {}
     return {
         option.key: {"value": mask_value(option.key, value), "origin": origin}
-        for option, value, origin in config.items() if origin != "default"
-    }  # fmt: skip
+        for option, value, origin in config.items()
+        if origin != "default"
+    }
 
 
 def _clean(value: float | str) -> float | str:
@@ -236,35 +278,59 @@ def _clean(value: float | str) -> float | str:
 
 
 def _nodes(nodes: Iterable[StreamNode]) -> Event:
-    return {"type": "nodes", "at": time.time(), "nodes": [
-        {"id": str(node.id), "kind": node.kind.value, "name": mask(node.name)[:_TEXT],
-         "description": mask(node.description)[:_TEXT], "parallelism": _figure(node.parallelism),
-         "max_parallelism": _figure(node.max_parallelism), "location": str(node.location or "")}
-        for node in nodes
-    ]}  # fmt: skip
+    return {
+        "type": "nodes",
+        "at": time.time(),
+        "nodes": [
+            {
+                "id": str(node.id),
+                "kind": node.kind.value,
+                "name": mask(node.name)[:_TEXT],
+                "description": mask(node.description)[:_TEXT],
+                "parallelism": _figure(node.parallelism),
+                "max_parallelism": _figure(node.max_parallelism),
+                "location": str(node.location or ""),
+            }
+            for node in nodes
+        ],
+    }
 
 
 def _change(what: str, before: str, after: str, reasons: list[str], node: int) -> Event:
-    return {"type": "change", "at": time.time(), "what": mask(what)[:_TEXT], "before": mask(before)[:_TEXT],
-            "after": mask(after)[:_TEXT], "reasons": reasons[-3:], "node": str(node)}  # fmt: skip
+    return {
+        "type": "change",
+        "at": time.time(),
+        "what": mask(what)[:_TEXT],
+        "before": mask(before)[:_TEXT],
+        "after": mask(after)[:_TEXT],
+        "reasons": reasons[-3:],
+        "node": str(node),
+    }
 
 
 def _vertex(vertex: JobVertex) -> dict[str, Any]:
     return {
-        "id": vertex.id, "name": mask(vertex.name)[:_TEXT], "nodes": [str(node) for node in vertex.node_ids],
+        "id": vertex.id,
+        "name": mask(vertex.name)[:_TEXT],
+        "nodes": [str(node) for node in vertex.node_ids],
         "max_parallelism": _figure(vertex.max_parallelism),
         "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
-    }  # fmt: skip
+    }
 
 
 def _progress(execution: ExecutionJobVertex) -> dict[str, Any]:
     return {
-        "state": execution.state.value, "parallelism": _figure(execution.parallelism), "reason": mask(execution.reason),
-        "tasks": _figure(execution.tasks), "bytes_in": _figure(execution.bytes_in),
-        "bytes_out": _figure(execution.bytes_out), "rows_out": _figure(execution.rows_out),
+        "state": execution.state.value,
+        "parallelism": _figure(execution.parallelism),
+        "reason": mask(execution.reason),
+        "tasks": _figure(execution.tasks),
+        "bytes_in": _figure(execution.bytes_in),
+        "bytes_out": _figure(execution.bytes_out),
+        "rows_out": _figure(execution.rows_out),
         "timestamps": {state.value: at for state, at in execution.timestamps.items()},
-        "subpartitions": _bars(list(execution.subpartitions)), "subpartition_count": len(execution.subpartitions),
-    }  # fmt: skip
+        "subpartitions": _bars(list(execution.subpartitions)),
+        "subpartition_count": len(execution.subpartitions),
+    }
 
 
 def _figure(known: int | None) -> int:

@@ -197,9 +197,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         return 1.0 if result is None else left_by(join, build, result.rows, context)
 
 
-def _is_worth_it(
-    target: int, left: float, ref: DynamicFilterRef, path: FilterPath, context: StrategyContext
-) -> bool:
+def _is_worth_it(target: int, left: float, ref: DynamicFilterRef, path: FilterPath, context: StrategyContext) -> bool:
     """Whether rows are worth looking up in a filter behind a node, where the source itself cannot leave them out."""
     graph, most = context.stream_graph, context.config.get(DYNAMIC_FILTERING_SELECTIVITY)
     assert isinstance(most, float)

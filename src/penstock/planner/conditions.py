@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 
 OF_A_PLACE = frozenset(
     {
-        "Rand", "Randn", "RandStr", "Uniform", "Uuid", "Shuffle", "MonotonicallyIncreasingID", "SparkPartitionID",
-        "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "Sample",
+        "Rand",
+        "Randn",
+        "RandStr",
+        "Uniform",
+        "Uuid",
+        "Shuffle",
+        "MonotonicallyIncreasingID",
+        "SparkPartitionID",
+        "InputFileName",
+        "InputFileBlockStart",
+        "InputFileBlockLength",
+        "Sample",
     }
-)  # fmt: skip
+)
 """What gives each row a value by the task and the position it is at: the same each time for the same tasks."""
 
 OF_A_CALL = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
@@ -30,18 +40,38 @@ OF_A_CALL = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "Rais
 
 KEEPS_PLACES = frozenset(
     {
-        "Project", "Filter", "Generate", "Expand", "Sample", "BatchEvalPython", "ArrowEvalPython",
-        "DeserializeToObject", "SerializeFromObject", "MapElements", "TypedFilter",
+        "Project",
+        "Filter",
+        "Generate",
+        "Expand",
+        "Sample",
+        "BatchEvalPython",
+        "ArrowEvalPython",
+        "DeserializeToObject",
+        "SerializeFromObject",
+        "MapElements",
+        "TypedFilter",
     }
-)  # fmt: skip
+)
 """Operators that give each task's rows to the same task, in the same order."""
 
 FREE_OF_ORDER = frozenset(
     {
-        "Project", "Filter", "Generate", "Expand", "BatchEvalPython", "ArrowEvalPython", "Join", "Union", "Aggregate",
-        "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions",
+        "Project",
+        "Filter",
+        "Generate",
+        "Expand",
+        "BatchEvalPython",
+        "ArrowEvalPython",
+        "Join",
+        "Union",
+        "Aggregate",
+        "Sort",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
     }
-)  # fmt: skip
+)
 """Operators that give the same rows in whatever order they find them; an aggregate if its functions do."""
 
 FUNCTIONS_FREE_OF_ORDER = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}

@@ -160,9 +160,7 @@ class DraftBuilder:
     ) -> int:
         """Add a node; return its id."""
         node_id = len(self.nodes) + 1
-        self.nodes[node_id] = StreamNode(
-            node_id, operator, name, description or name, parallelism, location=location
-        )
+        self.nodes[node_id] = StreamNode(node_id, operator, name, description or name, parallelism, location=location)
         self.node_plans[node_id] = plan
         return node_id
 

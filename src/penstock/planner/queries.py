@@ -77,8 +77,7 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
     plans = [read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
     reasons = [why_run_by_spark(bridge, plan) for plan in plans]
     plans = [
-        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan
-        for plan, why in zip(plans, reasons, strict=True)
+        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan for plan, why in zip(plans, reasons, strict=True)
     ]
     cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
     plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
@@ -92,9 +91,7 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
     )
 
 
-def _without_shared(
-    bridge: Bridge, outputs: Mapping[int, Output]
-) -> tuple[dict[int, LogicalNode], list[SharedPart]]:
+def _without_shared(bridge: Bridge, outputs: Mapping[int, Output]) -> tuple[dict[int, LogicalNode], list[SharedPart]]:
     """Return the optimised plans of outputs less the heavy parts that several share, and these; if there are any."""
     if len(outputs) < 2:
         return {}, []

@@ -24,11 +24,25 @@ if TYPE_CHECKING:
 
 HEAVY = frozenset(
     {
-        "Aggregate", "Join", "Window", "WindowInPandas", "ArrowWindowPython", "WindowGroupLimit", "Distinct",
-        "Deduplicate", "FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas",
-        "FlatMapCoGroupsInArrow", "MapInPandas", "MapInArrow", "PythonMapInArrow", "Intersect", "Except",
+        "Aggregate",
+        "Join",
+        "Window",
+        "WindowInPandas",
+        "ArrowWindowPython",
+        "WindowGroupLimit",
+        "Distinct",
+        "Deduplicate",
+        "FlatMapGroupsInPandas",
+        "FlatMapGroupsInArrow",
+        "FlatMapCoGroupsInPandas",
+        "FlatMapCoGroupsInArrow",
+        "MapInPandas",
+        "MapInArrow",
+        "PythonMapInArrow",
+        "Intersect",
+        "Except",
     }
-)  # fmt: skip
+)
 """Operators worth more than writing and reading their result once."""
 
 _LEVELS = 3

@@ -41,9 +41,7 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output) -> Non
     builder, options = translator.builder, sink_options(translator.config)
     sink_id = before = _add_sink(translator, plan, output, output.sink.file_size(options))
     for stage in output.sink.stages(options):
-        node_id = builder.node(
-            Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location
-        )
+        node_id = builder.node(Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location)
         builder.stages[node_id] = sink_id, stage
         builder.edge(before, node_id, GLOBAL, translator.edge_plan(plan))
         before = node_id

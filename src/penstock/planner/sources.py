@@ -88,9 +88,7 @@ class SourceMaker:
         self._cores = jobs.cluster_cores(bridge)
         self._volume = config.integer(DATA_VOLUME_PER_TASK)
 
-    def make(
-        self, leaf: LogicalNode, filtered: LogicalNode, mark: Mark | None, limit: int | None = None
-    ) -> SourcePlan:
+    def make(self, leaf: LogicalNode, filtered: LogicalNode, mark: Mark | None, limit: int | None = None) -> SourcePlan:
         """Return the source of a leaf.
 
         Parameters

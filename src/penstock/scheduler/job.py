@@ -113,11 +113,15 @@ class Job:
         """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
         rows = (
             VertexRow(
-                execution.vertex.id, execution.vertex.name, execution.bytes_in, execution.parallelism,
-                execution.reason, execution.seconds,
+                execution.vertex.id,
+                execution.vertex.name,
+                execution.bytes_in,
+                execution.parallelism,
+                execution.reason,
+                execution.seconds,
             )
             for execution in self.vertices
-        )  # fmt: skip
+        )
         notes = ((str(decision.chosen), decision.reason) for decision in self.decisions)
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
 

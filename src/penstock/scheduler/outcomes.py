@@ -35,9 +35,7 @@ def record_run(
     if run.report is not None:
         execution.reason = f"{run.report.chosen}: {run.report.reason}"
         said = run.report.chosen, run.report.reason
-        decisions.record(
-            Decision(DecisionKind.SINK_STAGE, f"{vertex.id} {vertex.name}", *said, nodes=vertex.node_ids)
-        )
+        decisions.record(Decision(DecisionKind.SINK_STAGE, f"{vertex.id} {vertex.name}", *said, nodes=vertex.node_ids))
     if run.result is not None:
         execution.rows_out, execution.bytes_out = run.result.rows, run.result.size_in_bytes
     execution.subpartitions = results.subpartitions(vertex)

@@ -39,9 +39,7 @@ class VertexExecution:
         self._runner = runner
         self._job_name = job_name
 
-    def execute(
-        self, execution: ExecutionJobVertex, inferred: Mapping[int, int], running: Callable[[], None]
-    ) -> None:
+    def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int], running: Callable[[], None]) -> None:
         """Decide a vertex, run it, and record what came of it; its result is registered then.
 
         Parameters

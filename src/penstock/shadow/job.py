@@ -197,10 +197,15 @@ class ShadowedJob(Job):
         self._add(
             watched,
             Comparison(
-                watched.name, verdict, reason, plain_rows=plain_rows, names=names, plain_seconds=plain_seconds,
+                watched.name,
+                verdict,
+                reason,
+                plain_rows=plain_rows,
+                names=names,
+                plain_seconds=plain_seconds,
                 location=watched.location,
             ),
-        )  # fmt: skip
+        )
 
     def _add(self, watched: Watched, comparison: Comparison) -> None:
         self._compared[id(watched)] = comparison

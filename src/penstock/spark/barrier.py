@@ -18,11 +18,21 @@ if TYPE_CHECKING:
 
 _NARROW = frozenset(
     {
-        "ProjectExec", "FilterExec", "FileSourceScanExec", "RangeExec", "LocalTableScanExec", "RDDScanExec",
-        "BatchScanExec", "ColumnarToRowExec", "ExternalRDDScanExec", "GenerateExec", "MapInArrowExec",
-        "MapInPandasExec", "ExpandExec",
+        "ProjectExec",
+        "FilterExec",
+        "FileSourceScanExec",
+        "RangeExec",
+        "LocalTableScanExec",
+        "RDDScanExec",
+        "BatchScanExec",
+        "ColumnarToRowExec",
+        "ExternalRDDScanExec",
+        "GenerateExec",
+        "MapInArrowExec",
+        "MapInPandasExec",
+        "ExpandExec",
     }
-)  # fmt: skip
+)
 BOUNDARY = "__penstock_partition"
 """The column by which rows are put behind a shuffle right after a barrier stage."""
 _SECONDS_TO_COME_UP = 10.0

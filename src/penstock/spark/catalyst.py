@@ -53,11 +53,31 @@ def expression_key(expression: Any) -> str:
 
 MERGEABLE = frozenset(
     {
-        "Count", "Sum", "Average", "Min", "Max", "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "Skewness",
-        "Kurtosis", "CovPopulation", "CovSample", "Corr", "RegrReplacement", "RegrR2", "RegrSXY", "RegrSlope",
-        "RegrIntercept", "BitAndAgg", "BitOrAgg", "BitXorAgg", "HyperLogLogPlusPlus",
+        "Count",
+        "Sum",
+        "Average",
+        "Min",
+        "Max",
+        "StddevPop",
+        "StddevSamp",
+        "VariancePop",
+        "VarianceSamp",
+        "Skewness",
+        "Kurtosis",
+        "CovPopulation",
+        "CovSample",
+        "Corr",
+        "RegrReplacement",
+        "RegrR2",
+        "RegrSXY",
+        "RegrSlope",
+        "RegrIntercept",
+        "BitAndAgg",
+        "BitOrAgg",
+        "BitXorAgg",
+        "HyperLogLogPlusPlus",
     }
-)  # fmt: skip
+)
 """Aggregate functions whose partial results stay small, and give the same in whatever order they are merged."""
 
 _NOT_MERGEABLE = {

@@ -332,8 +332,7 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
         return bridge.seq([by_mapper(place, several=several) for place in layer])
 
     layers = [
-        _respec(bridge, result.above, specs(layer)).execute()
-        for layer in zip_longest(*tasks, fillvalue=_NOTHING)
+        _respec(bridge, result.above, specs(layer)).execute() for layer in zip_longest(*tasks, fillvalue=_NOTHING)
     ]
     if len(layers) == 1:
         return layers[0]

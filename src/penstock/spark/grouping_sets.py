@@ -24,10 +24,24 @@ if TYPE_CHECKING:
 
 _ALWAYS = frozenset(
     {
-        "Count", "HyperLogLogPlusPlus", "Min", "Max", "StddevSamp", "StddevPop", "VarianceSamp", "VariancePop",
-        "Skewness", "Kurtosis", "Corr", "CovPopulation", "CovSample", "BitAndAgg", "BitOrAgg", "BitXorAgg",
+        "Count",
+        "HyperLogLogPlusPlus",
+        "Min",
+        "Max",
+        "StddevSamp",
+        "StddevPop",
+        "VarianceSamp",
+        "VariancePop",
+        "Skewness",
+        "Kurtosis",
+        "Corr",
+        "CovPopulation",
+        "CovSample",
+        "BitAndAgg",
+        "BitOrAgg",
+        "BitXorAgg",
     }
-)  # fmt: skip
+)
 
 
 def can_aggregate_first(bridge: Bridge, aggregate: LogicalNode) -> bool:

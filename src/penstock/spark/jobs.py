@@ -192,10 +192,15 @@ def _task_run(stage: int, attempt: int, task: dict[str, Any]) -> TaskRun:
     read, written = metrics.get("inputMetrics") or {}, metrics.get("outputMetrics") or {}
     fetched, shuffled = metrics.get("shuffleReadMetrics") or {}, metrics.get("shuffleWriteMetrics") or {}
     return TaskRun(
-        stage, attempt, task["index"], task["status"], task["host"],
-        task["launchTime"] / 1000, (task["duration"] or 0) / 1000,
+        stage,
+        attempt,
+        task["index"],
+        task["status"],
+        task["host"],
+        task["launchTime"] / 1000,
+        (task["duration"] or 0) / 1000,
         read.get("bytesRead", 0) + fetched.get("remoteBytesRead", 0) + fetched.get("localBytesRead", 0),
         written.get("bytesWritten", 0) + shuffled.get("bytesWritten", 0),
         read.get("recordsRead", 0) + fetched.get("recordsRead", 0),
         written.get("recordsWritten", 0) + shuffled.get("recordsWritten", 0),
-    )  # fmt: skip
+    )

@@ -22,10 +22,22 @@ if TYPE_CHECKING:
 FLOATS = ("DoubleType", "FloatType")
 """The types whose last digits may depend on the order of additions."""
 _HASHED = {
-    "BooleanType", "ByteType", "ShortType", "IntegerType", "LongType", "DecimalType", "BinaryType", "NullType",
-    "DateType", "TimestampType", "TimestampNTZType", "TimeType",
-    "DayTimeIntervalType", "YearMonthIntervalType", "CalendarIntervalType",
-}  # fmt: skip
+    "BooleanType",
+    "ByteType",
+    "ShortType",
+    "IntegerType",
+    "LongType",
+    "DecimalType",
+    "BinaryType",
+    "NullType",
+    "DateType",
+    "TimestampType",
+    "TimestampNTZType",
+    "TimeType",
+    "DayTimeIntervalType",
+    "YearMonthIntervalType",
+    "CalendarIntervalType",
+}
 _STRINGS = {"StringType", "CharType", "VarcharType"}
 _SHAPES = {"GeometryType", "GeographyType"}
 _INFINITY = float("inf")

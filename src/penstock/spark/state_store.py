@@ -183,9 +183,15 @@ class StateRewrite(StateSession):
             empty = self.bridge.companion("scala.collection.immutable.Map").empty()
             constant = self.bridge.some(empty.withDefaultValue(transformed))
         return self.bridge.find(f"{_STATE}StateRewriter")(
-            self.session, self._batch, self._batch + 1, self._target, self._hadoop_conf,
-            self.bridge.some(self._source), constant, self.bridge.none,
-        )  # fmt: skip
+            self.session,
+            self._batch,
+            self._batch + 1,
+            self._target,
+            self._hadoop_conf,
+            self.bridge.some(self._source),
+            constant,
+            self.bridge.none,
+        )
 
     @cached_property
     def _metadata(self) -> list[Any]:

@@ -83,8 +83,18 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
     checkpoint = Checkpoint(bridge, location)
     batch = checkpoint.batch
     if batch is None:
-        return Inspection(checkpoint.location, checkpoint.query_id, None, None, "?", None, "?", (),
-                          "no batch of the query has finished yet", None)  # fmt: skip
+        return Inspection(
+            checkpoint.location,
+            checkpoint.query_id,
+            None,
+            None,
+            "?",
+            None,
+            "?",
+            (),
+            "no batch of the query has finished yet",
+            None,
+        )
     offsets, commit = checkpoint.offsets(batch), checkpoint.commit(batch)
     current = offsets.max_parallelism or 0
     stores = _stores(checkpoint, current)
@@ -92,11 +102,17 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
         stores = _counted(StateSession(bridge, commit.format_version), checkpoint, batch, current, stores)
     largest = max((sum(store.sizes) for store in stores), default=0)
     return Inspection(
-        checkpoint.location, checkpoint.query_id, batch, current,
-        offsets.conf.get(PROVIDER, "unknown").rpartition(".")[2], commit.format_version,
-        offsets.conf.get(ENCODING, "unsaferow"), stores, _obstacle(bridge, checkpoint, current),
+        checkpoint.location,
+        checkpoint.query_id,
+        batch,
+        current,
+        offsets.conf.get(PROVIDER, "unknown").rpartition(".")[2],
+        commit.format_version,
+        offsets.conf.get(ENCODING, "unsaferow"),
+        stores,
+        _obstacle(bridge, checkpoint, current),
         recommend(current, largest, cluster_cores(bridge)) if stores else None,
-    )  # fmt: skip
+    )
 
 
 def _stores(checkpoint: Checkpoint, max_parallelism: int) -> tuple[StoreState, ...]:

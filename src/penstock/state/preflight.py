@@ -62,11 +62,17 @@ class RescalePlan:
             "kept": self.assignment.kept,
             "bytes": self.state_bytes,
             "stores": [
-                {"operator": plan.store.operator, "name": plan.operator_name, "store": plan.store.name,
-                 "key": list(plan.key), "way": str(plan.way), "reason": plan.reason}
+                {
+                    "operator": plan.store.operator,
+                    "name": plan.operator_name,
+                    "store": plan.store.name,
+                    "key": list(plan.key),
+                    "way": str(plan.way),
+                    "reason": plan.reason,
+                }
                 for plan in self.stores
             ],
-        }  # fmt: skip
+        }
 
 
 def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, way: Way | None = None) -> RescalePlan:

@@ -47,10 +47,13 @@ def create_app(
         The version of Spark.
     """
     app = FastAPI(
-        title="Penstock", version=penstock.__version__, docs_url=None, redoc_url=None,
+        title="Penstock",
+        version=penstock.__version__,
+        docs_url=None,
+        redoc_url=None,
         dependencies=[Depends(checked_token)] if open_to_others else [],
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
-    )  # fmt: skip
+    )
     app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
     app.state.answers = Answers()
     app.include_router(rest.router)

@@ -68,19 +68,27 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float) -> str:
     span = max((task["started"] + task["seconds"] - begin for task in tasks), default=0.0) or 1.0
     typical = _median(task["seconds"] for task in tasks)
     lanes = [
-        {"left": 100 * (task["started"] - begin) / span, "width": max(100 * task["seconds"] / span, 0.4), "task": task,
-         "skewed": len(tasks) > 2 and task["seconds"] > SKEWED * typical}
+        {
+            "left": 100 * (task["started"] - begin) / span,
+            "width": max(100 * task["seconds"] / span, 0.4),
+            "task": task,
+            "skewed": len(tasks) > 2 and task["seconds"] > SKEWED * typical,
+        }
         for task in tasks
-    ]  # fmt: skip
+    ]
     started = one["timestamps"].get("RUNNING")
     ended = next((one["timestamps"][s] for s in ("FINISHED", "FAILED", "CANCELED") if s in one["timestamps"]), None)
     return _templates.get_template("vertex.html").render(
-        job=record, vertex=one, bars=bars(one["subpartitions"]), lanes=lanes, span=span,
+        job=record,
+        vertex=one,
+        bars=bars(one["subpartitions"]),
+        lanes=lanes,
+        span=span,
         seconds=None if started is None else (ended or now) - started,
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
         decisions=record.decisions_of(one),
         inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
-    )  # fmt: skip
+    )
 
 
 def bars(sizes: list[int]) -> list[dict[str, Any]]:

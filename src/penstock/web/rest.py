@@ -28,9 +28,12 @@ _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"
 async def config(request: Request) -> Any:
     """Say what serves here."""
     return {
-        "refresh-interval": 0, "timezone-name": time.tzname[0], "penstock-version": penstock.__version__,
-        "spark-version": request.app.state.spark, "features": {"web-cancel": request.app.state.slots > 0},
-    }  # fmt: skip
+        "refresh-interval": 0,
+        "timezone-name": time.tzname[0],
+        "penstock-version": penstock.__version__,
+        "spark-version": request.app.state.spark,
+        "features": {"web-cancel": request.app.state.slots > 0},
+    }
 
 
 @router.get("/overview", response_model=models.Overview)
@@ -58,8 +61,13 @@ async def job(request: Request, record: Record) -> Any:
     return request.app.state.answers.get(record, "job", lambda: views.job_details(record, time.time()))
 
 
-@router.patch("/jobs/{job_id}", status_code=202, dependencies=[Depends(checked_token)], response_model=models.Accepted,
-              responses=_MISSING | _CANCEL)  # fmt: skip
+@router.patch(
+    "/jobs/{job_id}",
+    status_code=202,
+    dependencies=[Depends(checked_token)],
+    response_model=models.Accepted,
+    responses=_MISSING | _CANCEL,
+)
 def cancel(request: Request, job_id: JobId, record: Record) -> Any:
     """Cancel a job that runs in this driver; needs the token."""
     if not request.app.state.store.cancel(job_id):

@@ -19,13 +19,22 @@ def _ms(seconds: float | None) -> int:
 
 def jobs_overview(summaries: Iterable[Summary], now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/overview``."""
-    return {"jobs": [
-        {"jid": job.id, "name": job.name, "state": job.state, "start-time": _ms(job.started),
-         "end-time": _ms(job.ended), "duration": _ms((job.ended if job.ended is not None else now) - job.started),
-         "last-modification": _ms(job.changed), "tasks": _counts(job.counts),
-         "pending-operators": job.counts.get("pending-operators", 0)}
-        for job in summaries
-    ]}  # fmt: skip
+    return {
+        "jobs": [
+            {
+                "jid": job.id,
+                "name": job.name,
+                "state": job.state,
+                "start-time": _ms(job.started),
+                "end-time": _ms(job.ended),
+                "duration": _ms((job.ended if job.ended is not None else now) - job.started),
+                "last-modification": _ms(job.changed),
+                "tasks": _counts(job.counts),
+                "pending-operators": job.counts.get("pending-operators", 0),
+            }
+            for job in summaries
+        ]
+    }
 
 
 def _counts(counts: dict[str, int]) -> dict[str, int]:
@@ -39,10 +48,12 @@ def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int)
     counted = {
         f"jobs-{name}": sum(state in of for state in states)
         for name, of in (
-            ("running", {"CREATED", "RUNNING"}), ("finished", {"FINISHED"}), ("cancelled", {"CANCELED"}),
+            ("running", {"CREATED", "RUNNING"}),
+            ("finished", {"FINISHED"}),
+            ("cancelled", {"CANCELED"}),
             ("failed", {"FAILED", "INTERRUPTED"}),
         )
-    }  # fmt: skip
+    }
     return {"slots-total": slots, **counted, **versions}
 
 
@@ -50,27 +61,44 @@ def job_details(record: JobRecord, now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid``."""
     graph = stream_graph(record)
     return {
-        "jid": record.id, "name": record.name, "state": record.state, "job-type": "BATCH",
-        "schedulerType": _SCHEDULER, "start-time": _ms(record.started), "end-time": _ms(record.ended),
-        "duration": _ms(record.seconds(now)), "now": _ms(now),
+        "jid": record.id,
+        "name": record.name,
+        "state": record.state,
+        "job-type": "BATCH",
+        "schedulerType": _SCHEDULER,
+        "start-time": _ms(record.started),
+        "end-time": _ms(record.ended),
+        "duration": _ms(record.seconds(now)),
+        "now": _ms(now),
         "timestamps": {state: _ms(at) for state, at in record.timestamps.items()},
         "vertices": [_vertex(vertex, now) for vertex in record.vertices.values()],
-        "status-counts": record.status_counts(), "pending-operators": record.pending,
-        "plan": plan(record), "stream-graph-plan": graph, "stream-graph": graph,
-    }  # fmt: skip
+        "status-counts": record.status_counts(),
+        "pending-operators": record.pending,
+        "plan": plan(record),
+        "stream-graph-plan": graph,
+        "stream-graph": graph,
+    }
 
 
 def _vertex(vertex: dict[str, Any], now: float) -> dict[str, Any]:
     started, ended = _times(vertex)
     return {
-        "id": vertex["id"], "name": vertex["name"], "maxParallelism": vertex["max_parallelism"],
-        "parallelism": vertex["parallelism"], "status": vertex["state"], "start-time": _ms(started),
-        "end-time": _ms(ended), "duration": _ms((ended or now) - started) if started else -1,
+        "id": vertex["id"],
+        "name": vertex["name"],
+        "maxParallelism": vertex["max_parallelism"],
+        "parallelism": vertex["parallelism"],
+        "status": vertex["state"],
+        "start-time": _ms(started),
+        "end-time": _ms(ended),
+        "duration": _ms((ended or now) - started) if started else -1,
         "tasks": {vertex["state"]: max(vertex["tasks"], 0)},
-        "metrics": {"read-bytes": vertex["bytes_in"], "write-bytes": vertex["bytes_out"],
-                    "write-records": vertex["rows_out"]},
+        "metrics": {
+            "read-bytes": vertex["bytes_in"],
+            "write-bytes": vertex["bytes_out"],
+            "write-records": vertex["rows_out"],
+        },
         "reason": vertex["reason"],
-    }  # fmt: skip
+    }
 
 
 def _times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
@@ -80,15 +108,29 @@ def _times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
 
 def plan(record: JobRecord) -> dict[str, Any]:
     """Return the vertices made so far, and the edges between them."""
-    return {"jid": record.id, "name": record.name, "type": "BATCH", "nodes": [
-        {"id": vertex["id"], "parallelism": vertex["parallelism"], "operator": "", "description": vertex["name"],
-         "inputs": [
-             {"num": number, "id": edge["vertex"], "ship_strategy": record.edges[edge["edge"]]["partitioner"],
-              "exchange": record.edges[edge["edge"]]["exchange"]}
-             for number, edge in enumerate(vertex["inputs"])
-         ]}
-        for vertex in record.vertices.values()
-    ]}  # fmt: skip
+    return {
+        "jid": record.id,
+        "name": record.name,
+        "type": "BATCH",
+        "nodes": [
+            {
+                "id": vertex["id"],
+                "parallelism": vertex["parallelism"],
+                "operator": "",
+                "description": vertex["name"],
+                "inputs": [
+                    {
+                        "num": number,
+                        "id": edge["vertex"],
+                        "ship_strategy": record.edges[edge["edge"]]["partitioner"],
+                        "exchange": record.edges[edge["edge"]]["exchange"],
+                    }
+                    for number, edge in enumerate(vertex["inputs"])
+                ],
+            }
+            for vertex in record.vertices.values()
+        ],
+    }
 
 
 def stream_graph(record: JobRecord) -> dict[str, Any]:
@@ -96,19 +138,30 @@ def stream_graph(record: JobRecord) -> dict[str, Any]:
     of = record.vertex_of()
     inputs: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
     for edge in record.edges.values():
-        inputs[edge["target"]].append({
-            "type-num": edge["input"], "partitioner": edge["partitioner"], "exchange": edge["exchange"],
-            "source-id": edge["source"], "target-id": edge["target"],
-        })  # fmt: skip
+        inputs[edge["target"]].append(
+            {
+                "type-num": edge["input"],
+                "partitioner": edge["partitioner"],
+                "exchange": edge["exchange"],
+                "source-id": edge["source"],
+                "target-id": edge["target"],
+            }
+        )
     nodes = []
     for node in record.nodes.values():
         vertex = of.get(node["id"])
         decided = record.vertices[vertex]["parallelism"] if vertex else node["parallelism"]
-        nodes.append({
-            "id": node["id"], "parallelism": decided, "maxParallelism": node["max_parallelism"],
-            "operator-name": node["name"], "operator-description": node["description"],
-            **({"jobvertex-id": vertex} if vertex else {}), "input-edges": inputs[node["id"]],
-        })  # fmt: skip
+        nodes.append(
+            {
+                "id": node["id"],
+                "parallelism": decided,
+                "maxParallelism": node["max_parallelism"],
+                "operator-name": node["name"],
+                "operator-description": node["description"],
+                **({"jobvertex-id": vertex} if vertex else {}),
+                "input-edges": inputs[node["id"]],
+            }
+        )
     return {"jid": record.id, "name": record.name, "type": "BATCH", "nodes": nodes}
 
 
@@ -126,14 +179,19 @@ def job_exceptions(record: JobRecord) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid/exceptions``."""
     first = record.exceptions[0] if record.exceptions else None
     return {
-        "root-exception": first["message"] if first else None, "timestamp": _ms(first["at"]) if first else None,
+        "root-exception": first["message"] if first else None,
+        "timestamp": _ms(first["at"]) if first else None,
         "all-exceptions": [
-            {"exception": one["message"], "stacktrace": one["trace"], "task": one["vertex"],
-             "timestamp": _ms(one["at"])}
+            {
+                "exception": one["message"],
+                "stacktrace": one["trace"],
+                "task": one["vertex"],
+                "timestamp": _ms(one["at"]),
+            }
             for one in record.exceptions
         ],
         "truncated": False,
-    }  # fmt: skip
+    }
 
 
 def job_decisions(record: JobRecord) -> dict[str, Any]:
@@ -144,32 +202,49 @@ def job_decisions(record: JobRecord) -> dict[str, Any]:
 def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid/vertices/:vertexid``."""
     return {
-        **_vertex(vertex, now), "now": _ms(now),
+        **_vertex(vertex, now),
+        "now": _ms(now),
         "operators": [record.nodes[node] for node in vertex["nodes"] if node in record.nodes],
         "subpartitions": {"count": vertex["subpartition_count"], "bytes": vertex["subpartitions"]},
         "subtasks": _subtasks(record, vertex["id"]),
         "decisions": record.decisions_of(vertex),
-    }  # fmt: skip
+    }
 
 
 def _subtasks(record: JobRecord, vertex_id: str) -> list[dict[str, Any]]:
     return [
-        {"subtask": number, "stage": task["stage"], "attempt": task.get("attempt", 0), "status": task["state"],
-         "host": task["host"],
-         "start-time": _ms(task["started"]), "duration": _ms(task["seconds"]),
-         "metrics": {"read-bytes": task["bytes_in"], "write-bytes": task["bytes_out"],
-                     "read-records": task["rows_in"], "write-records": task["rows_out"]}}
+        {
+            "subtask": number,
+            "stage": task["stage"],
+            "attempt": task.get("attempt", 0),
+            "status": task["state"],
+            "host": task["host"],
+            "start-time": _ms(task["started"]),
+            "duration": _ms(task["seconds"]),
+            "metrics": {
+                "read-bytes": task["bytes_in"],
+                "write-bytes": task["bytes_out"],
+                "read-records": task["rows_in"],
+                "write-records": task["rows_out"],
+            },
+        }
         for number, task in enumerate(record.tasks.get(vertex_id, ()))
-    ]  # fmt: skip
+    ]
 
 
 def subtask_times(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid/vertices/:vertexid/subtasktimes``."""
     return {
-        "id": vertex["id"], "name": vertex["name"], "now": _ms(now),
+        "id": vertex["id"],
+        "name": vertex["name"],
+        "now": _ms(now),
         "subtasks": [
-            {"subtask": one["subtask"], "host": one["host"], "duration": one["duration"],
-             "timestamps": {"RUNNING": one["start-time"], "FINISHED": one["start-time"] + one["duration"]}}
+            {
+                "subtask": one["subtask"],
+                "host": one["host"],
+                "duration": one["duration"],
+                "timestamps": {"RUNNING": one["start-time"], "FINISHED": one["start-time"] + one["duration"]},
+            }
             for one in _subtasks(record, vertex["id"])
         ],
-    }  # fmt: skip
+    }

@@ -15,7 +15,9 @@ def test_names(name):
     assert request(name).is_table
 
 
-@pytest.mark.parametrize("text", ["(select 1) q", "t as x", "t x", "only t", "t;", "1t", "a join b on true", '"open', ""])
+@pytest.mark.parametrize(
+    "text", ["(select 1) q", "t as x", "t x", "only t", "t;", "1t", "a join b on true", '"open', ""]
+)
 def test_other_things(text):
     assert not request(text).is_table
 
@@ -31,7 +33,12 @@ def test_literals():
 
 @pytest.mark.parametrize(
     ("url", "name"),
-    [("jdbc:postgresql://h/d", "PostgreSQL"), ("jdbc:mysql://h/d", "MySQL"), ("jdbc:sqlite:f", "SQLite"), ("jdbc:oracle:x", None)],
+    [
+        ("jdbc:postgresql://h/d", "PostgreSQL"),
+        ("jdbc:mysql://h/d", "MySQL"),
+        ("jdbc:sqlite:f", "SQLite"),
+        ("jdbc:oracle:x", None),
+    ],
 )
 def test_dialects(url, name):
     found = dialect_of(url)

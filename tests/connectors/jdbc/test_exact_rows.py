@@ -48,7 +48,7 @@ TABLES = {
     "negative ids": ("k integer primary key, v int", "i - 2000, i", "", True),
     "far apart": ("k integer primary key, v int", "i * i * 1000000007, i", "", True),
     "a generated column": ("v int, rowid int as (nullif(v % 3, 0))", "i", "", True),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TABLES)
@@ -62,7 +62,10 @@ def test_row_ids_of_sqlite(make_env, spark, sqlite, case):
     assert (env.last_job.vertices[0].tasks > 1) == pieces
 
 
-@pytest.mark.parametrize(("conditions", "wrong"), [(["v < 100", "v > 100"], 1), (["v <= 100", "v >= 100"], 1), (["v < 9", "v < 10", "v >= 10"], 9)])
+@pytest.mark.parametrize(
+    ("conditions", "wrong"),
+    [(["v < 100", "v > 100"], 1), (["v <= 100", "v >= 100"], 1), (["v < 9", "v < 10", "v >= 10"], 9)],
+)
 def test_splits_that_do_not_read_each_row_once_fail_the_job(monkeypatch, make_env, spark, sqlite, conditions, wrong):
     sqlite.sql(f"drop table if exists gaps; create table gaps (v int); insert into gaps {SERIES} select i from n")
 
@@ -79,7 +82,9 @@ def test_splits_that_do_not_read_each_row_once_fail_the_job(monkeypatch, make_en
 def test_names_of_sqlite(make_env, spark, sqlite, table):
     """A name with a dot in it is not that of another table."""
     made = {"MIXED_case": "mixed_CASE", "seen": "to_see"}.get(table, table)
-    sqlite.sql(f"drop table if exists t; create table t (a int); create table {made} (rowid int, v int); insert into {made} {SERIES} select {SOME}, i from n")
+    sqlite.sql(
+        f"drop table if exists t; create table t (a int); create table {made} (rowid int, v int); insert into {made} {SERIES} select {SOME}, i from n"
+    )
     if table == "seen":
         sqlite.sql("create view seen as select * from to_see")
     assert len(same_rows(make_env(**PIECES), plain(spark, sqlite, table))) == ROWS
@@ -89,14 +94,22 @@ def test_names_of_sqlite(make_env, spark, sqlite, table):
 @pytest.mark.parametrize("predicate", ["v < 100", "v < 100 or v is null", "k is null"])
 def test_one_predicate_of_the_user(request, make_env, spark, kind, predicate):
     server = request.getfixturevalue(kind)
-    server.sql(f"drop table if exists sliced; create table sliced (id int primary key, k int, v int); insert into sliced (id, k, v) {SERIES if kind != 'mariadb' else ''}"
-               + (f"select i, {SOME}, i from n" if kind != "mariadb" else f"select seq, if(seq % 3 = 0, null, seq), seq from seq_0_to_{ROWS - 1}"))  # fmt: skip
+    server.sql(
+        f"drop table if exists sliced; create table sliced (id int primary key, k int, v int); insert into sliced (id, k, v) {SERIES if kind != 'mariadb' else ''}"
+        + (
+            f"select i, {SOME}, i from n"
+            if kind != "mariadb"
+            else f"select seq, if(seq % 3 = 0, null, seq), seq from seq_0_to_{ROWS - 1}"
+        )
+    )
     df = spark.read.jdbc(server.url, "sliced", predicates=[predicate], properties=server.properties)
     assert len(same_rows(make_env(**PIECES), df)) < ROWS
 
 
 @pytest.mark.parametrize("pages", [True, False])
-@pytest.mark.parametrize("table", ["child_with_nulls", "pairs", "numbers", "days", "uuids", "padded", "floats", "small", "times", "decimals"])
+@pytest.mark.parametrize(
+    "table", ["child_with_nulls", "pairs", "numbers", "days", "uuids", "padded", "floats", "small", "times", "decimals"]
+)
 def test_splits_of_postgres(make_env, spark, postgres, monkeypatch, table, pages):
     if not pages:
         monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
@@ -166,7 +179,7 @@ POSTGRES_TYPES = {
     "d": ("date", "case i % 50 when 1 then 'infinity'::date else '1500-03-01'::date + i % 50 end"),
     "tz": ("timestamptz", "'2026-03-29 00:30:00+00'::timestamptz + i % 50 * interval '20 min'"),
     "tm": ("timestamp", "'2026-03-29 00:30:00'::timestamp + i % 50 * interval '20 min'"),
-}  # fmt: skip
+}
 MARIADB_TYPES = {
     "e": ("enum('sad','ok','glad')", "elt(seq % 3 + 1, 'sad', 'ok', 'glad')"),
     "s": ("set('a','b')", "elt(seq % 3 + 1, 'a', 'b', 'a,b')"),
@@ -187,7 +200,7 @@ MARIADB_TYPES = {
     "uu": ("uuid", "concat('00000000-0000-0000-0000-0000000000', lpad(seq % 50, 2, '0'))"),
     "i6": ("inet6", "concat('::', seq % 50)"),
     "js": ("json", "concat('{\"a\": ', seq % 50, '}')"),
-}  # fmt: skip
+}
 SQLITE_TYPES = {
     "i": ("int", "case i % 5 when 0 then 1.5 when 1 then 'x' else i % 50 end"),
     "t": ("text", "case i % 3 when 0 then i % 50 else 't' || i % 50 end"),
@@ -195,7 +208,7 @@ SQLITE_TYPES = {
     "d": ("decimal(10,2)", "(i % 50) / 4.0"),
     "k": ("integer primary key", "i"),
     "nc": ("varchar(9) collate nocase", "substr('aAbBcC', i % 6 + 1, 1)"),
-}  # fmt: skip
+}
 KEYS = [
     *[("postgres", column, "values") for column in POSTGRES_TYPES],
     *[("mariadb", column, "values") for column in MARIADB_TYPES],
@@ -218,7 +231,9 @@ def typed(request, spark, tmp_path_factory):
             columns = ", ".join(f"{name} {type_name}" for name, (type_name, _) in types.items())
             values = ", ".join(value for _, value in types.values())
             begin = "create type mood as enum ('sad', 'ok', 'glad');" if kind == "postgres" else ""
-            rows = {"postgres": "from generate_series(0, 599) i", "mariadb": "from seq_0_to_599", "sqlite": "from n"}[kind]
+            rows = {"postgres": "from generate_series(0, 599) i", "mariadb": "from seq_0_to_599", "sqlite": "from n"}[
+                kind
+            ]
             series = SERIES.replace(str(ROWS - 1), "599") if kind == "sqlite" else ""
             server.sql(f"{begin} create table typed ({columns}); insert into typed {series} select {values} {rows}")
             copy = str(tmp_path_factory.mktemp(kind) / "copy")
@@ -279,7 +294,10 @@ def test_attempts_that_were_committed_and_lost(request, env, spark, monkeypatch,
         append(self, *arguments)
 
     monkeypatch.setattr(JdbcTarget, "append", twice)
-    env.write(numbers(spark), JdbcSink(server.url, "repeated", server.properties | {"isolationLevel": level, "batchsize": "50"}))
+    env.write(
+        numbers(spark),
+        JdbcSink(server.url, "repeated", server.properties | {"isolationLevel": level, "batchsize": "50"}),
+    )
     env.execute()
     assert_same_rows(plain(spark, server, "repeated").select("id", "v", "s").collect(), numbers(spark).collect())
 
@@ -333,7 +351,9 @@ def test_cached_readers_see_what_was_written(request, env, spark, kind, mode):
         df = plain(spark, server, name).cache()
         assert df.count() == 0
         if name == "by_spark":
-            numbers(spark).write.format("jdbc").options(url=server.url, dbtable=name, **server.properties).mode(mode).save()
+            numbers(spark).write.format("jdbc").options(url=server.url, dbtable=name, **server.properties).mode(
+                mode
+            ).save()
         else:
             env.write(numbers(spark), JdbcSink(server.url, name, server.properties, mode=mode))
             env.execute()
@@ -349,7 +369,9 @@ def test_columns_go_by_their_names(request, env, spark, kind):
     server.sql("drop table if exists named; create table named (id int, v bigint, s varchar(9))")
     env.write(numbers(spark).selectExpr("s as S", "id as Id"), JdbcSink(server.url, "named", server.properties))
     env.execute()
-    assert_same_rows(plain(spark, server, "named").collect(), numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect())
+    assert_same_rows(
+        plain(spark, server, "named").collect(), numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect()
+    )
     env.write(numbers(spark).withColumn("more", F.lit(1)), JdbcSink(server.url, "named", server.properties))
     with pytest.raises(SinkError, match="more that the table has not"):
         env.execute()

@@ -14,10 +14,14 @@ from tests.services import DRIVERS, Postgres
 
 JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
+
+
 @pytest.fixture(scope="module")
 def mortal():
     server = Postgres()
-    server.sql("create table source as select i as id, i % 7 as g, repeat('x', 100) as pad from generate_series(1, 20000) i; analyze source")
+    server.sql(
+        "create table source as select i as id, i % 7 as g, repeat('x', 100) as pad from generate_series(1, 20000) i; analyze source"
+    )
     yield server
     server.close()
 
@@ -83,12 +87,23 @@ def test_the_database_dies_while_it_is_written(make_env, spark, mortal, dies):
     assert mortal.sql("select count(*), count(distinct id) from target") == "100|100"
 
 
-@pytest.mark.parametrize(("dies", "there"), [pytest.param("before", "0", marks=pytest.mark.slow), pytest.param("after", "2000", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("dies", "there"),
+    [pytest.param("before", "0", marks=pytest.mark.slow), pytest.param("after", "2000", marks=pytest.mark.slow)],
+)
 def test_the_driver_dies_around_the_commit(postgres, dies, there):
     table = f"copied_{dies}"
     postgres.sql(f"create table {table} (id int, v bigint)")
     given = postgres.properties
-    arguments = [postgres.url, given["user"], given["password"], given["driver"], str(DRIVERS["postgresql"]), table, f"{dies}-1"]
+    arguments = [
+        postgres.url,
+        given["user"],
+        given["password"],
+        given["driver"],
+        str(DRIVERS["postgresql"]),
+        table,
+        f"{dies}-1",
+    ]
 
     def run(where):
         return subprocess.run([sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300)

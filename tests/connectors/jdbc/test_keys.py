@@ -59,8 +59,20 @@ class Dialect:
     [
         ("there", Column("n", "int"), "1 2", 1, ""),
         ("there", Column("s", "string"), "a b", 1, ""),
-        ("there", Column("u", "string"), "a b", 0, "the database may compare column u of type uuid otherwise than Spark"),
-        ("there", Column("v", "int"), "1", 0, "the database may compare column v of an unknown type otherwise than Spark"),
+        (
+            "there",
+            Column("u", "string"),
+            "a b",
+            0,
+            "the database may compare column u of type uuid otherwise than Spark",
+        ),
+        (
+            "there",
+            Column("v", "int"),
+            "1",
+            0,
+            "the database may compare column v of an unknown type otherwise than Spark",
+        ),
         ("there", Column("s", "string"), "ä", 0, "the database may read or order texts of column s otherwise"),
         ("unreachable", Column("n", "int"), "1", 0, "the types of t could not be had: no route to host"),
     ],

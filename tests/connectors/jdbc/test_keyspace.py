@@ -12,7 +12,14 @@ from penstock.connectors.jdbc.splits import weighted_bounds
 
 @pytest.mark.parametrize(
     ("low", "high", "expected"),
-    [("0", "10", "5"), ("-3", "0", "-2"), ("4", "5", None), ("4", "4", None), ("0.50", "0.60", "0.55"), ("0.5", "0.6", None)],
+    [
+        ("0", "10", "5"),
+        ("-3", "0", "-2"),
+        ("4", "5", None),
+        ("4", "4", None),
+        ("0.50", "0.60", "0.55"),
+        ("0.5", "0.6", None),
+    ],
 )
 def test_middle_of_numbers(low, high, expected):
     assert middle_number(low, high) == expected

@@ -20,7 +20,9 @@ def rows_of(server, table):
 
 
 def numbers(spark, start=0, partitions=6):
-    return spark.range(start, start + ROWS, 1, partitions).selectExpr("cast(id as int) as id", "id * 2 as v", "concat('x', id) as s")
+    return spark.range(start, start + ROWS, 1, partitions).selectExpr(
+        "cast(id as int) as id", "id * 2 as v", "concat('x', id) as s"
+    )
 
 
 def write(env, df, server, table, **options):
@@ -29,9 +31,11 @@ def write(env, df, server, table, **options):
 
 
 def tables(server, like):
-    listing = {"postgresql": "select tablename from pg_tables where tablename like '{}'",
-               "mysql": "select table_name from information_schema.tables where table_name like '{}'",
-               "sqlite": "select name from sqlite_master where name like '{}'"}  # fmt: skip
+    listing = {
+        "postgresql": "select tablename from pg_tables where tablename like '{}'",
+        "mysql": "select table_name from information_schema.tables where table_name like '{}'",
+        "sqlite": "select name from sqlite_master where name like '{}'",
+    }
     return server.sql(listing[server.url.split(":")[1]].format(like)).split()
 
 
@@ -82,7 +86,9 @@ def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
         drop table if exists staged; create table staged (id int, v int, penstock_task int, penstock_attempt bigint);
     """)
     for attempt, task in enumerate((0, 0, 1, 1, 1)):
-        postgres.sql(f"insert into staged select i, i, {task}, {attempt} from generate_series({task} * 10, {task} * 10 + 9) i")
+        postgres.sql(
+            f"insert into staged select i, i, {task}, {attempt} from generate_series({task} * 10, {task} * 10 + 9) i"
+        )
     postgres.sql(PostgresDialect().copy("staged", "target", ["id", "v"], [], ("penstock_task", "penstock_attempt")))
     assert postgres.sql("select count(*), count(distinct id) from target") == "20|20"
 

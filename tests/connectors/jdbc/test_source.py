@@ -50,11 +50,11 @@ def maria(mariadb):
     mariadb.sql(f"""
         set max_recursive_iterations = 1000000;
         create table uniform (id int primary key, g int, pad varchar(60));
-        insert into uniform {numbers('u')} select {UNIFORM}, i % 7, '{PAD}' from n;
+        insert into uniform {numbers("u")} select {UNIFORM}, i % 7, '{PAD}' from n;
         create table skewed (id int primary key, g int, pad varchar(60));
-        insert ignore into skewed {numbers('s')} select {SKEWED}, i % 7, '{PAD}' from n;
+        insert ignore into skewed {numbers("s")} select {SKEWED}, i % 7, '{PAD}' from n;
         create table texts (id varchar(40) primary key, g int, pad varchar(60));
-        insert into texts {numbers('t')} select md5(i), i % 7, '{PAD}' from n;
+        insert into texts {numbers("t")} select md5(i), i % 7, '{PAD}' from n;
         create table empty (id int primary key, g int, pad varchar(60));
         create table keyless (id int, g int, pad varchar(60));
         insert into keyless select * from uniform;
@@ -67,11 +67,11 @@ def maria(mariadb):
 def lite(sqlite):
     sqlite.sql(f"""
         create table uniform (id integer primary key, g int, pad text);
-        insert into uniform {numbers('u')} select {UNIFORM}, i % 7, '{PAD}' from n;
+        insert into uniform {numbers("u")} select {UNIFORM}, i % 7, '{PAD}' from n;
         create table skewed (id integer primary key, g int, pad text);
-        insert or ignore into skewed {numbers('s')} select {SKEWED}, i % 7, '{PAD}' from n;
+        insert or ignore into skewed {numbers("s")} select {SKEWED}, i % 7, '{PAD}' from n;
         create table keyless (id text primary key, g int, pad text) without rowid;
-        insert into keyless {numbers('k')} select 'k' || i, i % 7, '{PAD}' from n;
+        insert into keyless {numbers("k")} select 'k' || i, i % 7, '{PAD}' from n;
         create table empty (id integer primary key, g int, pad text)
     """)
     return sqlite
@@ -179,7 +179,13 @@ def test_columns_that_are_not_read_do_not_count(pg, make_env, spark):
 def test_what_the_user_cut_stays(pg, make_env, spark):
     env = make_env(**VOLUME)
     options = dict(partitionColumn="id", lowerBound="0", upperBound=str(ROWS), numPartitions="3")
-    df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load().groupBy("g").count()
+    df = (
+        spark.read.format("jdbc")
+        .options(url=pg.url, dbtable="uniform", **pg.properties, **options)
+        .load()
+        .groupBy("g")
+        .count()
+    )
     assert_as_plain_spark(env, df)
     assert env.last_job.vertices[0].tasks == 3
 
@@ -241,7 +247,9 @@ def test_bad_options_are_refused(pg, env, spark, options, words):
 
 def test_all_splits_see_one_snapshot(pg, make_env, spark):
     """Rows move, come and go while the table is read; a sum that every transaction keeps tells whether all was one."""
-    pg.sql("create table accounts as select i as id, 100::bigint as amount, repeat('x', 500) as pad from generate_series(1, 20000) i")
+    pg.sql(
+        "create table accounts as select i as id, 100::bigint as amount, repeat('x', 500) as pad from generate_series(1, 20000) i"
+    )
     pg.sql("create index on accounts (id); analyze accounts")
     env = make_env(**VOLUME)
     stop = threading.Event()
@@ -263,7 +271,9 @@ def test_all_splits_see_one_snapshot(pg, make_env, spark):
     writer.start()
     try:
         for _ in range(4):
-            df = plain(spark, pg, "accounts").agg(F.count("*"), F.sum("amount"), F.countDistinct(F.abs("id")), F.min(F.length("pad")))
+            df = plain(spark, pg, "accounts").agg(
+                F.count("*"), F.sum("amount"), F.countDistinct(F.abs("id")), F.min(F.length("pad"))
+            )
             (row,) = env.collect(df)
             assert env.last_job.vertices[0].parallelism >= 8
             assert tuple(row) == (20_000, 2_000_000, 20_000, 500)
@@ -276,11 +286,20 @@ def test_all_splits_see_one_snapshot(pg, make_env, spark):
 
 def test_keys_of_a_finished_side_become_a_where(pg, make_env, spark, tmp_path):
     env = make_env(**VOLUME)
-    spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(str(tmp_path / "wanted"))
+    spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(
+        str(tmp_path / "wanted")
+    )
     wanted = spark.read.parquet(str(tmp_path / "wanted")).where("m = 0").select("k")
-    df = plain(spark, pg, "uniform").join(wanted, F.col("id") == F.col("k")).groupBy("g").agg(F.count("pad"), F.sum("id"))
+    df = (
+        plain(spark, pg, "uniform")
+        .join(wanted, F.col("id") == F.col("k"))
+        .groupBy("g")
+        .agg(F.count("pad"), F.sum("id"))
+    )
     assert_as_plain_spark(env, df)
-    *_, ran = [stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records]  # the keys are fetched first
+    *_, ran = [
+        stage for stage in stages(spark, env.last_job, "uniform") if stage.input_records
+    ]  # the keys are fetched first
     assert (ran.input_records, ran.tasks) == (12, 1)
 
 
@@ -332,7 +351,9 @@ def test_a_table_dropped_after_planning(pg, env, spark):
 
 def test_options_of_a_table_in_the_catalogue(pg, make_env, spark):
     properties = ", ".join(f"{key} '{value}'" for key, value in pg.properties.items())
-    spark.sql(f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')")
+    spark.sql(
+        f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')"
+    )
     try:
         env = make_env(**VOLUME)
         df = env.sql("select g, count(pad), sum(id) from ddl_uniform group by g")

@@ -39,7 +39,9 @@ def test_page_ranges_are_even(pages, count):
     bounds = page_bounds(pages, count)
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
-    held = [sum(min(size, high) - min(size, low) for size in pages) for low, high in zip([0, *bounds], [*bounds, 10**9])]
+    held = [
+        sum(min(size, high) - min(size, low) for size in pages) for low, high in zip([0, *bounds], [*bounds, 10**9])
+    ]
     assert sum(held) == sum(pages)
     assert max(held) <= sum(pages) / count + 2 * max(len(pages), 1)
 
@@ -47,8 +49,10 @@ def test_page_ranges_are_even(pages, count):
 def test_page_conditions():
     assert page_conditions([]) == [None]
     assert page_conditions([5, 9]) == [
-        "ctid < '(5,0)'::tid", "ctid >= '(5,0)'::tid AND ctid < '(9,0)'::tid", "ctid >= '(9,0)'::tid",
-    ]  # fmt: skip
+        "ctid < '(5,0)'::tid",
+        "ctid >= '(5,0)'::tid AND ctid < '(9,0)'::tid",
+        "ctid >= '(9,0)'::tid",
+    ]
 
 
 def test_key_conditions():

@@ -113,16 +113,27 @@ def test_a_stream(spark, broker, tmp_path):
     spark.dataSource.register(KafkaFormat)
     topic = broker.topic("flowing", 2)
     broker.fill(topic, {0: 3000, 1: 100})
-    options = {"kafka.bootstrap.servers": broker.servers, "subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "1000"}
+    options = {
+        "kafka.bootstrap.servers": broker.servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "1000",
+    }
     can_limit = tuple(map(int, spark.version.split(".")[:2])) >= (4, 2)
     if not can_limit:
         with pytest.raises(Exception, match="maxOffsetsPerTrigger would be ignored"):
-            spark.readStream.format("penstock_kafka").options(**options).load().writeStream.format("noop").start().processAllAvailable()
+            spark.readStream.format("penstock_kafka").options(**options).load().writeStream.format(
+                "noop"
+            ).start().processAllAvailable()
         del options["maxOffsetsPerTrigger"]
     stream = numbers(spark.readStream.format("penstock_kafka").options(**options).load())
 
     def run():
-        query = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out"))
+        query = (
+            stream.writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .start(str(tmp_path / "out"))
+        )
         try:
             query.processAllAvailable()
         finally:
@@ -140,9 +151,10 @@ def test_a_stream(spark, broker, tmp_path):
 def test_the_sink_writes_everything(env, spark, broker):
     topic = broker.topic("written", 3)
     df = spark.range(0, 5000, 1, 4).selectExpr(
-        "cast(id as string) as value", "concat('k', id % 3) as key",
+        "cast(id as string) as value",
+        "concat('k', id % 3) as key",
         "array(struct('h' as key, cast('v' as binary) as value)) as headers",
-    )  # fmt: skip
+    )
     env.write(df, KafkaSink(broker.servers, topic))
     env.execute()
     back = env.read(KafkaSource(broker.servers, topic))
@@ -200,7 +212,12 @@ def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(make_env, spark, t
         topic = mortal.topic("mortal", 1)
         for first in range(0, 20_000, 1000):  # the broker gives at least such a batch at a time
             mortal.fill(topic, {0: 1000}, first=first, width=1000)
-        few = {"queued.min.messages": "1000", "queued.max.messages.kbytes": "64", "fetch.message.max.bytes": "20000", "client.id": str(reached)}
+        few = {
+            "queued.min.messages": "1000",
+            "queued.max.messages.kbytes": "64",
+            "fetch.message.max.bytes": "20000",
+            "client.id": str(reached),
+        }
         df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()

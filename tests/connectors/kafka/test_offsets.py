@@ -40,7 +40,10 @@ def test_every_offset_once_and_no_share_exceeded(given_ranges, count):
     assert all(0 < part.backlog <= -(-total // count) for part in found)
 
 
-@pytest.mark.parametrize(("backlog", "bytes_each", "volume", "bound", "expected"), [(0, 10, 100, 8, 1), (95, 10, 100, 8, 8), (25, 10, 100, 8, 3)])
+@pytest.mark.parametrize(
+    ("backlog", "bytes_each", "volume", "bound", "expected"),
+    [(0, 10, 100, 8, 1), (95, 10, 100, 8, 8), (25, 10, 100, 8, 3)],
+)
 def test_number_of_tasks(backlog, bytes_each, volume, bound, expected):
     assert tasks_for([one(0, 0, backlog)], bytes_each, volume, bound) == expected
 

@@ -10,7 +10,11 @@ BY_K = {"1-2": "hash[0]", "1-3": "hash[0]"}
 CASES = {
     "one reader": ("1 #> 2\n2 -> 3", {}, {"1 #> 2", "2 -> 3"}),
     "two readers alike": ("1 #> 2\n1 #> 3", BY_K, {"1 #> 2", "1 #> 3"}),
-    "two readers by other keys": ("1 #> 2\n1 #> 3", BY_K | {"1-3": "hash[1]"}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
+    "two readers by other keys": (
+        "1 #> 2\n1 #> 3",
+        BY_K | {"1-3": "hash[1]"},
+        {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"},
+    ),
     "two readers, nothing known of how": ("1 #> 2\n1 #> 3", {}, {"1 /> 4", "4 #> 2", "1 /> 5", "5 #> 3"}),
 }
 

@@ -67,9 +67,20 @@ _WHICH = """
 c.oid = ?::oid AND n.oid = c.relnamespace AND s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = ?
 """
 _ORDERED = (
-    "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "date", "timestamp",
-    "timestamptz", "uuid",
-)  # fmt: skip
+    "int2",
+    "int4",
+    "int8",
+    "float4",
+    "float8",
+    "numeric",
+    "text",
+    "varchar",
+    "bpchar",
+    "date",
+    "timestamp",
+    "timestamptz",
+    "uuid",
+)
 """Types whose values are null or in one order; parts of a composite value may be null."""
 _INDEX_SCANS = frozenset({"Index Scan", "Index Only Scan", "Bitmap Heap Scan"})
 _FEW = 2

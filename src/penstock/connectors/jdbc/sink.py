@@ -198,9 +198,17 @@ class _JdbcSinkJob(SinkJob):
         written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
         key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in sink.key]
         record = PreparedJdbc(
-            masked(sink.url), sink.table, sink.mode, tuple(self._columns), tuple(key),
-            "" if self._done else self._staging, sink.token, None, self._of_token, without_secrets(sink.properties),
-        )  # fmt: skip
+            masked(sink.url),
+            sink.table,
+            sink.mode,
+            tuple(self._columns),
+            tuple(key),
+            "" if self._done else self._staging,
+            sink.token,
+            None,
+            self._of_token,
+            without_secrets(sink.properties),
+        )
         if not self._done:
             with self._target.connect() as database:
                 record.make(database, self._dialect)

@@ -29,6 +29,7 @@ _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", 
 _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 
+
 def add_filter_paths(bridge: Bridge, draft: Draft) -> Draft:
     """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
     del bridge

@@ -4,12 +4,27 @@ from penstock.graph import OperatorKind
 
 NARROW = frozenset(
     {
-        "Project", "Filter", "Generate", "Expand", "ArrowEvalPython", "BatchEvalPython", "MapInPandas", "MapInArrow",
-        "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements", "MapPartitions", "Sample",
-        "ScriptTransformation", "TypedFilter", "AppendColumns", "ArrowEvalPythonUDTF",
+        "Project",
+        "Filter",
+        "Generate",
+        "Expand",
+        "ArrowEvalPython",
+        "BatchEvalPython",
+        "MapInPandas",
+        "MapInArrow",
+        "PythonMapInArrow",
+        "DeserializeToObject",
+        "SerializeFromObject",
+        "MapElements",
+        "MapPartitions",
+        "Sample",
+        "ScriptTransformation",
+        "TypedFilter",
+        "AppendColumns",
+        "ArrowEvalPythonUDTF",
         "BatchEvalPythonUDTF",
     }
-)  # fmt: skip
+)
 """What computes rows of single rows, or of a task's rows as they come."""
 
 CHEAP = frozenset({"Project", "Filter"})

@@ -15,7 +15,6 @@ from penstock.spark import catalyst
 from penstock.spark.joins import join_facts
 
 if TYPE_CHECKING:
-
     from penstock.planner.translation.translator import Translator
     from penstock.spark.joins import JoinFacts
     from penstock.spark.plans import LogicalNode
@@ -102,9 +101,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
             _producer(translator, child, signature, translated.get(side)),
             node_id,
             HashPartitioner(tuple(texts[side])),
-            translator.edge_plan(
-                child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order), signature=signature
-            ),
+            translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys[side][i] for i in order), signature=signature),
             number=side.input_number,
             group=group,
         )

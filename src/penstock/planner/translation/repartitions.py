@@ -109,9 +109,7 @@ def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> Tr
         builder.give(inner.node_id, parallelism=mark.parallelism, **changes)
         return inner
     name = mark.name or f"with_parallelism({mark.parallelism})"
-    node_id = builder.node(
-        _REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location
-    )
+    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location)
     builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
     why = f"the tasks of {builder.nodes[inner.node_id].name} cannot be given, so its rows are dealt out once more"
     builder.notes.append((name, str(mark.parallelism), why))
@@ -125,9 +123,7 @@ def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode,
     if wanted is None:
         wanted = cluster_cores(translator.bridge) if mark.exchange.function is not None else None
     name, partitioner = ("Rescale", RESCALE) if mark.exchange.pointwise else ("Rebalance", REBALANCE)
-    node_id = translator.builder.node(
-        _REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location
-    )
+    node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)

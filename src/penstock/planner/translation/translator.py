@@ -140,9 +140,7 @@ class Translator:
         """Add an edge that hands rows over within a task."""
         self.builder.edge(inner.node_id, target, FORWARD, self.edge_plan(child), number=number)
 
-    def operator_edge(
-        self, inner: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner
-    ) -> str:
+    def operator_edge(self, inner: TranslatedNode, target: int, node: LogicalNode, partitioner: Partitioner) -> str:
         """Add the exchange of an operator, below which Spark may run a part of it; return the edge's id."""
         plan = self.edge_plan(node.children[0], WriteKind.OPERATOR, operator=node)
         return self.builder.edge(inner.node_id, target, partitioner, plan)

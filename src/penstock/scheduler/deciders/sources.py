@@ -119,9 +119,7 @@ class SourceDecider:
         settings = self._settings
         own = None if vertex.max_parallelism is None else vertex.max_parallelism
         said = [bound for bound in (own, settings.own_maximum) if bound is not None]
-        return SourceBounds(
-            settings.bounds.maximum, settings.source_default, min(said, default=None), settings.default
-        )
+        return SourceBounds(settings.bounds.maximum, settings.source_default, min(said, default=None), settings.default)
 
     def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
         """Return the number of tasks a source should have, and the reason."""
