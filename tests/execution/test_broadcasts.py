@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -40,6 +41,7 @@ class Spark:
 
     def broadcast(self, *given: Any) -> BroadcastResult:
         self.made.append(given[-2:])
+        time.sleep(0.02)  # long enough for others to ask meanwhile
         if self.answer is not None:
             raise self.answer
         return BroadcastResult(None, self.rows, 300, 2, None)

@@ -36,11 +36,13 @@ class Leaves:
         self.relations = relations
         self.results = results or Results()
         self.broadcasts = self
+        self.taken: list[str] = []
 
     def is_relation(self, edge: StreamEdge) -> bool:
         return edge.id in self.relations
 
     def leaf(self, edge: StreamEdge, read: EdgeRead, *, shared: bool, meets: bool) -> Plan:
+        self.taken.append(edge.id)
         match read:
             case WholeRead():
                 how = ""
@@ -140,7 +142,9 @@ def test_a_join_with_a_broadcast_side_is_left_as_it_is() -> None:
 def test_joins_in_another_order(order: tuple[int, ...], expected: str) -> None:
     last = INNER.with_strategy(JoinStrategy(sequence=JoinSequence((4, 6), order)))
     context = job("1 -> 4\n3 *> 4\n4 -> 6\n5 *> 6", {4: INNER, 6: last}, sources=[1])
-    assert built(context, (1, 4, 6), leaves=Leaves({"3-4", "5-6"})) == expected
+    leaves = Leaves({"3-4", "5-6"})
+    assert built(context, (1, 4, 6), leaves=leaves) == expected
+    assert sorted(leaves.taken) == ["3-4", "5-6"]  # each once
 
 
 def test_the_build_side_of_a_join_in_another_order_stays_its_side() -> None:

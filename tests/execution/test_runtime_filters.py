@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,7 @@ class Spark:
 
         def given(how: str) -> KeySet:
             self.asked.append(how)
+            time.sleep(0.02)  # long enough for others to ask meanwhile
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer

@@ -138,11 +138,11 @@ def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPat
 
 
 REPORTS = [
-    {"index": 1, "stage": 4, "rows": 7},
-    {"index": 0, "stage": 4, "rows": 5},
-    {"index": 0, "stage": 9, "rows": 6},
     {"index": 1, "stage": 9, "rows": 8},
     {"index": 1, "stage": 9, "rows": 9},  # it ran again
+    {"index": 0, "stage": 9, "rows": 6},
+    {"index": 1, "stage": 4, "rows": 7},  # another job's
+    {"index": 0, "stage": 4, "rows": 5},
 ]
 
 
