@@ -101,7 +101,7 @@ def test_a_connector_of_your_own(spark):
         assert len([path for path in Items.asked if "items" in path]) == 11
         test = blocks("own-connector.md")[2]
         exec(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
-        assert len(found["read"].splits) == 10
+        assert len(found["read"].splits) == 3
         assert found["read"].rows[:8] == [(f"t{i % 7}",) for i in range(8)]
     finally:
         server.shutdown()
