@@ -154,7 +154,7 @@ def build(tables, start, steps):
             if joins > 2:
                 continue
             df = _limited(df)
-            other = other if joins == 1 else max(other, 1)  # the hot key meets itself once: twice gives 50 million rows
+            other = other if joins == 1 else max(other, 1)  # noqa: PLW2901 - the hot key meets itself once: twice gives 50 million rows
         df = STEPS[name](df, df if again and "join" not in name else tables[other])
     return df
 

@@ -5,9 +5,9 @@ import time
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.decisions import DecisionKind
 from penstock.observer import record_of
+from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.spark import exchange, filters
 from penstock.web import pages
 from tests.equality import assert_as_plain_spark

@@ -281,7 +281,7 @@ def test_bad_options_are_refused_whatever_the_size(spark, tables):
     df = spark.read.option("scan.paralelism", 3).parquet(tables("1 row"))
     with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):
         Environment(spark, progress=False).collect(df)
-    with pytest.raises(PenstockError, match="scan.parallelism"):
+    with pytest.raises(PenstockError, match=r"scan\.parallelism"):
         Environment(spark, progress=False).collect(
             spark.read.option("scan.parallelism", "many").parquet(tables("1 row"))
         )

@@ -1,5 +1,7 @@
 """Makes the generated pages of the docs: the options from their declarations, the API from its docstrings."""
 
+from __future__ import annotations
+
 import argparse
 import importlib
 import inspect
@@ -7,6 +9,7 @@ import re
 import sys
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from penstock.config import OPTIONS
 
@@ -122,7 +125,7 @@ API = {
 }
 
 
-def show_default(option) -> str:
+def show_default(option: Any) -> str:
     if option.default is None:
         return "none"
     if option.kind.name == "memory size" and option.default:
@@ -133,9 +136,12 @@ def show_default(option) -> str:
 def options_page() -> str:
     lines = [
         "# Options\n",
-        "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML file "
-        "(`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
-        "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them too.\n",
+        (
+            "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML "
+            "file (`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
+            "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them "
+            "too.\n"
+        ),
         "| key | type | default | meaning |",
         "|---|---|---|---|",
     ]
@@ -146,7 +152,7 @@ def options_page() -> str:
     return MADE + "\n".join(lines) + "\n"
 
 
-def signature(thing) -> str:
+def signature(thing: Any) -> str:
     try:
         return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))  # annotations are kept as texts
     except ValueError:

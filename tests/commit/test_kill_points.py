@@ -13,8 +13,8 @@ from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
-from tests.services import Postgres, Sqlite
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+from tests.services import Postgres, Sqlite
 
 pytestmark = pytest.mark.forks
 

@@ -153,7 +153,7 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
     ]
 
     def refused():
-        import pyiceberg.catalog.sql as sql
+        from pyiceberg.catalog import sql
 
         def refuse(*_, **__):
             raise OSError("the catalogue is down")
@@ -206,7 +206,7 @@ def test_an_error_before_that_undoes_everything(local, template, tmp_path):
     end = in_child(local, refused)
     assert end.result == ("the log is read-only", [True, True, True])
     assert not journals(targets[0])
-    assert not [path for path in (tmp_path / "d").rglob("part-*new*")]
+    assert not list((tmp_path / "d").rglob("part-*new*"))
 
 
 def test_a_file_system_that_cannot_exchange_renames_twice(local, template, tmp_path, monkeypatch):

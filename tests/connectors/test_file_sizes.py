@@ -110,5 +110,5 @@ def test_small_data_too(spark, tmp_path):
 
 @pytest.mark.parametrize("bad", ["0", "-1", "many"])
 def test_bad_sizes(bad):
-    with pytest.raises(ConfigError, match="sink.target-file-size"):
+    with pytest.raises(ConfigError, match=r"sink\.target-file-size"):
         FileSink("x", target_file_size=bad)

@@ -239,7 +239,7 @@ def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
 
 
 def test_bad_targets(properties):
-    with pytest.raises(SourceError, match="no Iceberg table n.none"):
+    with pytest.raises(SourceError, match=r"no Iceberg table n\.none"):
         IcebergSource("n.none", properties)
     with pytest.raises(SinkError, match="mode 'merge'"):
         IcebergSink("n.t", properties, mode="merge")

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.sizing.coverage import check_slices
 from penstock.sizing.parallelism import Bounds
 from penstock.sizing.skew_cut import cut_skewed
-from penstock.sizing.coverage import check_slices
 
 
 @pytest.mark.parametrize(

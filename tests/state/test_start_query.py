@@ -11,8 +11,8 @@ import sys
 import pytest
 
 import penstock.state as st
-from penstock.spark.dataframes import with_settings
 from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
 from penstock.state.preflight import MARKER
 from tests.state.queries import BASE, SCHEMA
 

@@ -98,6 +98,15 @@ def test_what_lies_hashed_otherwise(
     assert found.lines[:2] == lines
 
 
+def test_both_sides_lie_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the orders of the keys differ, one side is exchanged."""
+    left, right = grouped(A, "k"), grouped(B, "y")
+    join = tree("Join", left, right, ids="kxjy")
+    for by, edge in (("jy", "Aggregate ~jy> Join"), ("yj", "Aggregate #jy> Join")):
+        found = Translated(monkeypatch, join, facts={join: equal("kx", "jy")}, grouping={left: "kx", right: by})
+        assert found.lines[:2] == ["Aggregate ~kx> Join", edge]
+
+
 def test_groups_that_a_filter_chose_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """They may be few, so what joins them had better be measured first."""
     group = grouped(A, "k")
