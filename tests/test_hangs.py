@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
@@ -112,7 +113,7 @@ class Noting(Sink):
 
     def __init__(self, **calls):
         self.calls = calls
-        self.did = []
+        self.did: list[str] = []
 
     def open(self, spark):
         del spark
@@ -307,7 +308,7 @@ def test_interrupted_from_the_keyboard(spark, env, hang):
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    pressed = []
+    pressed: list[Any] = []
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         env.collect(df)

@@ -30,7 +30,7 @@ def twice(frames):
     yield from frames
 
 
-def counts(left, right):
+def counts(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
     keys = (left if len(left) else right).iloc[:1, 0]
     return pd.DataFrame({"k": keys, "n": [len(left)], "m": [len(right)]})
 
@@ -66,8 +66,8 @@ PIPELINES = {
         .cogroup(t.most.groupBy("k"))
         .applyInPandas(counts, "k long, n long, m long")
     ),
-    "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),
-    "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),
+    "udtf, inner": lambda t: t.sums.lateralJoin(Repeats(F.col("k").outer())).join(t.most, "k"),  # type: ignore[call-arg]
+    "udtf, full": lambda t: t.most.join(t.sums.lateralJoin(Repeats(F.col("k").outer())), "k", "full"),  # type: ignore[call-arg]
     "cross join, cogroup": lambda t: (
         t.sums.crossJoin(t.one)
         .selectExpr("k as g", "s", "x")

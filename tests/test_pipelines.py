@@ -115,7 +115,7 @@ STEPS = {
         df.crossJoin(other.agg(F.max("v").alias("m"))).where("m is null or v <= m").drop("m")
     ),
     **{
-        f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))
+        f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))  # type: ignore[misc]
         for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "null safe")
     },
     "join on two": lambda df, other: _join(df, other, "inner", ["k", "g"]),

@@ -230,7 +230,7 @@ def test_a_sorted_limit_is_determined(quiet, spark, broken):
     assert only(quiet).verdict is Verdict.DIFFERENT
 
 
-def boom(value):
+def boom(value: object) -> None:
     raise KeyError(value)
 
 

@@ -1,7 +1,9 @@
 """What comes otherwise than it was decided settles the decision, in history and on the pages; the rows are right."""
 
 import time
+from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
@@ -95,7 +97,7 @@ def test_a_split_that_spark_did_not_plan_so(monkeypatch, make_env, tables):
 
 
 def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
-    refused = []
+    refused: list[Any] = []
     write = exchange.write
 
     def refuse(bridge, session, logical, **others):
@@ -110,7 +112,7 @@ def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
     assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
 
 
-def doubled(pdf):
+def doubled(pdf: pd.DataFrame) -> pd.DataFrame:
     return pdf.groupby("k", as_index=False).v.sum()
 
 

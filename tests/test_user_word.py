@@ -1,6 +1,7 @@
 """What the user says of parallelism holds at every size of data, as plain Spark is asked or Penstock: read from Spark's stages."""
 
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -200,7 +201,7 @@ def test_sources(spark, tables, size, name):
 class Asked(FileSource, DynamicParallelismInference):
     """Files whose reader wants more than it may have, and notes with which bound it was asked."""
 
-    bounds = []
+    bounds: list[Any] = []
 
     def infer_parallelism(self, context):
         self.bounds.append(context.parallelism_inference_upper_bound)

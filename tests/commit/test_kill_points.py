@@ -6,6 +6,7 @@ import os
 import zlib
 from collections import Counter
 from itertools import combinations_with_replacement, count
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ def sqlite(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def counts():
-    found = Counter()
+    found: Counter[Any] = Counter()
     yield found
     print(
         "\nkill points:",
@@ -143,8 +144,8 @@ def maker(request, written, tmp_path):
                 made = {"delta": Delta, "iceberg": Iceberg}[kind]
                 return made(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "local":
-                made = LocalSqlite(database)
-                return Jdbc(None, made, mode.replace("create", "append"), exists=mode != "create", token=token)
+                server = LocalSqlite(database)
+                return Jdbc(None, server, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "kafka":
                 return Kafka(spark, request.getfixturevalue("broker"), token=token)
             case _:

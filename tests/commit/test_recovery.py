@@ -158,11 +158,12 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
         def refuse(*_, **__):
             raise OSError("the catalogue is down")
 
-        sql.SqlCatalog.commit_table = refuse
+        sql.SqlCatalog.commit_table = refuse  # type: ignore[assignment]
         try:
             run(local, targets)
         except CommitError as error:
             return str(error)
+        return "nothing was raised"
 
     text = in_child(local, refused).result
     assert "waiting: n.t" in text
@@ -257,7 +258,7 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, templ
                 raise OSError("No space left on device")
             return write(folder, content, overwrite=overwrite)
 
-        LocalFolder.write = refuse
+        LocalFolder.write = refuse  # type: ignore[assignment]
         run(local, targets)
         LocalFolder.write = write
         (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ class Other(Prepared):
 
 
 class OtherJob:
-    secrets = {}
+    secrets: dict[Any, Any] = {}
 
     def __init__(self, problem=None):
         self.part = Other(problem)

@@ -65,7 +65,7 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
     ],
 )
 def test_as_many_tasks_as_are_allowed(sizes, slices, bounds, parallelism, expected):
-    tasks = cut_skewed(sizes, slices, Bounds(*bounds, 12), parallelism)
+    tasks = cut_skewed(sizes, slices, Bounds(bounds[0], bounds[1], 12), parallelism)
     assert len(tasks) == expected
     check(tasks, sizes)
 

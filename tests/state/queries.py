@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +70,7 @@ def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, parti
 
 
 def _pandas_counts(df: DataFrame) -> DataFrame:
-    def count(key: tuple, frames: Iterator[pd.DataFrame], state) -> Iterator[pd.DataFrame]:
+    def count(key: tuple, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         seen, total = state.get if state.exists else (0, 0)
         for frame in frames:
             seen, total = seen + len(frame), total + int(frame["v"].sum())

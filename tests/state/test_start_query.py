@@ -29,7 +29,7 @@ def start(spark, one, checkpoint, **options):
     return given
 
 
-def groups(spark, checkpoint) -> int:
+def groups(spark, checkpoint) -> int | None:
     return st.inspect(str(checkpoint), spark=spark).max_parallelism
 
 
