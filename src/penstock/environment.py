@@ -277,7 +277,7 @@ class Environment:
             job.start_whole(self._bridge, outputs, opened, whole)
         else:
             if self._progress:
-                job.watch(Progress(job))
+                job.watch(Progress(job.name))
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job

@@ -10,8 +10,9 @@ from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
 from penstock.graph.operators import ADDS_TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
+    from penstock.graph.changes import GraphChange, GraphListener, RefusedChange
     from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
 
@@ -28,10 +29,18 @@ class AdaptiveGraphManager:
         The graph.
     initialize
         Is called with the manager before the first vertices are made.
+    listener
+        Hears of all changes.
     """
 
-    def __init__(self, stream_graph: StreamGraph, initialize: Callable[[PendingGraph], None] | None = None) -> None:
+    def __init__(
+        self,
+        stream_graph: StreamGraph,
+        initialize: Callable[[PendingGraph], None] | None = None,
+        listener: GraphListener | None = None,
+    ) -> None:
         self._graph = stream_graph
+        self._listener = listener
         self._job_graph = JobGraph()
         self._vertex_of: dict[int, JobVertexID] = {}
         self._finished_nodes: set[int] = set()
@@ -111,10 +120,17 @@ class AdaptiveGraphManager:
         """Whether a node belongs to a job vertex already."""
         return node_id in self._vertex_of
 
-    def commit(self, graph: StreamGraph, touched: Sequence[int]) -> None:
-        """Take a changed graph, and the nodes whose vertices may become ready by it."""
-        self._graph = graph
-        self._touched += touched
+    def commit(self, change: GraphChange) -> None:
+        """Change the graph; vertices at the ends of changed edges may become ready by it."""
+        self._graph = change.applied_to(self._graph)
+        self._touched += [end for _, edge in change.edges for end in (edge.source_id, edge.target_id)]
+        if self._listener is not None:
+            self._listener.on_graph_changed(change)
+
+    def refuse(self, refused: RefusedChange) -> None:
+        """Note that a change cannot be."""
+        if self._listener is not None:
+            self._listener.on_change_refused(refused)
 
     def hold(self, node_id: int, until: int) -> bool:
         """Let the vertex of a node wait for another node; False if that cannot be."""

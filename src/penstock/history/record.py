@@ -25,7 +25,9 @@ class JobRecord:
     decisions
         All decisions, in order.
     changes
-        What the optimizer changed: before, after and why.
+        What the optimizer changed: before, after and why; `decision` is the number of the decision that changed it.
+    refused
+        What strategies asked for that could not be, and why not.
     tasks
         The tasks of each vertex that has ended.
     """
@@ -47,6 +49,7 @@ class JobRecord:
     tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
     exceptions: list[dict[str, Any]] = field(default_factory=list)
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
@@ -72,6 +75,7 @@ class JobRecord:
                 vertices={key: dict(vertex) for key, vertex in self.vertices.items()},
                 decisions=list(self.decisions),
                 changes=list(self.changes),
+                refused=list(self.refused),
                 exceptions=list(self.exceptions),
                 timestamps=dict(self.timestamps),
                 _lock=threading.Lock(),
@@ -102,7 +106,11 @@ class JobRecord:
         self.edges |= {edge["id"]: edge for edge in event["edges"]}
 
     def _on_change(self, event: Event) -> None:
-        self.changes.append({key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")})
+        change = {key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")}
+        self.changes.append(change | {"decision": event.get("decision")})  # logs of older releases do not tell
+
+    def _on_refused(self, event: Event) -> None:
+        self.refused.append({key: event[key] for key in ("at", "what", "because", "nodes")})
 
     def _on_vertex(self, event: Event) -> None:
         values = {key: value for key, value in event.items() if key not in {"type", "at"}}

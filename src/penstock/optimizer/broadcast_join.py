@@ -70,11 +70,13 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             result = context.result(build.source_id)
             if result is None or not is_hashed(build) or not join.type.can_build(side):
                 continue
-            if self._fits(join, side, result, context) and self._switch(build, join.edges[side.other], context):
-                limit = show_bytes(context.resources.broadcast_threshold)
-                reason = f"{show_bytes(result.total)} were measured, less than the threshold of {limit}"
-                figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
-                context.decide(DecisionKind.BROADCAST, join.node, side, reason, **figures)
+            if not self._fits(join, side, result, context):
+                continue
+            requests = self._switch(build, join.edges[side.other], context)
+            limit = show_bytes(context.resources.broadcast_threshold)
+            reason = f"{show_bytes(result.total)} were measured, less than the threshold of {limit}"
+            figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
+            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, **figures):
                 return True
         return False
 
@@ -91,7 +93,8 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why)
         return False
 
-    def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> bool:
+    def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> list[StreamEdgeUpdateRequest]:
+        """Return the requests that broadcast one side, and chain the join to the other where that can be."""
         requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
         if is_hashed(probe):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
@@ -99,4 +102,4 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
                 requests += hashed_again(relying_edges(context.stream_graph, build.target_id))
         elif probe.is_forward:  # the join itself does not rely on the hash any longer
             requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))
-        return context.modify_stream_edge(requests)
+        return requests

@@ -158,13 +158,11 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if target is None or not (prunes or _is_worth_it(target, left, ref, path, context)):
             return False
         node, given_by = graph.node(target), path.filter_source
-        if not context.modify_stream_node([StreamNodeUpdateRequest(target, filters=(*node.filters, ref))]):
-            return False
+        request = StreamNodeUpdateRequest(target, filters=(*node.filters, ref))
         chosen = f"by the {given_by.side} side of {given_by.join_id} {graph.node(given_by.join_id).name}"
         reason = f"{show_count(rows, 'row')} give keys, which leaves about {left:.1%}"
         figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side}
-        context.decide(DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
-        return True
+        return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
 
     def _target(self, path: FilterPath, left: float, context: StrategyContext) -> tuple[int | None, bool]:
         """Return where to filter, and whether the source can leave out files there.

@@ -62,17 +62,13 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         tasks = max(1, ceil(size / context.resources.volume_per_task))
         if not pays(rows // tasks, groups, sets.copies):
             return False
-        if not context.modify_stream_node(
-            [StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))]
-        ):
-            return False
+        request = StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))
         reason = (
             f"{show_count(rows, 'row')} are read of {show_count(groups, 'group')} at most, "
             f"for {sets.copies} grouping sets"
         )
         chosen = "before rows are multiplied"
-        context.decide(DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
-        return True
+        return context.change([request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
 
 
 def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:

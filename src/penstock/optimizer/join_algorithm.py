@@ -127,9 +127,8 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         algorithm = ShuffledJoin.SORT_MERGE if table is None else ShuffledJoin.SHUFFLED_HASH
         strategy = replace(join.operator.strategy, algorithm=algorithm, build=None if table is None else table.side)
         request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
-        if not context.modify_stream_node([request]):
-            return False
-        if table is not None:
-            reason = f"the largest table of a task takes {show_bytes(table.memory)} of {show_bytes(limits.task_memory)}"
-            context.decide(DecisionKind.JOIN_ALGORITHM, join.node, f"hash join, builds {table.side}", reason)
-        return True
+        if table is None:
+            return context.modify_stream_node([request])
+        reason = f"the largest table of a task takes {show_bytes(table.memory)} of {show_bytes(limits.task_memory)}"
+        chosen = f"hash join, builds {table.side}"
+        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason)

@@ -85,11 +85,8 @@ class JoinOrder(StreamGraphOptimizationStrategy):
             for one in joins
             if one.id in wanted
         ]
-        if not context.modify_stream_node(requests):
-            return False
         chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in order)
-        context.decide(DecisionKind.JOIN_ORDER, last.node, chosen, "the most reducing join first")
-        return True
+        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, "the most reducing join first")
 
 
 def _left_by(join: EquiJoin, context: StrategyContext) -> float | None:

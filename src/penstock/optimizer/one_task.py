@@ -63,11 +63,12 @@ class OneTask(StreamGraphOptimizationStrategy):
             if not edge.is_forward:
                 if not isinstance(edge.partitioner, _DROPPED) or not self._may_lose(target, graph):
                     break
-                if not context.modify_stream_edge([StreamEdgeUpdateRequest(edge.id, FORWARD)]):
+                request = StreamEdgeUpdateRequest(edge.id, FORWARD)
+                reason = f"one task reads the {show_bytes(result.total)} before {graph.node(head).name}"
+                chosen = f"no {edge.partitioner}"
+                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, bytes=result.total):
                     break
                 graph, changed = context.stream_graph, True
-                reason = f"one task reads the {show_bytes(result.total)} before {graph.node(head).name}"
-                context.decide(DecisionKind.EXCHANGE, target, f"no {edge.partitioner}", reason, bytes=result.total)
             current = target.id
         return changed
 

@@ -7,7 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.config.options import OPTIMIZATION_STRATEGIES
-from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, OptimizerError, first_line
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
@@ -72,14 +71,13 @@ class StreamGraphOptimizer:
 
     def initialize(self, owner: PendingGraph) -> None:
         """Show the strategies the graph before anything runs."""
-        self._owner = owner
         self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
         for strategy in list(self._strategies):
-            before = owner.graph
+            self._context.begin()
             try:
                 strategy.initialize(self._context)
             except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
-                self._skip(strategy, error, before)
+                self._skip(strategy, error)
 
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
         """Let the strategies change the pending graph; return whether they did.
@@ -101,19 +99,17 @@ class StreamGraphOptimizer:
         raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
-        before = self._owner.graph
+        self._context.begin()
         try:
             return strategy.on_operators_finished(finished, self._context)
         except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
-            self._skip(strategy, error, before)
+            self._skip(strategy, error)
             return False
 
-    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception, before: object) -> None:
+    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
         log.warning("strategy %s raised and is not called again in this job", strategy.name, exc_info=error)
-        self._owner.commit(before, ())  # type: ignore[arg-type]
         self._strategies.remove(strategy)
-        reason = f"it raised {type(error).__name__}: {first_line(error)}"
-        self._context.decide(DecisionKind.STRATEGY, strategy.name, "skipped", reason)
+        self._context.undo(strategy.name, f"it raised {type(error).__name__}: {first_line(error)}")
 
 
 def strategies_of(

@@ -85,9 +85,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
             context.decide(DecisionKind.SKEW, node, "not split", why_not)
             return False
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
-        if not context.modify_stream_edge([request, *hashed_again(relying)]):
-            return False
+        requests = [request, *hashed_again(relying)]
         reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
         chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, partial results merged"
-        context.decide(DecisionKind.SKEW, node, chosen, reason, largest=largest)
-        return True
+        return context.change(requests, DecisionKind.SKEW, node, chosen, reason, largest=largest)

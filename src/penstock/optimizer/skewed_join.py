@@ -102,16 +102,18 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         if why_not is not None:
             context.decide(DecisionKind.SKEW, join.node, "not split", why_not)
             return False
-        requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False) for side in split]
-        if not context.modify_stream_edge([*requests, *hashed_again(relying)]):
-            return False
+        again = hashed_again(relying)
+        changed = False
         for side in split:
             sizes = results[side].subpartitions.tolist()
             largest, median = max(sizes), median_size(sizes)
             reason = f"the largest of its subpartitions has {show_bytes(largest)}, the median {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
-            context.decide(DecisionKind.SKEW, join.node, chosen, reason, **{LARGEST: largest}, median=median)
-        return True
+            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *again]
+            figures = {LARGEST: largest, "median": median}
+            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, **figures):
+                again, changed = [], True
+        return changed
 
 
 def _why_not(join: EquiJoin, side: Side) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import Decision, DecisionKind, DecisionLog
-from penstock.graph import StreamGraphContext, StreamNode
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef
+from penstock.graph import GraphChange, RefusedChange, StreamGraphContext, StreamNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.config import Configuration
+    from penstock.decisions import Decision, Subject
+    from penstock.graph.changes import UpdateRequest
     from penstock.graph.context import PendingGraph
 
 
@@ -91,7 +93,7 @@ class Resources:
 
 
 class StrategyContext(StreamGraphContext):
-    """The stream graph with the job's options, and the place for decisions.
+    """The stream graph with the job's options; decisions are recorded here, alone or with what they change.
 
     Parameters
     ----------
@@ -112,6 +114,8 @@ class StrategyContext(StreamGraphContext):
         self.config = config
         self.resources = resources
         self._decisions = decisions
+        self._begun = owner.graph
+        self._changed_by: list[Decision] = []
         self._results: dict[int, ResultInfo] = {}
         self._scanned: dict[int, int] = {}
 
@@ -132,16 +136,81 @@ class StrategyContext(StreamGraphContext):
     def decide(
         self, kind: DecisionKind, about: StreamNode | str, chosen: int | str, reason: str, **figures: Any
     ) -> None:
-        """Record a decision: what about, what was chosen, why, and from which figures.
+        """Record a decision that changes nothing: what about, what was chosen, why, and from which figures.
 
         One about a node is shown with its vertex, and gets what came of that; so does one about a name that only one
         node has.
         """
+        self._decisions.record(self._choice(kind, about, chosen, reason, figures))
+
+    def change(
+        self,
+        requests: Sequence[UpdateRequest],
+        kind: DecisionKind,
+        about: StreamNode | str,
+        chosen: int | str,
+        reason: str,
+        **figures: Any,
+    ) -> bool:
+        """Change edges and nodes, and record the decision to do so: all of it, or none.
+
+        Parameters
+        ----------
+        requests
+            What is asked for, see `modify_stream_edge` and `modify_stream_node`.
+        kind, about, chosen, reason, figures
+            The decision, see `decide`.
+
+        Returns
+        -------
+        bool
+            Whether all of it was done.
+        """
+        choice = self._choice(kind, about, chosen, reason, figures)
+        planned = self._planned(requests)
+        if isinstance(planned, RefusedChange):
+            return self._carry_out(replace(planned, choice=choice))
+        decision = self._decisions.record(choice)
+        self._changed_by.append(decision)
+        return self._carry_out(replace(planned, decision=decision))
+
+    def begin(self) -> None:
+        """Note where `undo` goes back to; for the optimizer, before it calls a strategy."""
+        self._begun, self._changed_by = self.stream_graph, []
+
+    def undo(self, strategy: str, because: str) -> None:
+        """Take back what was changed since `begin`, and say so of the decisions that changed it; for the optimizer.
+
+        Parameters
+        ----------
+        strategy, because
+            The name of the strategy that is not called again, and why not.
+        """
+        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", because, {})
+        skipped = self._decisions.record(choice)
+        for decision in self._changed_by:
+            self._decisions.settle(decision.id, instead="undone", because=f"{strategy} was skipped: {because}")
+        now = self.stream_graph
+        if now is not self._begun:
+            nodes, edges = [node.id for node in now], [edge.id for edge in now.edges]
+            self._carry_out(replace(GraphChange.between(now, self._begun, nodes, edges), decision=skipped))
+
+    def _choice(
+        self,
+        kind: DecisionKind,
+        about: StreamNode | str,
+        chosen: int | str,
+        reason: str,
+        figures: Mapping[str, Any],
+    ) -> Choice:
         named = {name.replace("_", " "): value for name, value in figures.items()}
-        nodes = [about] if isinstance(about, StreamNode) else [n for n in self.stream_graph if n.name == about]
-        subject = f"{about.id} {about.name}" if isinstance(about, StreamNode) else about
-        ids = (nodes[0].id,) if len(nodes) == 1 else ()
-        self._decisions.record(Decision(kind, subject, chosen, reason, named, nodes=ids))
+        return Choice(kind, self._subject(about), chosen, reason, named)
+
+    def _subject(self, about: StreamNode | str) -> Subject:
+        if isinstance(about, StreamNode):
+            return NodeRef(about.id, about.name)
+        called_so = [node.id for node in self.stream_graph if node.name == about]
+        return NameRef(about, tuple(called_so) if len(called_so) == 1 else ())
 
 
 class StreamGraphOptimizationStrategy(ABC):

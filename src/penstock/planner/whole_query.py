@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, WHOLE_QUERY_THRESHOLD
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NameRef
 from penstock.marks import has_exchanges
 from penstock.planner.outputs import check_output
 from penstock.planner.sinks import sink_options
@@ -41,10 +41,10 @@ class WholeQuery:
     known_bytes: int | None
     reason: str
 
-    def decision(self, job: str) -> Decision:
+    def decision(self, job: str) -> Choice:
         """Return what is recorded of it."""
         figures = {} if self.known_bytes is None else {"bytes in": self.known_bytes}
-        return Decision(DecisionKind.WHOLE_QUERY, job, "handed to Spark whole", self.reason, figures)
+        return Choice(DecisionKind.WHOLE_QUERY, NameRef(job), "handed to Spark whole", self.reason, figures)
 
 
 def plan_whole(

@@ -195,8 +195,13 @@ def job_exceptions(record: JobRecord) -> dict[str, Any]:
 
 
 def job_decisions(record: JobRecord) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/decisions``: what was chosen and why, and what the optimizer changed."""
-    return {"jid": record.id, "decisions": record.decisions, "changes": record.changes}
+    """Return the answer of ``/jobs/:jobid/decisions``: what was chosen and changed, and why."""
+    return {
+        "jid": record.id,
+        "decisions": record.decisions,
+        "changes": record.changes,
+        "refused": record.refused,
+    }
 
 
 def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class InputDecider:
             outcome |= {"instead": "its subpartitions stay whole", "because": f"there are {tasks} for them"}
         for decision in self._log.of((node_id,), DecisionKind.SKEW):
             if LARGEST in decision.figures:
-                self._log.settle(decision, **outcome)
+                self._log.settle(decision.id, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
