@@ -19,6 +19,7 @@ import numpy as np
 
 from penstock.config import Configuration
 from penstock.decisions import DecisionKind, DecisionLog
+from penstock.events import JobAccount
 from penstock.graph import (
     AdaptiveGraphManager,
     CalcOperator,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.decisions import Decision
+    from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
 
 MIB = 1 << 20
@@ -149,11 +151,12 @@ class StrategyHarness:
         config: Mapping[str, Any] | None = None,
         resources: Resources = RESOURCES,
     ) -> None:
-        self._decisions = DecisionLog()
+        self._account = JobAccount()
+        self._decisions = DecisionLog(self._account)
         made = [one() if isinstance(one, type) else one for one in strategies]
         self._optimizer = StreamGraphOptimizer(made, Configuration.load(config or {}), resources, self._decisions)
         graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)
-        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize)
+        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize, self._account)
 
     @property
     def graph(self) -> StreamGraph:
@@ -188,6 +191,11 @@ class StrategyHarness:
     def decisions(self) -> list[Decision]:
         """What was decided, in order."""
         return list(self._decisions)
+
+    @property
+    def events(self) -> list[JobStatusEvent]:
+        """What happened, in order: decisions, changes of the graph, and changes that were refused."""
+        return self._account.events
 
     def chosen(self, kind: DecisionKind) -> list[str]:
         """Return what was chosen in the decisions of a kind."""

@@ -43,9 +43,9 @@ class _Hearing:
 class JobAccount:
     """The events of one job, kept in order. Safe to use from several threads.
 
-    An event is kept at the moment it happens, by `emit`, which never waits: so it may be called by any thread and with
-    locks held. Listeners hear of it when a step is complete, by `deliver`, on one thread at a time. One that raises hears
-    no more, and the job goes on.
+    An event is kept at the moment it happens, by `emit`, which never waits: so any thread may call it, with locks held.
+    Listeners hear of it when a step is complete, by `deliver`, on one thread at a time. One that raises hears no more,
+    and the job goes on.
 
     Nothing is kept after the end of the job: what was left behind and wakes up is no part of it.
 
