@@ -34,6 +34,8 @@ def test_a_job_without_vertices_leaves_no_thread():
     one = Progress("failed before anything ran")
     one.on_events([state(ExecutionState.RUNNING)])
     one.on_events([state(ExecutionState.FAILED)])
+    for thread in set(threading.enumerate()) - before:
+        thread.join(2)  # rich tells its thread to stop, and does not wait for it
     assert set(threading.enumerate()) <= before
 
 

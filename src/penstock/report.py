@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.history.record import run_times
 from penstock.tables import VertexRow, vertices_table
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def record_table(record: JobRecord) -> Table:
             _known(vertex["bytes_in"]),
             _known(vertex["parallelism"]),
             vertex["reason"],
-            _seconds(vertex["timestamps"]),
+            _seconds(vertex),
         )
         for vertex in record.vertices.values()
     )
@@ -66,6 +67,6 @@ def record_table(record: JobRecord) -> Table:
     return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)
 
 
-def _seconds(timestamps: dict[str, float]) -> float:
-    ends = [at for state, at in timestamps.items() if state in {"FINISHED", "FAILED", "CANCELED"}]
-    return ends[0] - timestamps["RUNNING"] if ends and "RUNNING" in timestamps else 0.0
+def _seconds(vertex: dict[str, Any]) -> float:
+    started, ended = run_times(vertex)
+    return 0.0 if started is None or ended is None else ended - started

@@ -6,10 +6,19 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.events import ExecutionState
+
 Event = dict[str, Any]
 """One line of a job's log; ``type`` says what it is, ``at`` when it happened in seconds since the epoch."""
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
+
+
+def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return when a vertex of a record began to run, and when it ended; None for what has not happened."""
+    reached = {ExecutionState(state): at for state, at in vertex["timestamps"].items()}
+    ends = [at for state, at in reached.items() if state.is_terminal]
+    return reached.get(ExecutionState.RUNNING), ends[0] if ends else None
 
 
 @dataclass
@@ -150,7 +159,7 @@ class JobRecord:
 
     def status_counts(self) -> dict[str, int]:
         """Return how many vertices are in each state, and how many operators are pending."""
-        counts = dict.fromkeys(("CREATED", "SCHEDULED", "RUNNING", "FINISHED", "FAILED", "CANCELED"), 0)
+        counts = {state.value: 0 for state in ExecutionState}
         for vertex in self.vertices.values():
             counts[vertex["state"]] += 1
         return counts | {"pending-operators": self.pending}

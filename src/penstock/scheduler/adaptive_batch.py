@@ -227,8 +227,10 @@ class AdaptiveBatchScheduler:
 
     def _only_stages_after_commit_are_left(self) -> bool:
         later = sum(not self._manager.is_frozen(n) for n, (_, stage) in self._plan.stages.items() if stage.after_commit)
-        running = [execution for execution in self.execution_graph if execution.state is not ExecutionState.FINISHED]
-        return self._manager.pending_operators == later and all(execution in self._waiting for execution in running)
+        return self._manager.pending_operators == later and all(
+            execution.state is ExecutionState.FINISHED or execution in self._waiting
+            for execution in self.execution_graph
+        )
 
     def _waits_for_commit(self, vertex: JobVertex) -> bool:
         _, stage = self._plan.stages.get(vertex.tail_id, (0, None))
