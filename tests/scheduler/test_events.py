@@ -21,10 +21,12 @@ from penstock.events import (
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import REBALANCE
+from penstock.history.recorder import JobRecorder
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.planner.passes.exchange_widths import job_plan
 from penstock.scheduler import adaptive_batch
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
+from penstock.scheduler.job import Job
 from penstock.spark import jobs
 from penstock.testing import RESOURCES, measured
 from tests.planner.drafts import draft
@@ -211,3 +213,19 @@ def test_listeners_hear_it_while_it_runs(job):
     account.watch(Listener())
     scheduler.run(lambda: None)
     assert heard == account.events
+
+
+def test_who_comes_late_records_the_same(job):
+    scheduler, account = job()
+    watching, late = (JobRecorder(Job("nightly")) for _ in range(2))
+    account.watch(watching)
+    scheduler.run(lambda: None)
+    late.on_events(account.events)
+    for recorder in (watching, late):
+        record = recorder.record
+        assert record.status_counts()["FINISHED"] == len(record.vertices) == 3
+        assert [change["decision"] for change in record.changes] == [2]
+        assert record.decisions[2]["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
+        assert [one["because"] for one in record.refused] == ["n1 is frozen"]
+    shown = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
+    assert [getattr(watching.record, name) for name in shown] == [getattr(late.record, name) for name in shown]

@@ -101,7 +101,7 @@ class ShadowedJob(Job):
         RowsDifferError
             If plain Spark runs the query.
         """
-        self.state, self.ended = ExecutionState.FAILED, time.time()
+        self._end(ExecutionState.FAILED, None)
         if not isinstance(error, PenstockError):
             self.failed(error)
             self._raise_differences(error)
