@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import sys
+from enum import Enum
 from pathlib import Path
 
 from penstock.config import OPTIONS
@@ -38,6 +39,11 @@ API = {
         "DynamicParallelismInference",
         "ParallelismInferenceContext",
         "ParallelismProvider",
+        "SourceProvider",
+        "SplitSource",
+        "DataFrameScanProvider",
+        "ScanContext",
+        "Predicate",
         "FileSource",
         "Sink",
         "SinkJob",
@@ -52,6 +58,7 @@ API = {
         "KafkaSink",
         "CommittedPartition",
     ),
+    "penstock.connectors.predicates": ("ColumnStatistics", "might_match"),
     "penstock.commit": ("Prepared", "Access", "Recovery"),
     "penstock.rebalance.operator": ("Rebalanced",),
     "penstock.state": ("inspect", "plan", "rescale", "abort", "prune", "start_query"),
@@ -90,8 +97,22 @@ API = {
         "FilterPath",
         "DynamicFilterRef",
     ),
+    "penstock.graph.partitioner": (
+        "Partitioner",
+        "ForwardPartitioner",
+        "HashPartitioner",
+        "RangePartitioner",
+        "RebalancePartitioner",
+        "RescalePartitioner",
+        "AdaptiveRebalancePartitioner",
+        "AdaptiveRescalePartitioner",
+        "BroadcastPartitioner",
+        "GlobalPartitioner",
+        "ForwardForUnspecifiedPartitioner",
+        "ForwardForConsecutiveHashPartitioner",
+    ),
     "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
-    "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
+    "penstock.testing": ("StrategyHarness", "stream_graph", "measured", "read_splits", "SplitReading"),
     "penstock.optimizer": (
         "StreamGraphOptimizationStrategy",
         "StrategyContext",
@@ -156,7 +177,10 @@ def api_page() -> str:
         for name in names:
             thing = getattr(importlib.import_module(module_name), name)
             parts.append(f"### `{name}`\n")
-            if not issubclass(thing, BaseException) if inspect.isclass(thing) else True:
+            is_enum = inspect.isclass(thing) and issubclass(thing, Enum)
+            if is_enum:
+                parts.append("".join(f"* `{name}.{one.name}`: {one.value}\n" for one in thing))
+            elif not issubclass(thing, BaseException) if inspect.isclass(thing) else True:
                 parts.append(f"```python\n{name}{signature(thing)}\n```\n")
             parts.append(f"```text\n{inspect.getdoc(thing)}\n```\n")
             members = (

@@ -9,10 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
+import pytest
 from pyspark.sql import functions as F
 
 import penstock.testing
 from penstock import Environment
+from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_as_plain_spark, assert_same_rows
@@ -97,8 +99,22 @@ def test_a_connector_of_your_own(spark):
         env = Environment(spark, config=OFF, progress=False)
         assert env.count(env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
         assert len([path for path in Items.asked if "items" in path]) == 11
+        test = blocks("own-connector.md")[2]
+        exec(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
+        assert len(found["read"].splits) == 10
+        assert found["read"].rows[:8] == [(f"t{i % 7}",) for i in range(8)]
     finally:
         server.shutdown()
+
+
+def test_a_sink_of_your_own(spark, tmp_path):
+    code, use = blocks("own-connector.md")[3:]
+    found = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
+    exec(code + use.replace("lines/", f"{tmp_path}/lines"), found)
+    rows = [json.loads(line) for file in (tmp_path / "lines").glob("part-*") for line in file.read_text().splitlines()]
+    assert sorted(row["id"] for row in rows) == [0, 1, 2]
+    with pytest.raises(SinkError, match="exists"):
+        exec(use.replace("lines/", f"{tmp_path}/lines"), found)
 
 
 def test_growing_a_query(spark, stopped, tmp_path):

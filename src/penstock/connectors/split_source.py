@@ -58,16 +58,20 @@ class SplitSource(DataFrameScanProvider):
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the splits, dealt to the tasks."""
-        splits = self.enumerate_splits(context)
-        dealt = evenly([self.split_size(split) for split in splits], context.parallelism)
         columns = self.schema.fieldNames() if context.columns is None else context.columns
         columns = columns or self.schema.fieldNames()[:1]  # rows that are only counted need a column all the same
-        return self._scan(spark, columns, [[splits[i] for i in group] for group in dealt])
+        return self._scan(spark, columns, dealt(self, self.enumerate_splits(context), context.parallelism))
 
     def _scan(self, spark: SparkSession, columns: Sequence[str], tasks: list[list[Any]] | None) -> DataFrame:
         from penstock.connectors.split_format import scan
 
         return scan(spark, self, list(columns), tasks)
+
+
+def dealt(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
+    """Return the splits that each task reads: the largest first, each to the task with the least."""
+    groups = evenly([source.split_size(split) for split in splits], parallelism)
+    return [[splits[i] for i in group] for group in groups]
 
 
 def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa.Schema:

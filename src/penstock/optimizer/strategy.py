@@ -216,7 +216,7 @@ class StrategyContext(StreamGraphContext):
 class StreamGraphOptimizationStrategy(ABC):
     """Changes what is still pending of a running job, from what has finished.
 
-    One instance serves one job, and is always called from the same thread.
+    One that is given as a class is made anew for each job; an object serves all jobs. A job calls it from one thread.
     """
 
     @property
