@@ -176,7 +176,7 @@ class Job:
             if scheduler is not None:
                 scheduler.leave_behind()
             self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
-            start_thread(f"penstock-tell-{self.id}", self._account.deliver).join(_TELLING)
+            start_thread(f"penstock-tell-{self.id}", partial(self._account.deliver, wait=True)).join(_TELLING)
         finally:
             self._done.set()
 
