@@ -270,7 +270,7 @@ class Job:
                 log.warning("job %s was given up while its sinks committed; that has ended now: %s", self.id, error)
             return
         if self._ending.asked and not self._ending.cancelled:
-            why = f"its sinks had begun to show what was written ({self._ending.asked})"
+            why = f"its sinks had already begun to commit ({self._ending.asked})"
             self.decisions.record(Decision(DecisionKind.CANCEL, self.name, "came too late", why))
         if error is None:
             self._end(ExecutionState.FINISHED, None)

@@ -55,7 +55,7 @@ def _channel(vertex: JobVertex, report: dict[str, Any]) -> Decision:
         DecisionKind.REBALANCE,
         f"{vertex.id} {vertex.name}, task {report['index']}",
         f"{report['rows']} rows",
-        f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own",
+        f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
         nodes=vertex.node_ids,
     )
