@@ -59,7 +59,7 @@ PURE = (
     "state/assignment",
     "state/layout",
     "state/recommendation",
-    "state/ways",
+    "state/rewrite_methods",
     "history/record",
     "history/event_log",
     "web/views",

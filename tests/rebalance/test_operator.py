@@ -148,7 +148,7 @@ def test_what_an_aggregate_gives_is_not_shuffled_again(quick):
 
 
 def test_too_many_consumers_are_refused_at_once(quick):
-    assert "needs 99 slots at the same time, and there are 8" in quick["too many"]["said"]
+    assert "needs 99 cores at the same time, and there are 8" in quick["too many"]["said"]
     assert quick["too many"]["seconds"] < 10
 
 
