@@ -153,7 +153,7 @@ def test_too_many_consumers_are_refused_at_once(quick):
 
 
 def test_a_job_tells_what_each_consumer_took(quick):
-    assert "REBALANCE(idlest of 4)" in quick["job"]["edges"]
+    assert "REBALANCE(least loaded of 4)" in quick["job"]["edges"]
     told = quick["job"]["told"]
     assert sum(one["figures"]["rows"] for one in told) == 20_000
     assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()
