@@ -35,8 +35,8 @@ class SplitSource(DataFrameScanProvider):
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
         """Return the splits. Called on the driver; should not read the data.
 
-        Make splits of about ``context.data_volume_per_task`` bytes. If there are more than ``context.parallelism``, some
-        tasks read several.
+        Make splits of about ``context.data_volume_per_task`` bytes. If there are more than ``context.parallelism``,
+        some tasks read several.
         """
 
     @abstractmethod
