@@ -197,7 +197,9 @@ class FileSinkJob(SinkJob):
         """Refuse names that are there: a file that is taken back later must be one of this job."""
         for file in files:
             if self._target.child(file).exists():
-                raise SinkError(f"{self._target}/{file} exists already", hint="run the job again: names are random")
+                raise SinkError(
+                    f"{self._target}/{file} exists already", hint="run the job again: its files then get other names"
+                )
 
     def abort(self) -> None:
         """Remove the hidden folder."""

@@ -78,7 +78,7 @@ class JdbcSource(Source):
         if self.url.startswith("jdbc:mariadb:"):
             raise SourceError(
                 f"{masked(self.url)} would be read wrongly",
-                cause="Spark has no dialect for this URL, and quotes columns so that MariaDB takes them for texts",
+                cause="Spark has no dialect for this URL and quotes columns in a way that MariaDB takes for texts",
                 hint="write jdbc:mysql:...?permitMysqlScheme with driver org.mariadb.jdbc.Driver",
             )
         for value in (self.parallelism, self.max_connections):
