@@ -62,7 +62,7 @@ PURE = (
     "state/assignment",
     "state/layout",
     "state/recommendation",
-    "state/ways",
+    "state/rewrite_methods",
     "history/record",
     "history/lines",
     "history/event_log",

@@ -81,7 +81,7 @@ def test_the_most_reducing_dimension_comes_first(make_env, tables):
     df = joined.select("day", "n0", "n2", "v").groupBy("n0").agg(F.sum("v"), F.max("n2"), F.max("day"))
     job = check(make_env(**SMALL), df)
     (order,) = chosen(job, "join order")[-1:]
-    assert [part.split("(")[1] for part in order.split(", ")] == ["10.0% left)", "50.0% left)", "90.0% left)"]
+    assert [part.split("(")[1] for part in order.split(", ")] == ["keeps 10.0%)", "keeps 50.0%)", "keeps 90.0%)"]
 
 
 def test_a_join_before_broadcast_joins_becomes_one_itself(spark, make_env, tables):
@@ -115,7 +115,7 @@ def test_sums_are_made_before_rows_are_multiplied(spark, make_env, tables, group
                from facts join dim0 on d0 = k0 join dim1 on d1 = k1 join dim2 on d2 = k2
                where a0 < 5 and a2 < 9 group by {groups}"""
     job = check(make_env(**SMALL | {VOLUME: "4 mb"}), spark.sql(text))
-    assert chosen(job, "early aggregation") == ["before rows are multiplied"] * early
+    assert chosen(job, "early aggregation") == ["before rows are copied for each grouping set"] * early
 
 
 def test_the_same_star_shuffled(spark, make_env, tables):
@@ -369,7 +369,7 @@ def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smal
     left, right = (small, large) if smaller == "left" else (large, small)
     df = left.join(right, F.col("a") == F.col("b"), how)
     job = check(make_env(**{JOIN: "NONE", THRESHOLD: "-1", f"{FILTERING}.enabled": False, VOLUME: "64 kb"}), df)
-    assert chosen(job, "join algorithm") == [f"hash join, builds {smaller}"]
+    assert chosen(job, "join algorithm") == [f"shuffled hash join, build side {smaller}"]
 
 
 @pytest.mark.parametrize(("asked", "threshold"), [(1, "0"), (3, "0"), (5, "64 mb"), (40, "0")])

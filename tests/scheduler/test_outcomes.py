@@ -108,4 +108,4 @@ def test_what_consumers_of_an_adaptive_exchange_took() -> None:
         "rows a second of 0": 2.0,
         "rows a second of 1": 8.0,
     }
-    assert "0.2 s for rows, and 1.5 s" in first.reason
+    assert "0.2 s for rows to read, and 1.5 s" in first.reason

@@ -112,7 +112,7 @@ class VertexRunner:
                 if not exchange.is_refused(error):
                     raise
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
-                    why = "Spark wants them laid out otherwise for an operator of several inputs"
+                    why = "Spark requires another partitioning for an operator with several inputs"
                     self._context.decisions.settle(
                         decision.id, instead="inputs exchanged within the vertex", because=why
                     )

@@ -42,7 +42,7 @@ class PendingGraph(Protocol):
     def refuse(self, refused: RefusedChange) -> None:
         """Note that a change cannot be."""
 
-    def hold(self, node_id: int, until: int) -> bool:
+    def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a node wait for another node; False if that cannot be."""
 
 
@@ -71,7 +71,7 @@ class StreamGraphContext:
         """Whether a node has become part of a job vertex, so that it and its input edges stay as they are."""
         return self._owner.is_frozen(node_id)
 
-    def hold(self, node_id: int, until: int) -> bool:
+    def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a pending node wait until another node has finished.
 
         Returns
@@ -79,7 +79,7 @@ class StreamGraphContext:
         bool
             False, and nothing is changed, if the node is frozen or the other node waits for it.
         """
-        return self._owner.hold(node_id, until)
+        return self._owner.defer(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
         """Change edges: all of the batch, or none.

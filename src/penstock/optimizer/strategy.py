@@ -1,4 +1,4 @@
-"""What a strategy is given, and what it may do (FLIP-469)."""
+"""The interface of strategies: what they receive and what they can change (FLIP-469)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ResultInfo:
-    """What a finished vertex has written.
+    """The output of a finished vertex.
 
     Parameters
     ----------
     subpartitions
         Bytes per subpartition as written (compressed), shape (subpartitions,).
     rows
-        Rows, or None if they were not counted.
+        The number of rows, or None if they were not counted.
     memory
         Bytes of the rows in memory, or None.
     mappers
-        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)); asked
-        of Spark on demand, as there are many.
+        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)). Read from
+        Spark on demand, because there are many.
     scanned
         Rows that were read from each source in the vertex, by node id.
     """
@@ -58,9 +58,9 @@ class OperatorsFinished:
     Parameters
     ----------
     ids
-        Their nodes.
+        Their node ids.
     results
-        What was written, by the node that wrote it.
+        The outputs, by the id of the node that wrote them.
     """
 
     ids: tuple[int, ...]
@@ -69,20 +69,20 @@ class OperatorsFinished:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the cluster and the session offer, in bytes.
+    """The resources of the cluster and the session, in bytes except for the cores.
 
     Parameters
     ----------
     broadcast_threshold
-        Below it a join side may be broadcast, -1 never.
+        A join side below this size may be broadcast; -1 means never.
     broadcast_memory
-        The most a broadcast table may take in memory.
+        The most memory that a broadcast table may take.
     task_memory
-        The most a hash table within one task may take.
+        The most memory that a hash table of one task may take.
     volume_per_task
-        What a task should read.
+        The bytes a task should read.
     cores
-        How many tasks run at a time.
+        The number of tasks that run at the same time.
     """
 
     broadcast_threshold: int
@@ -93,18 +93,18 @@ class Resources:
 
 
 class StrategyContext(StreamGraphContext):
-    """The stream graph with the job's options; decisions are recorded here, alone or with what they change.
+    """The stream graph as a strategy sees it, with the job's options, resources, results and decisions.
 
     Parameters
     ----------
     owner
-        Who has the graph.
+        Owns the graph.
     config
         The job's options.
     resources
-        What there is to use.
+        The resources of the cluster and the session.
     decisions
-        Takes the decisions.
+        Records the decisions.
     """
 
     def __init__(
@@ -120,17 +120,17 @@ class StrategyContext(StreamGraphContext):
         self._scanned: dict[int, int] = {}
 
     def add_results(self, results: Mapping[int, ResultInfo]) -> None:
-        """Add what finished vertices have written, by the node that wrote it."""
+        """Add the outputs of finished vertices, by the id of the node that wrote them."""
         self._results.update(results)
         for result in results.values():
             self._scanned.update(result.scanned)
 
     def result(self, node_id: int) -> ResultInfo | None:
-        """Return what a node has written, or None before its vertex has finished."""
+        """Return the output of a node, or None before its vertex has finished."""
         return self._results.get(node_id)
 
     def rows_scanned(self, source_id: int) -> int | None:
-        """Return how many rows were read from a source, or None if that was not measured yet."""
+        """Return the number of rows read from a source, or None if it has not been measured yet."""
         return self._scanned.get(source_id)
 
     def decide(
@@ -214,18 +214,18 @@ class StrategyContext(StreamGraphContext):
 
 
 class StreamGraphOptimizationStrategy(ABC):
-    """Changes what is still pending of a running job, from what has finished.
+    """Changes the pending part of a running job, from the measured outputs of the finished part.
 
-    One that is given as a class is made anew for each job; an object serves all jobs. A job calls it from one thread.
+    A class that is given is made anew for each job; an object serves all jobs. A job calls it from one thread.
     """
 
     @property
     def name(self) -> str:
-        """The name under which it is recorded."""
+        """The name that decisions show."""
         return type(self).__name__
 
     def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
-        """Look at the graph before anything runs; `context.hold` lets one part wait for another."""
+        """Prepare once before anything runs; `context.defer` lets one part of the job wait for another."""
 
     @abstractmethod
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:

@@ -66,7 +66,7 @@ def plan_whole(
         check_output(bridge, output)
     plans = [catalyst.optimized_plan(output.df) for output in outputs]
     if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
-        return WholeQuery(None, "metrics are observed on it, which Spark reports for whole queries only")
+        return WholeQuery(None, "it observes metrics (DataFrame.observe), which Spark reports for whole queries only")
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or threshold <= 0 or has_own_strategies or _options_say_how(config):
         return None
@@ -79,7 +79,7 @@ def plan_whole(
     known = catalyst.leaf_bytes(plan)
     if known >= threshold or _plan_says_how(bridge, config, plan):
         return None
-    why = f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}"
+    why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
     return WholeQuery(known, why)
 
 

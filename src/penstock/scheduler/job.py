@@ -273,10 +273,12 @@ class Job:
         """End the job, unless it was cancelled and did not come to an end in time."""
         if not self._ending.settle():
             if self._ending.has_committed:
-                log.warning("job %s was given up while its sinks committed; that has ended now: %s", self.id, error)
+                log.warning(
+                    "job %s was cancelled while its sinks committed; the commit has ended now: %s", self.id, error
+                )
             return
         if self._ending.asked and not self._ending.cancelled:
-            why = f"its sinks had begun to show what was written ({self._ending.asked})"
+            why = f"its sinks had already begun to commit ({self._ending.asked})"
             self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), "came too late", why))
         if error is None:
             self._end(ExecutionState.FINISHED, None)

@@ -53,6 +53,6 @@ def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
         DecisionKind.REBALANCE,
         VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"]),
         f"{report['rows']} rows",
-        f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own",
+        f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
     )

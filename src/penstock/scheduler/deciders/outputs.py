@@ -117,7 +117,7 @@ class OutputDecider:
                     DecisionKind.SUBPARTITIONS,
                     VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
-                    f"{show_bytes(known)} of input to {names}, four subpartitions for each task of {volume}",
+                    f"{show_bytes(known)} of input to {names}, four subpartitions per task of {volume}",
                     {"known bytes": known, "maximum": upper},
                 )
             )
