@@ -73,7 +73,9 @@ def has_its_own(env, job, tasks):
     nodes = {node for execution in job.vertices for node in execution.vertex.node_ids}
     assert all(set(decision.nodes) <= nodes for decision in job.decisions)
     given = [decision for decision in job.decisions if decision.kind is DecisionKind.VERTEX_PARALLELISM]
-    assert all(f"of {other}" not in decision.subject for decision in given for other in KINDS_TASKS if other != tasks)
+    assert all(
+        f"of {other}" not in str(decision.subject) for decision in given for other in KINDS_TASKS if other != tasks
+    )
     tracker = env.spark.sparkContext.statusTracker()
     for execution in job.vertices:
         for number in tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex)):

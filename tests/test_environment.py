@@ -155,7 +155,7 @@ class Rows(Source):
         (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
         (Rows(5, parallelism=3), 2, 2, "2"),
         (Rows(OSError("no route")), None, 10, "no route"),
-        (Rows(0), None, 10, "gave 0"),
+        (Rows(0), None, 10, "returned 0"),
     ],
 )
 def test_sources_of_ones_own(make_env, source, given, expected, reason):

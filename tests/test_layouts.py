@@ -207,5 +207,5 @@ def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, 
         return bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(made(bridge, found, keys))
 
     monkeypatch.setattr(filters, "might_contain", never)
-    with pytest.raises(JobError, match=r"the filter by keys .* leaves out a row that it must keep"):
+    with pytest.raises(JobError, match=r"the filter by keys .* drops a row that it must keep"):
         env.collect(df)

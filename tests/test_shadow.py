@@ -163,7 +163,7 @@ BREAKAGES = {
 def test_a_planted_difference_is_found(shadow, spark, broken, how):
     change, reason, examples, plain_examples = BREAKAGES[how]
     broken(change)
-    with pytest.raises(RowsDifferError, match="differs from plain Spark") as raised:
+    with pytest.raises(RowsDifferError, match="differ from plain Spark") as raised:
         shadow.collect(grouped(spark))
     found = only(shadow)
     assert found.verdict is Verdict.DIFFERENT

@@ -37,8 +37,8 @@ class RowsPerTask(StreamGraphOptimizationStrategy):
                     continue  # a join reads more than these rows
                 if node.max_parallelism is not None and node.max_parallelism <= most:
                     continue
-                if context.modify_stream_node([StreamNodeUpdateRequest(node.id, max_parallelism=most)]):
-                    reason = f"{result.rows} rows come, and {self._rows} are worth a task"
-                    context.decide(DecisionKind.VERTEX_PARALLELISM, node, most, reason, rows=result.rows)
-                    changed = True
+                request = StreamNodeUpdateRequest(node.id, max_parallelism=most)
+                reason = f"{result.rows} rows come, and {self._rows} are worth a task"
+                kind = DecisionKind.VERTEX_PARALLELISM
+                changed |= context.change([request], kind, node, most, reason, rows=result.rows)
         return changed

@@ -20,6 +20,7 @@ import numpy as np
 
 from penstock.config import Configuration
 from penstock.decisions import DecisionKind, DecisionLog
+from penstock.events import JobAccount
 from penstock.graph import (
     AdaptiveGraphManager,
     CalcOperator,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from penstock.connectors import Predicate, SplitSource
     from penstock.decisions import Decision
+    from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
 
 MIB = 1 << 20
@@ -154,12 +156,13 @@ class StrategyHarness:
         resources: Resources = RESOURCES,
         skips: bool = False,
     ) -> None:
-        self._decisions = DecisionLog()
+        self._account = JobAccount()
+        self._decisions = DecisionLog(self._account)
         made = [one() if isinstance(one, type) else one for one in strategies]
         optimizer = StreamGraphOptimizer if skips else _Unforgiving
         self._optimizer = optimizer(made, Configuration.load(config or {}), resources, self._decisions)
         graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)
-        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize)
+        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize, self._account)
 
     @property
     def graph(self) -> StreamGraph:
@@ -195,6 +198,11 @@ class StrategyHarness:
         """What was decided, in order."""
         return list(self._decisions)
 
+    @property
+    def events(self) -> list[JobStatusEvent]:
+        """What happened, in order: decisions, changes of the graph, and changes that were refused."""
+        return self._account.events
+
     def chosen(self, kind: DecisionKind) -> list[str]:
         """Return what was chosen in the decisions of a kind."""
         return [str(decision.chosen) for decision in self._decisions if decision.kind is kind]
@@ -215,8 +223,8 @@ class StrategyHarness:
 class _Unforgiving(StreamGraphOptimizer):
     """Lets the error of a strategy through: in a test it is what there is to see."""
 
-    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception, before: object) -> None:
-        del strategy, before
+    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
+        del strategy
         raise error
 
 

@@ -166,7 +166,7 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
         return "nothing was raised"
 
     text = in_child(local, refused).result
-    assert "waiting: n.t" in text
+    assert "not committed: n.t" in text
     assert "the catalogue is down" in text
     assert "penstock recover" in text
     assert str(targets[1].path) in text

@@ -324,7 +324,7 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken)
     type(other.part).commit = lambda self, access: committed.append(1)
     error = ends(job_at(local, one, Slow(), other))
     assert isinstance(error, CommitError)
-    assert "recovered by another process" in str(error)
+    assert "another process recovered this commit" in str(error)
     assert not committed
     assert one.rows() == (one.old if taken == "gone" else one.new)  # the other process goes on with it
 

@@ -57,7 +57,7 @@ def test_small_files_become_few(make_env, spark, small_files, tmp_path, kind, by
     assert len(files(tmp_path / "out", f".{kind}")) == folders
     (stage,) = [vertex for vertex in job.vertices if "Compaction" in vertex.vertex.name]
     assert stage.tasks == folders
-    assert "less than half of 128.0 MiB" in stage.reason
+    assert "smaller than half of 128.0 MiB" in stage.reason
     back = spark.read.format(kind).schema(small_files.schema).load(str(tmp_path / "out"))
     back = back.select(*small_files.columns)  # a reader puts partition columns last
     assert back.schema.simpleString() == small_files.schema.simpleString()

@@ -34,8 +34,8 @@ REFUSED = {
     "a date": ("select id, current_date() as name from range(3)", "name .* date"),
     "bytes": ("select id, binary('x') as name from range(3)", "name .* binary"),
     "an array": ("select id, array('x') as name from range(3)", "name .* array<string>"),
-    "one more column": ("select id, 'x' as name, 1 as more from range(3)", "more that the table has not"),
-    "only other columns": ("select 1 as a, 2 as b", "column a that the table has not"),
+    "one more column": ("select id, 'x' as name, 1 as more from range(3)", "more that the table does not have"),
+    "only other columns": ("select 1 as a, 2 as b", "column a that the table does not have"),
     "a column in two cases": ("select id, 'x' as name, 'y' as NAME from range(3)", "twice"),
     "an interval": ("select id, interval 1 day as name from range(3)", "name .* interval"),
 }
@@ -248,8 +248,8 @@ def test_tables_that_promise_more(env, spark, tmp_path, promise):
     [
         ("a int", False, None),
         ("A int", False, None),
-        ("A int", True, "that the table has not"),
-        ("b int", False, "that the table has not"),
+        ("A int", True, "that the table does not have"),
+        ("b int", False, "that the table does not have"),
         ("n int", False, "have no column a"),
         ("a int, n smallint", False, None),
         ("a bigint", False, "of type bigint"),

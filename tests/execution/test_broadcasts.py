@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.broadcasts import Broadcasts
 from penstock.graph import JoinOperator, JoinType, Side
@@ -27,7 +27,7 @@ def two_joins(first: str = "k", second: str = "k", *, verify: bool = False) -> C
     keys = {3: {Side.LEFT: (Key(first),)}, 5: {Side.LEFT: (Key(second),)}}
     context = job(TEXT, {3: INNER, 5: INNER}, keys=keys, verify=verify)
     for node_id, side in ((3, Side.LEFT), (3, Side.RIGHT), (5, Side.LEFT)):
-        context.decisions.record(Decision(DecisionKind.BROADCAST, f"n{node_id}", side, "small", nodes=(node_id,)))
+        context.decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(node_id, "Join"), side, "small"))
     return context
 
 

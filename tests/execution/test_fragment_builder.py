@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, Decision, DecisionKind, NodeRef
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup, WholeRead
 from penstock.graph import JobVertex, JoinOperator, JoinSide, JoinStrategy, JoinType, ShuffledJoin, Side
@@ -173,7 +173,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
     monkeypatch.setattr(exchange, "physical_plan", physical_plan)
     monkeypatch.setattr(exchange, "joins_its_leaves", joins_its_leaves)
     context = job("1 #> 3\n2 #> 3", {3: INNER})
-    context.decisions.record(Decision(DecisionKind.SKEW, "3 n3", "split", "hot", {LARGEST: 9}, nodes=(3,)))
+    context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST: 9}))
     leaves = Leaves(results=Results({1: written(5, 5), 2: written(5, 5)}))
     found = built(context, (3,), setup=SKEWED, leaves=leaves)
     assert asked == ["merge n3(leaf 1-3 in 2 slices, which meet, leaf 2-3 in 2 slices, which meet)"]

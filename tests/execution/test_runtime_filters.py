@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.runtime_filters import KeyFilters
 from penstock.graph import CalcOperator, DynamicFilterRef, FilterPath, JoinInput, JoinOperator, JoinType, Side
@@ -48,7 +48,7 @@ def context(*, verify: bool = False, cheap: bool = False, children: dict[str, st
     )
     figures = {JOIN: 3, SIDE: Side.LEFT}
     for node_id in (2, 4):
-        decision = Decision(DecisionKind.DYNAMIC_FILTER, f"n{node_id}", "keys", "few", figures, nodes=(node_id,))
+        decision = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(node_id, f"n{node_id}"), "keys", "few", figures)
         made.decisions.record(decision)
     return made
 

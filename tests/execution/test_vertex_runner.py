@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.connectors import SinkStage, StageReport
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.execution import vertex_runner
 from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup
 from penstock.execution.vertex_runner import VertexRun, VertexRunner
@@ -69,7 +69,7 @@ def test_what_it_wrote_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
     built, context = Built(monkeypatch, [REFUSED]), job("1 #> 2\n2 #> 3")
     for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.BROADCAST):
-        context.decisions.record(Decision(kind, "n2", 1, "few", nodes=(2,)))
+        context.decisions.record(Choice(kind, NodeRef(2, "n2"), 1, "few"))
     _, ran = run(context)
     assert built.setups == [CUT, replace(CUT, shared=False)]
     assert ran.result is built.result

@@ -104,6 +104,6 @@ def test_what_will_be_filtered_is_worth_waiting_for():
 @pytest.mark.parametrize("text", ["1 #> 3\n2 #> 3\n3 -> 4", "1 #> 3\n3 #> 2\n0 #> 2"])
 def test_waiting_in_a_circle_is_refused(text):
     job = StrategyHarness([BuildSideFirst], text, {})
-    assert not job.context.hold(1, until=1)
+    assert not job.context.defer(1, until=1)
     ends = job.graph.edges[0]
-    assert not job.context.hold(ends.source_id, until=ends.target_id)
+    assert not job.context.defer(ends.source_id, until=ends.target_id)

@@ -129,7 +129,7 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, t
     assert_as_plain_spark(env, df)
     written = {len(v.subpartitions) for v in env.last_job.vertices if "Source" in v.vertex.name}
     assert len(written) == 1
-    assert not [v.vertex.name for v in env.last_job.vertices if "its own plan decides" in v.reason]
+    assert not [v.vertex.name for v in env.last_job.vertices if "is not divided by size" in v.reason]
 
 
 CHAINED = "select t.k as k, t.v from t join (select k, v, w from t where v > 1) u on t.k = u.k and t.v <> u.v"

@@ -21,7 +21,7 @@ def test_a_commit_that_has_begun_is_not_cancelled():
     ending.begin_commit()
     assert ending.cancel("enough")
     assert (ending.asked, ending.cancelled) == ("enough", "")
-    assert "had begun to show" in str(ending.error())
+    assert "had already begun to commit" in str(ending.error())
 
 
 def test_what_wakes_up_after_the_end_commits_nothing():

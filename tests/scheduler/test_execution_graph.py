@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from penstock.errors import GraphError
+from penstock.events import ExecutionState, JobAccount, VertexChanged, VertexSnapshot
 from penstock.graph import JobVertex
-from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex, ExecutionState
+from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 
 C, S, R, FI, FA, CA = ExecutionState
 STEPS = {(C, S), (S, R), (R, FI)} | {(here, end) for here in (C, S, R) for end in (FA, CA)}
@@ -20,8 +21,8 @@ def vertex(number: int = 1) -> JobVertex:
     return JobVertex(f"v{number}", "n", (number,), (), None, None)
 
 
-def at(state: ExecutionState) -> ExecutionJobVertex:
-    execution = ExecutionJobVertex(vertex())
+def at(state: ExecutionState, account: JobAccount | None = None) -> ExecutionJobVertex:
+    execution = ExecutionJobVertex(vertex(), account or JobAccount())
     for step in PATHS[state]:
         execution.move(step)
     return execution
@@ -33,7 +34,7 @@ def test_steps(here: ExecutionState, there: ExecutionState) -> None:
     if (here, there) in STEPS:
         execution.move(there)
         assert execution.state is there
-        assert list(execution.timestamps)[-1] is there
+        assert list(execution.snapshot.timestamps)[-1] is there
     else:
         with pytest.raises(GraphError, match=f"v1 cannot go from {here} to {there}"):
             execution.move(there)
@@ -51,20 +52,24 @@ def test_steps(here: ExecutionState, there: ExecutionState) -> None:
     ],
 )
 def test_seconds_are_those_of_its_tasks(times: dict[ExecutionState, float], seconds: float) -> None:
-    execution = ExecutionJobVertex(vertex())
-    execution.timestamps = dict(times)
-    assert execution.seconds == seconds
+    assert VertexSnapshot(vertex(), timestamps=times).seconds == seconds
 
 
 def test_a_running_vertex_gets_older(monkeypatch: pytest.MonkeyPatch) -> None:
-    execution = at(R)
-    execution.timestamps[R] = 100.0
-    monkeypatch.setattr("penstock.scheduler.execution_graph.time.time", lambda: 103.0)
-    assert execution.seconds == 3.0
+    monkeypatch.setattr("penstock.events.vertex_snapshot.time.time", lambda: 103.0)
+    assert VertexSnapshot(vertex(), R, timestamps={R: 100.0}).seconds == 3.0
+
+
+def test_each_step_is_told() -> None:
+    account = JobAccount()
+    execution = at(FI, account)
+    told = [event.vertex for event in account.events if isinstance(event, VertexChanged)]
+    assert [one.state for one in told] == PATHS[FI]
+    assert told[-1] is execution.snapshot
 
 
 def test_counts() -> None:
-    graph = ExecutionGraph()
+    graph = ExecutionGraph(JobAccount())
     assert graph.all_finished
     first, second = graph.attach(vertex(1)), graph.attach(vertex(2))
     for step in PATHS[FI]:

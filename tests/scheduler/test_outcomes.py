@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.connectors import StageReport
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
+from penstock.events import JobAccount, VertexSnapshot
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
 from penstock.scheduler.execution_graph import ExecutionJobVertex
@@ -28,21 +29,21 @@ class Results:
 
 
 def recorded(
-    run: VertexRun, *made: Decision, sizes: tuple[int, ...] = (), channels: tuple[dict[str, Any], ...] = ()
-) -> tuple[ExecutionJobVertex, DecisionLog]:
+    run: VertexRun, *made: Choice, sizes: tuple[int, ...] = (), channels: tuple[dict[str, Any], ...] = ()
+) -> tuple[VertexSnapshot, DecisionLog]:
     """Return the vertex and the decisions, once a run was recorded."""
     log = DecisionLog()
-    for decision in made:
-        log.record(decision)
-    execution = ExecutionJobVertex(VERTEX)
+    for choice in made:
+        log.record(choice)
+    execution = ExecutionJobVertex(VERTEX, JobAccount())
     context: Any = SimpleNamespace(decisions=log)
     results: Any = Results(*sizes)
     record_run(context, execution, run, results, channels)
-    return execution, log
+    return execution.snapshot, log
 
 
-def decision(*nodes: int) -> Decision:
-    return Decision(DecisionKind.BROADCAST, "x", "left", "it is small", nodes=nodes)
+def choice(*nodes: int) -> Choice:
+    return Choice(DecisionKind.BROADCAST, NameRef("x", nodes), "left", "it is small")
 
 
 def test_what_was_measured() -> None:
@@ -53,22 +54,23 @@ def test_what_was_measured() -> None:
 
 
 def test_a_number_that_was_decided_stays() -> None:
-    log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, parallelism=7)
+    log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobAccount())
+    execution.decided(7, "as measured", 40)
     context: Any = SimpleNamespace(decisions=log)
     results: Any = Results()
     record_run(context, execution, VertexRun(None, 4), results, ())
-    assert (execution.parallelism, execution.tasks) == (7, 4)
+    assert (execution.snapshot.parallelism, execution.snapshot.tasks) == (7, 4)
 
 
 def test_decisions_about_its_operators_are_settled_and_no_others() -> None:
-    _, log = recorded(VertexRun(written(40), 4), decision(3), decision(9), decision(2, 4))
+    _, log = recorded(VertexRun(written(40), 4), choice(3), choice(9), choice(2, 4))
     about_it, other, also = log
     assert about_it.outcome == also.outcome == {"tasks": 4, "rows": 100, "bytes": 40}
     assert other.outcome == {}
 
 
 def test_a_sink_writes_nothing_for_others() -> None:
-    execution, log = recorded(VertexRun(None, 4), decision(3))
+    execution, log = recorded(VertexRun(None, 4), choice(3))
     assert (execution.rows_out, execution.bytes_out, execution.subpartitions) == (None, None, [])
     assert [one.outcome for one in log] == [{"tasks": 4}]
 
@@ -94,7 +96,7 @@ def test_what_consumers_of_an_adaptive_exchange_took() -> None:
     _, log = recorded(VertexRun(written(40), 4), channels=(report, report | {"index": 3}))
     first, second = log
     assert (first.kind, first.chosen) == (DecisionKind.REBALANCE, "50 rows")
-    assert [one.subject.rpartition(" ")[2] for one in (first, second)] == ["2", "3"]
+    assert [str(one.subject).rpartition(" ")[2] for one in (first, second)] == ["2", "3"]
     assert first.figures == {
         "rows": 50,
         "bytes": 800,
@@ -106,4 +108,4 @@ def test_what_consumers_of_an_adaptive_exchange_took() -> None:
         "rows a second of 0": 2.0,
         "rows a second of 1": 8.0,
     }
-    assert "0.2 s for rows, and 1.5 s" in first.reason
+    assert "0.2 s for rows to read, and 1.5 s" in first.reason

@@ -10,16 +10,19 @@ import pytest
 
 from penstock.connectors import StageReport
 from penstock.decisions import DecisionLog
+from penstock.events import ExecutionState, JobAccount, VertexChanged
 from penstock.execution.reads import VertexSetup
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import JobVertex
-from penstock.scheduler.execution_graph import ExecutionJobVertex, ExecutionState
+from penstock.scheduler.execution_graph import ExecutionJobVertex
 from penstock.scheduler.vertex_execution import VertexExecution
 from penstock.threads import works
 from tests.scheduler.results import written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from penstock.events import JobStatusEvent
 
 VERTEX = JobVertex("v2", "Join", (3, 4), (), None, None)
 SETUP = VertexSetup(subpartitions=64)
@@ -73,11 +76,17 @@ class Case:
         context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog())
         decider: Any = Decider(self.steps)
         runner: Any = Runner(self.steps, run)
-        self.way = VertexExecution(context, decider, runner, "nightly")
-        self.execution = ExecutionJobVertex(VERTEX, state=ExecutionState.SCHEDULED)
+        self.account = JobAccount()
+        self.account.watch(self)
+        self.way = VertexExecution(context, decider, runner, "nightly", self.account)
+        self.execution = ExecutionJobVertex(VERTEX, self.account)
+        self.execution.move(ExecutionState.SCHEDULED)
+
+    def on_events(self, events: Sequence[JobStatusEvent]) -> None:
+        self.steps += [("told", event.vertex.state) for event in events if isinstance(event, VertexChanged)]
 
     def execute(self) -> None:
-        self.way.execute(self.execution, {3: 5}, lambda: self.steps.append(("running", self.execution.state)))
+        self.way.execute(self.execution, {3: 5})
 
 
 def test_it_is_decided_then_told_to_run_then_run() -> None:
@@ -85,10 +94,11 @@ def test_it_is_decided_then_told_to_run_then_run() -> None:
     case.execute()
     assert case.steps == [
         ("decide", "v2", {3: 5}),
-        ("running", ExecutionState.RUNNING),
+        ("told", ExecutionState.SCHEDULED),
+        ("told", ExecutionState.RUNNING),
         ("run", SETUP, "nightly: v2 Join", "running v2 Join"),
     ]
-    found = case.execution
+    found = case.execution.snapshot
     assert (found.state, found.parallelism, found.reason) == (ExecutionState.FINISHED, 6, "16 MiB each")
     assert (found.bytes_in, found.bytes_out, found.tasks) == (96, 40, 4)
 
@@ -96,9 +106,9 @@ def test_it_is_decided_then_told_to_run_then_run() -> None:
 def test_a_stage_behind_a_sink_has_nothing_to_decide() -> None:
     case = Case(VertexRun(None, 2, StageReport("merged", "they were small")), stages={4: None})
     case.execute()
-    assert [step[0] for step in case.steps] == ["running", "run"]
-    assert case.steps[1][1] == VertexSetup()
-    assert (case.execution.parallelism, case.execution.reason) == (2, "merged: they were small")
+    assert [step[0] for step in case.steps] == ["told", "told", "run"]
+    assert case.steps[2][1] == VertexSetup()
+    assert (case.execution.snapshot.parallelism, case.execution.snapshot.reason) == (2, "merged: they were small")
 
 
 def test_one_that_fails_has_not_finished() -> None:
@@ -106,7 +116,7 @@ def test_one_that_fails_has_not_finished() -> None:
     with pytest.raises(ValueError, match="no"):
         case.execute()
     assert case.execution.state is ExecutionState.RUNNING  # the scheduler, who hears of it, moves it on
-    assert case.execution.tasks is None
+    assert case.execution.snapshot.tasks is None
 
 
 class Source:

@@ -82,7 +82,7 @@ def test_rows_that_came_through(there, found):
 
 @pytest.mark.parametrize(("there", "found"), [(3, 2), (0, 1), (2, 0)])
 def test_rows_that_did_not(there, found):
-    with pytest.raises(VerificationError, match=f"must keep {there} rows and keeps {found}"):
+    with pytest.raises(VerificationError, match=f"must have {there} rows and has {found}"):
         check_rows("the broadcast", there, found)
 
 

@@ -52,11 +52,11 @@ def test_numbers_out_of_bounds(spark, checkpoint, number):
 
 
 def test_the_present_number(spark, checkpoint):
-    assert "max parallelism is 4 already" in refused(spark, checkpoint, 4)
+    assert "it already has 4 key groups" in refused(spark, checkpoint, 4)
 
 
 def test_no_such_folder(spark, tmp_path):
-    with pytest.raises(StateError, match="is no checkpoint"):
+    with pytest.raises(StateError, match="is not the checkpoint"):
         st.rescale(str(tmp_path / "nothing"), 8, spark=spark)
 
 
@@ -89,12 +89,12 @@ def test_a_damaged_snapshot(spark, checkpoint, kind):
     damaged.write_bytes(damaged.read_bytes()[:100])
     (damaged.parent / f".{damaged.name}.crc").unlink()
     said = refused(spark, checkpoint)
-    assert "cannot be read" in said or "the checkpoint is as it was before" in said
+    assert "cannot be read" in said or "the checkpoint is unchanged" in said
 
 
 def test_a_missing_sorted_file(spark, checkpoint):
     max((checkpoint / "state/0/2/SSTs").glob("*.sst")).unlink()
-    assert "the checkpoint is as it was before" in refused(spark, checkpoint)
+    assert "the checkpoint is unchanged" in refused(spark, checkpoint)
 
 
 def test_no_permission_to_write(spark, checkpoint):
@@ -117,7 +117,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize(("left", "said"), [(20_000, "are left on its file system"), (150_000, "No space left")])
+@pytest.mark.parametrize(("left", "said"), [(20_000, "its file system has"), (150_000, "No space left")])
 def test_a_full_disk(spark, checkpoint, small_disk, left, said):
     shutil.copytree(checkpoint, small_disk / "checkpoint")
     free = shutil.disk_usage(small_disk).free
