@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import answers
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,18 @@ class FileFacts:
         return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogicalNode:
-    """A node of a logical plan. Columns go by their expression ids.
+@dataclass(frozen=True, eq=False)
+class LogicalNode(LogicalPlan):
+    """A node of a logical plan that was read. Columns go by their expression ids.
 
     Parameters
     ----------
     name
         The simple name of its class, such as ``Join``.
-    handle
-        The plan in the JVM.
     children
         Its inputs.
     ids, keys
-        The columns of its output; and the same as `expression_key` spells them.
+        The columns of its output; and the same as `Expression.key` spells them.
     references
         The columns that its expressions refer to.
     description
@@ -90,7 +89,6 @@ class LogicalNode:
     """
 
     name: str
-    handle: Any = field(repr=False)
     children: tuple[LogicalNode, ...] = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     keys: tuple[str, ...] = field(repr=False)
@@ -107,11 +105,12 @@ class LogicalNode:
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, handle: Any, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
+    def of(cls, plan: LogicalPlan, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
         """Return a node of what ``java/PlanReader.java`` tells about it."""
         return cls(
+            plan._bridge,
+            plan._handle,
             name=facts["name"],
-            handle=handle,
             children=children,
             ids=tuple(facts["ids"]),
             keys=tuple(facts["keys"]),
@@ -149,20 +148,21 @@ class LogicalNode:
         moved = tuple(one for one in found if one is not None)
         return moved if len(moved) == len(found) else None
 
-    def expressions(self, ids: Iterable[str]) -> tuple[Any, ...]:
+    def expressions(self, ids: Iterable[str]) -> tuple[Expression, ...]:
         """Return columns of its output as expressions."""
-        output = self.handle.output()
-        return tuple(output.apply(self.ids.index(one)) for one in ids)
+        output = self.output
+        return tuple(output.at(self.ids.index(one)) for one in ids)
 
 
-def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
+def read_plan(plan: LogicalPlan) -> LogicalNode:
     """Return a logical plan as a tree."""
-    answer = bridge.helper("PlanReader").read(plan)
+    bridge = plan._bridge
+    answer = bridge.helper("PlanReader").read(plan._handle)
     places = enumerate(answers.facts(answer))
 
     def node() -> LogicalNode:
         place, facts = next(places)
-        handle = answer.handle(place)
-        return LogicalNode.of(handle, facts, tuple(node() for _ in range(facts["children"])))
+        part = LogicalPlan(bridge, answer.handle(place))
+        return LogicalNode.of(part, facts, tuple(node() for _ in range(facts["children"])))
 
     return node()

@@ -97,8 +97,8 @@ class StateSession:
 
     def __init__(self, bridge: Bridge, format_version: int) -> None:
         self.bridge = bridge
-        self.session: Any = bridge.session.cloneSession()
-        self.session.conf().set(FORMAT_VERSION, str(format_version))
+        self._session: Any = bridge.session._handle.cloneSession()
+        self._session.conf().set(FORMAT_VERSION, str(format_version))
 
     def rows(self, location: str, batch: int, operator: int, store: str) -> Any:
         """Return the Dataset of all rows of a store after a batch.
@@ -106,7 +106,7 @@ class StateSession:
         Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
         the key groups.
         """
-        reader = self.session.read().format("statestore").option("path", location)
+        reader = self._session.read().format("statestore").option("path", location)
         for key, value in (("batchId", batch), ("operatorId", operator), ("storeName", store)):
             reader = reader.option(key, str(value))
         return reader.option("_readAllColumnFamilies", "true").load()
@@ -174,7 +174,7 @@ class StateRewrite(StateSession):
         self._source = source
         self._target = target
         self._batch = batch
-        self._hadoop_conf = self.session.sessionState().newHadoopConf()
+        self._hadoop_conf = self._session.sessionState().newHadoopConf()
 
     def _rewriter(self, transformed: Any | None = None) -> Any:
         constant = self.bridge.none
@@ -183,7 +183,7 @@ class StateRewrite(StateSession):
             empty = self.bridge.companion("scala.collection.immutable.Map").empty()
             constant = self.bridge.some(empty.withDefaultValue(transformed))
         return self.bridge.find(f"{_STATE}StateRewriter")(
-            self.session,
+            self._session,
             self._batch,
             self._batch + 1,
             self._target,
@@ -269,9 +269,9 @@ class StateRewrite(StateSession):
             rows = self._split(kept, old, groups)
         elif store.keyed:
             rows = self._merged(rows, old, groups)
-        tracked = str(self.session.conf().get(TRACK_ROWS, "true"))
+        tracked = str(self._session.conf().get(TRACK_ROWS, "true"))
         # Counting rows looks every key up before it is put; Spark counts them anew when the state is first loaded.
-        self.session.conf().set(TRACK_ROWS, "false")
+        self._session.conf().set(TRACK_ROWS, "false")
         try:
             rewriter = self._rewriter(rows)
             operator, metadata, files, variables = self._parts(store, rewriter)
@@ -280,7 +280,7 @@ class StateRewrite(StateSession):
                 rewriter, "rewriteStore", operator, metadata, confs._1(), self._broadcast_conf, files, variables
             )
         finally:
-            self.session.conf().set(TRACK_ROWS, tracked)
+            self._session.conf().set(TRACK_ROWS, tracked)
             if kept is not None:
                 kept.unpersist()
         ids = (option(info.stateStoreCkptId()) for info in infos)
@@ -307,4 +307,4 @@ class StateRewrite(StateSession):
         tag = rdd.elementClassTag()
         united = rdd.sparkContext().union(self.bridge.seq(ordered), tag)
         merged = united.toJavaRDD().coalesce(groups).rdd()
-        return self.session.internalCreateDataFrame(merged, rows.schema(), False)
+        return self._session.internalCreateDataFrame(merged, rows.schema(), False)
