@@ -140,8 +140,8 @@ def _observed_order(node: LogicalNode) -> tuple[bool, str]:
     below = [_observed_order(child) for child in node.children]
     reason = next((why for _, why in below if why), "")
     ordered = any(is_ordered for is_ordered, _ in below)
-    if node.name == "Sort":
-        return not catalyst.is_global_sort(node), reason
+    if node.sort is not None:
+        return not node.sort.is_global, reason
     free = node.name in FREE_OF_ORDER and not (node.name == "Aggregate" and node.functions - FUNCTIONS_FREE_OF_ORDER)
     if ordered and not free and not reason:
         reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"

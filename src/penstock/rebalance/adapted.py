@@ -12,7 +12,6 @@ from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import dataframe, mark_of
 from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
-from penstock.spark.repartitions import partitions_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,6 +69,6 @@ def dealt_out_at(node: LogicalNode) -> tuple[LogicalNode, Mark, Exchange] | None
     mark = None if number is None else recall(number)
     if mark is None or mark.exchange is None:
         return None
-    if below is not node and mark.parallelism != partitions_of(node):
+    if node.repartition is not None and below is not node and mark.parallelism != node.repartition.partitions:
         return None
     return below, mark, mark.exchange

@@ -109,14 +109,9 @@ def grouping_keys(node: LogicalNode) -> list[Expression]:
     return [Expression(node._bridge, one) for one in items(found)]
 
 
-def is_global_sort(node: LogicalNode) -> bool:
-    """Whether a ``Sort`` orders all rows, not only those of each task."""
-    return bool(getattr(node._handle, "global")())
-
-
-def sort_order(node: LogicalNode) -> tuple[str, ...]:
-    """Return by what a ``Sort`` orders rows, as Spark prints it."""
-    return tuple(str(order.toString()) for order in items(node._handle.order()))
+def partition_keys(node: LogicalNode) -> list[Expression]:
+    """Return the expressions by which a repartition moves rows; those of a range are of the kind ``SortOrder``."""
+    return [Expression(node._bridge, key) for key in items(node._handle.partitionExpressions())]
 
 
 def keeps_an_order(node: LogicalNode) -> bool:
@@ -129,16 +124,6 @@ def row_limit(node: LogicalNode) -> int | None:
     if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node._handle.limitExpr()) != "Literal":
         return None
     return int(str(node._handle.limitExpr().toString()))
-
-
-def keys_in_output(node: LogicalNode, keys: Sequence[Expression]) -> list[Expression]:
-    """Return an operator's keys as columns of its output; empty if one of them is not there."""
-    texts = [key.key for key in keys]
-    there = [text if text in node.keys else node.renames.get(text, "") for text in texts]
-    if not set(there) <= set(node.keys):
-        return []
-    output = node.output
-    return [output.at(node.keys.index(text)) for text in there]
 
 
 _ATTRIBUTE = re.compile(r"#(\d+)(L?)$")

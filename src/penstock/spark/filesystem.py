@@ -164,9 +164,9 @@ class Folder:
             for path, folder, size, modified in found
         ]
 
-    def open_to_write(self) -> Any:
-        """Begin a file and return the stream into it."""
-        return self._fs.create(self._hadoop_path, False)
+    def open_to_write(self) -> HadoopLog:
+        """Begin a file, and return what writes lines into it."""
+        return HadoopLog(self._fs.create(self._hadoop_path, False))
 
     def may_write(self) -> bool:
         """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
@@ -286,7 +286,7 @@ class HadoopLogs:
     def create(self, name: str) -> HadoopLog:
         """Begin a file."""
         self._folder.make()
-        return HadoopLog(self._folder.child(name).open_to_write())
+        return self._folder.child(name).open_to_write()
 
 
 class HadoopLog:

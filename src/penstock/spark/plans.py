@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import answers
+from penstock.spark.expressions import Expression
 from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from penstock.spark.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +50,38 @@ class FileFacts:
         return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
 
 
+@dataclass(frozen=True, slots=True)
+class SortFacts:
+    """What a ``Sort`` wants.
+
+    Parameters
+    ----------
+    is_global
+        Whether it orders all rows, not only those of each task.
+    order
+        By what, as Spark prints it.
+    """
+
+    is_global: bool
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionFacts:
+    """What a ``Repartition`` or ``RepartitionByExpression`` wants.
+
+    Parameters
+    ----------
+    shuffles
+        Whether rows are moved; ``coalesce`` moves none.
+    partitions
+        The number of partitions that a user gave, None where it is left to Spark.
+    """
+
+    shuffles: bool
+    partitions: int | None
+
+
 @dataclass(frozen=True, eq=False)
 class LogicalNode(LogicalPlan):
     """A node of a logical plan that was read. Columns go by their expression ids.
@@ -86,6 +117,8 @@ class LogicalNode(LogicalPlan):
         Of a relation of files, what it is.
     partition_columns
         The names of the columns that its files or partitions are laid out by.
+    sort, repartition
+        Of a sort or a repartition, what it wants.
     """
 
     name: str
@@ -103,6 +136,8 @@ class LogicalNode(LogicalPlan):
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
+    sort: SortFacts | None = field(default=None, repr=False)
+    repartition: RepartitionFacts | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, plan: LogicalPlan, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
@@ -125,6 +160,8 @@ class LogicalNode(LogicalPlan):
             renames=facts.get("renames", {}),
             files=FileFacts.of(facts["files"]) if "files" in facts else None,
             partition_columns=tuple(facts.get("partition_columns", ())),
+            sort=SortFacts(facts["sort"]["is_global"], tuple(facts["sort"]["order"])) if "sort" in facts else None,
+            repartition=RepartitionFacts(**facts["repartition"]) if "repartition" in facts else None,
         )
 
     def walk(self) -> Iterator[LogicalNode]:
@@ -150,8 +187,16 @@ class LogicalNode(LogicalPlan):
 
     def expressions(self, ids: Iterable[str]) -> tuple[Expression, ...]:
         """Return columns of its output as expressions."""
-        output = self.output
-        return tuple(output.at(self.ids.index(one)) for one in ids)
+        return tuple(self._columns([self.ids.index(one) for one in ids]))
+
+    def keys_in_output(self, keys: Iterable[Expression]) -> list[Expression]:
+        """Return an operator's keys as columns of its output; empty if one of them is not there."""
+        there = [key.key if key.key in self.keys else self.renames.get(key.key, "") for key in keys]
+        return self._columns([self.keys.index(one) for one in there]) if set(there) <= set(self.keys) else []
+
+    def _columns(self, places: list[int]) -> list[Expression]:
+        output: Any = self._handle.output() if places else None
+        return [Expression(self._bridge, output.apply(place), self.keys[place]) for place in places]
 
 
 def read_plan(plan: LogicalPlan) -> LogicalNode:

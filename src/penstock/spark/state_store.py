@@ -100,7 +100,7 @@ class StateSession:
         self._session: Any = bridge.session._handle.cloneSession()
         self._session.conf().set(FORMAT_VERSION, str(format_version))
 
-    def rows(self, location: str, batch: int, operator: int, store: str) -> Any:
+    def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:
         """Return the Dataset of all rows of a store after a batch.
 
         Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
@@ -119,12 +119,12 @@ class StateSession:
         py4j.protocol.Py4JJavaError
             If the operator's state cannot be told apart by keys, or its schema cannot be read.
         """
-        schema = self.rows(location, batch, operator, store).schema()
+        schema = self._rows(location, batch, operator, store).schema()
         return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
-        factory, partitions = self._readers(self.rows(location, batch, store.operator, store.name))
+        factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
         numbers = [int(partition.partition()) for partition in partitions]
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
@@ -133,7 +133,7 @@ class StateSession:
 
     def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Do what `count` does, without code of our own on the executors."""
-        rows = self.rows(location, batch, store.operator, store.name)
+        rows = self._rows(location, batch, store.operator, store.name)
         expected = f"pmod(hash(partition_key), {groups})" if store.keyed else "0"
         counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS place", f"{expected} AS expected"]))
         sql = ["count(*)", "count_if(place != expected)"]
@@ -237,7 +237,7 @@ class StateRewrite(StateSession):
         families = self.bridge.invoke(rewriter, "getWriterColFamilyInfoMap", number, metadata, files, variables)
         name = str(operator.operatorInfo().operatorName())
         schemas = self.bridge.invoke(rewriter, "createStoreSchemaProviderIfTWS", name, files)
-        factory, partitions = self._readers(self.rows(self._source, self._batch, store.operator, store.name))
+        factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
         mover.writes(
@@ -259,7 +259,7 @@ class StateRewrite(StateSession):
 
     def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> Written:
         """Write a store row by row; without a shuffle one number must divide the other."""
-        rows = self.rows(self._source, self._batch, store.operator, store.name)
+        rows = self._rows(self._source, self._batch, store.operator, store.name)
         kept = None
         if store.keyed and shuffle:
             functions = self.bridge.find("org.apache.spark.sql.functions")

@@ -9,7 +9,6 @@ from penstock.marks import stage_of
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
 from penstock.spark.barrier import function_id, is_boundary, task_slots
-from penstock.spark.repartitions import partitions_of
 
 if TYPE_CHECKING:
     from penstock.marks import Stage
@@ -46,8 +45,8 @@ def add_adaptive_edge(
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Leave out what brings rows to as many tasks as there are slots, where so many tasks can make them at once."""
     inner = translator.translate(node.children[0])
-    number = partitions_of(node)
-    if translator.builder.can_be_given(inner.node_id, number):
+    number = None if node.repartition is None else node.repartition.partitions
+    if number is not None and translator.builder.can_be_given(inner.node_id, number):
         return inner
     return redistribute(translator, node, inner, number)
 

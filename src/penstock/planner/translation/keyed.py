@@ -43,7 +43,7 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
         translator.operator_edge(inner, node_id, node, chained)
         return TranslatedNode(node_id, inner.distribution.after(node.renames, node.keys))
-    there = catalyst.keys_in_output(node, keys)
+    there = node.keys_in_output(keys)
     partitioner = HashPartitioner(tuple(texts)) if keys else GLOBAL
     edge = translator.operator_edge(inner, node_id, node, partitioner)
     if not there:
@@ -56,11 +56,12 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
 def translate_sort(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Exchange rows by ranges; a sort within tasks needs no exchange."""
     inner = translator.translate(node.children[0])
-    if not catalyst.is_global_sort(node):
+    assert node.sort is not None
+    if not node.sort.is_global:
         node_id = translator.builder.node(CalcOperator(), node.name, NodePlan(node), description=node.description)
         translator.forward(inner, node_id, node.children[0])
         return TranslatedNode(node_id, inner.distribution)
     operator = Operator(OperatorKind.SORT)
     node_id = translator.builder.node(operator, "Sort", NodePlan(node), description=node.description)
-    translator.operator_edge(inner, node_id, node, RangePartitioner(catalyst.sort_order(node)))
+    translator.operator_edge(inner, node_id, node, RangePartitioner(node.sort.order))
     return TranslatedNode(node_id)

@@ -13,9 +13,9 @@ from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.rules import translates
 from penstock.rebalance.adapted import dealt_out_at
+from penstock.spark.catalyst import partition_keys
 from penstock.spark.dataframes import mark_of
 from penstock.spark.jobs import cluster_cores
-from penstock.spark.repartitions import partition_keys, partitions_of, shuffles, wanted_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,12 +30,13 @@ _REPARTITION = Operator(OperatorKind.REPARTITION)
 @translates("Repartition")
 def translate_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Deal rows out to as many tasks as the user asked for."""
-    if not shuffles(node):
+    assert node.repartition is not None
+    if not node.repartition.shuffles:
         return translator.one_piece(node, OperatorKind.OPAQUE)  # coalesce(n): Spark merges tasks in place
     inner = translator.translate(node.children[0])
     if dealt_out_at(node) is not None:  # it is there for plain Spark
         return inner
-    return redistribute(translator, node, inner, partitions_of(node))
+    return redistribute(translator, node, inner, node.repartition.partitions)
 
 
 @translates("RepartitionByExpression")
@@ -44,7 +45,8 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
     inner = translator.translate(node.children[0])
     if node in translator.read_in_place:
         return inner
-    keys, wanted = partition_keys(node), wanted_partitions(node)
+    assert node.repartition is not None
+    keys, wanted = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
         return redistribute(translator, node, inner, wanted, keys)
     node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted)
