@@ -42,7 +42,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     outputs = at_one_time(bridge, outputs)
     draft = _translated(bridge, config, outputs, read_queries(bridge, config, outputs))
     for run in PASSES:
-        draft = run(bridge, draft)
+        draft = run(draft)
     return job_plan(draft, name)
 
 

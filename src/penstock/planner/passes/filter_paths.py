@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.planner.plan import Ids
     from penstock.spark.expressions import Expression
     from penstock.spark.joins import JoinKey
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
@@ -32,9 +31,8 @@ _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 
 
-def add_filter_paths(bridge: Bridge, draft: Draft) -> Draft:
+def add_filter_paths(draft: Draft) -> Draft:
     """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
-    del bridge
     finder = FilterFinder(draft)
     plans = dict(draft.node_plans)
     operators: dict[int, Operator] = {}

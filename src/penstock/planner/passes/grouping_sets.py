@@ -13,13 +13,11 @@ if TYPE_CHECKING:
 
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 
-def add_grouping_sets(bridge: Bridge, draft: Draft) -> Draft:
+def add_grouping_sets(draft: Draft) -> Draft:
     """Tell aggregates that can be made before their rows are multiplied."""
-    del bridge
     changed: dict[int, Operator] = {}
     for node_id, plan in draft.node_plans.items():
         operator = draft.nodes[node_id].operator
