@@ -33,8 +33,8 @@ def checked(rows: InternalRows, layout: Partitioning, output: Attributes, who: s
         Names the vertex and the input in the error.
     """
     bridge = rows._bridge
-    helper = bridge.helper("LayoutCheck", on_executors=True)
-    return InternalRows(bridge, helper.over(rows, layout, output, who))
+    looked_at = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, who)
+    return InternalRows(bridge, looked_at)
 
 
 def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -> Partitioning | None:
