@@ -37,7 +37,7 @@ class Surface:
     def __init__(self, modules: list[Path]) -> None:
         self._made = {
             (path.stem, node.name): node
-            for path in (SOURCE / "spark").glob("*.py")
+            for path in (SOURCE / "spark").rglob("*.py")
             for node in ast.parse(path.read_text()).body
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }
@@ -70,12 +70,16 @@ def _is_class(node: ast.stmt) -> bool:
 
 
 def _taken(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Return what a module imports of `penstock.spark`: in which module it is, and its name."""
+    there = {path.stem for path in (SOURCE / "spark").rglob("*.py")}
     modules = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "penstock.spark":
-            modules |= {alias.asname or alias.name: alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("penstock.spark."):
-            yield from ((node.module.split(".")[2], alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("penstock.spark."):
+            module = node.module.split(".")[-1]
+            if module in there:
+                yield from ((module, alias.name) for alias in node.names)
+            else:
+                modules |= {alias.asname or alias.name: alias.name for alias in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             yield modules[node.value.id], node.attr

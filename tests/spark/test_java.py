@@ -19,7 +19,7 @@ from tools.java_classes import SOURCES, CannotCompileError, make_jar
 
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
-PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").glob("*.py")))
+PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
 HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
 INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
 METHOD = re.compile(
