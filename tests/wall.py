@@ -72,7 +72,7 @@ def _is_class(node: ast.stmt) -> bool:
 def _taken(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Return what a module imports of `penstock.spark`: in which module it is, and its name."""
     there = {path.stem for path in (SOURCE / "spark").rglob("*.py")}
-    modules = {}
+    modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("penstock.spark."):
             module = node.module.split(".")[-1]
