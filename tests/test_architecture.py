@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.wall import Surface, leaks
+
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
@@ -111,8 +113,43 @@ def test_imports_go_downwards(path):
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_the_jvm_is_touched_in_one_room(path):
-    if room(path) not in {"spark", "state"}:
+    if room(path) != "spark":
         assert not JVM.search(path.read_text())
+
+
+OUTSIDE = [path for path in MODULES if room(path) != "spark"]
+
+
+@pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nobody_looks_behind_a_wrapper(path):
+    assert not leaks(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("text", "is_leak"),
+    [
+        ("plan._handle.output()", True),
+        ("self._plan._handle", True),
+        ("leaf._bridge.session", True),
+        ("self._bridge = bridge", False),
+        ("bridge.find('java.lang.Runtime')", True),
+        ("self._context.bridge.seq(keys)", True),
+        ("plan_job(env.bridge.session, bridge.spark)", False),
+    ],
+)
+def test_what_looks_behind_a_wrapper(text, is_leak):
+    assert bool(leaks(text)) is is_leak
+
+
+def test_what_other_rooms_get_of_spark_is_typed():
+    """So mypy sees it where somebody calls an object of the JVM: ``Any`` is what such an object would be."""
+    surface = Surface(OUTSIDE)
+    assert {
+        ("logical_plan", "LogicalPlan"),
+        ("expressions", "Expression"),
+        ("handles", "InternalRows"),
+    } <= surface.names
+    assert surface.untyped() == []
 
 
 @pytest.mark.parametrize("name", PURE)

@@ -167,10 +167,12 @@ def test_same_rows(make_env, tables, pipeline, mode):
 def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, tables):
     """The rows of a leaf are said to be hashed otherwise than they are."""
     from penstock.spark import exchange
+    from penstock.spark.handles import Partitioning
 
-    def claim(bridge, plan, output):
+    def claim(plan, output):
+        bridge = plan._bridge
         hashing = bridge.find("org.apache.spark.sql.catalyst.plans.physical.HashPartitioning")
-        return hashing(bridge.seq([output.apply(output.size() - 1)]), int(plan.execute().getNumPartitions()))
+        return Partitioning(bridge, hashing(bridge.seq([output.at(len(output) - 1)]), plan.rows().tasks))
 
     monkeypatch.setattr(exchange, "layout", claim)
     with pytest.raises(JobError, match=r"claims rows hashed by .* it has a row of \d+"):
@@ -194,6 +196,7 @@ def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
 
 def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, make_env, tmp_path):
     from penstock.spark import filters
+    from penstock.spark.expressions import Expression
 
     spark.range(0, 20_000, 1, 3).selectExpr("id % 97 k", "id v").write.parquet(str(tmp_path / "facts"))
     spark.range(0, 97, 1, 3).selectExpr("id k", "id % 10 w").write.parquet(str(tmp_path / "few"))
@@ -203,8 +206,9 @@ def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, 
     assert "dynamic filter" in {decision.kind.value for decision in env.last_job.decisions}
     made = filters.might_contain
 
-    def never(bridge, found, keys):
-        return bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(made(bridge, found, keys))
+    def never(found, keys):
+        kept = made(found, keys)
+        return Expression(kept._bridge, kept._bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(kept))
 
     monkeypatch.setattr(filters, "might_contain", never)
     with pytest.raises(JobError, match=r"the filter by keys .* drops a row that it must keep"):

@@ -100,11 +100,11 @@ def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
     refused: list[Any] = []
     write = exchange.write
 
-    def refuse(bridge, session, logical, **others):
-        if not refused and "Join" in logical.toString():
+    def refuse(session, logical, **others):
+        if not refused and "Join" in logical._handle.toString():
             refused.append(True)
             raise RuntimeError(exchange._REFUSED)
-        return write(bridge, session, logical, **others)
+        return write(session, logical, **others)
 
     monkeypatch.setattr(exchange, "write", refuse)
     options = SMALL | {THRESHOLD: "-1", FILTERING: False}

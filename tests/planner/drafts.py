@@ -12,7 +12,7 @@ from penstock.testing import ARROWS, stream_graph
 
 def plan(name, *children, ids=()):
     """Return an operator of Spark's plan, without anything in the JVM."""
-    return LogicalNode(name, None, children, tuple(ids), (), (), name, is_deterministic=True)
+    return LogicalNode(None, None, name, children, tuple(ids), (), (), name, is_deterministic=True)
 
 
 class Holding(Scan):

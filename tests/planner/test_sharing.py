@@ -100,7 +100,7 @@ def test_what_is_shared(make_env, spark, tables, name):
 
 def test_inputs_decide_whether_a_part_is_deterministic(spark, tables):
     df = spark.sql("select k, sum(r) from (select k, rand() r from t) group by k")
-    assert not read_plan(Bridge(spark), catalyst.optimized_plan(df)).is_deterministic
+    assert not read_plan(catalyst.optimized_plan(Bridge(spark), df)).is_deterministic
 
 
 JOINED = "select t.k, t.v, u.w from t join t u on t.k = u.k and t.v <> u.v"

@@ -27,9 +27,9 @@ def relation_of(spark, bridge, schema, rows):
     df = spark.createDataFrame([(*row, i) for i, row in enumerate(rows)], f"{schema}, v int").repartition(2)
     names = [column.split()[0] for column in schema.split(", ")]
     joined = df.withColumnRenamed("v", "w").join(df, names)
-    plan = read_plan(bridge, catalyst.optimized_plan(joined))
+    plan = read_plan(catalyst.optimized_plan(bridge, joined))
     join = next(node for node in plan.walk() if node.name == "Join")
-    keys = join_facts(bridge, join).handles(Side.RIGHT)
-    mode = exchange.broadcast_mode(bridge, bridge.session, join, Side.RIGHT, keys)
-    side = join.children[1].handle
-    return side, exchange.broadcast(bridge, bridge.session, side, mode), keys
+    keys = join_facts(join).expressions(Side.RIGHT)
+    mode = exchange.broadcast_mode(bridge.session, join, Side.RIGHT, keys)
+    side = join.children[1]
+    return side, exchange.broadcast(bridge.session, side, mode), keys

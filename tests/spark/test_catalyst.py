@@ -58,7 +58,7 @@ AGGREGATES = {
 def test_why_not_mergeable(spark, name):
     aggregate, reason = AGGREGATES[name]
     df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
-    plan = read_plan(Bridge(spark), catalyst.optimized_plan(df))
+    plan = read_plan(catalyst.optimized_plan(Bridge(spark), df))
     node = next(node for node in plan.walk() if node.name == "Aggregate")
     assert catalyst.why_not_mergeable(node) == reason
 
@@ -69,9 +69,9 @@ NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]
 @pytest.mark.parametrize("kind", ["bigint", "int", "string", "array<bigint>", "decimal(9,2)", "date"])
 def test_ids_of_columns_are_the_keys_of_their_expressions(spark, kind):
     df = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name in NAMES)).distinct()
-    plan = df._jdf.queryExecution().optimizedPlan()
-    expected = tuple(catalyst.expression_key(one) for one in items(plan.output()))
-    assert read_plan(Bridge(spark), plan).keys == expected
+    plan = catalyst.optimized_plan(Bridge(spark), df)
+    expected = tuple(one.key for one in plan.output.columns())
+    assert read_plan(plan).keys == expected
     assert len(set(expected)) == len(NAMES)
 
 

@@ -19,7 +19,7 @@ from penstock.spark.plans import read_plan
 
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
-PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").glob("*.py")))
+PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
 HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
 INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
 METHOD = re.compile(
@@ -111,20 +111,20 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("l", "r"))
     joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
     bridge = Bridge(spark)
-    plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
-    nodes = list(read_plan(bridge, plan).walk())
-    (join,) = (node.handle for node in nodes if node.name == "Join")
-    leaf = next(node.handle for node in nodes if node.files is not None)
-    (function,) = (node.handle for node in nodes if node.name == "Aggregate")
+    plan = catalyst.optimized_plan(bridge, joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
+    nodes = list(read_plan(plan).walk())
+    (join,) = (node._handle for node in nodes if node.name == "Join")
+    leaf = next(node._handle for node in nodes if node.files is not None)
+    (function,) = (node._handle for node in nodes if node.name == "Aggregate")
     total = function.aggregateExpressions().apply(1).child().aggregateFunction()
     none, file = bridge.seq([]), bridge.seq([next((tmp_path / "l").glob("*.parquet")).as_uri()])
-    above = bridge.seq([catalyst.optimized_plan(left.where("k > 99")).condition()])
+    above = bridge.seq([catalyst.optimized_plan(bridge, left.where("k > 99"))._handle.condition()])
 
     def ask(classes: JavaClasses) -> dict[str, object]:
         def helper(name: str):
             return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
 
-        session = bridge.session.cloneSession()
+        session = bridge.session.clone()
         helper("SessionSettings").set(session, '{"spark.sql.files.maxPartitionBytes": "12345"}')
         split = helper("FileRelations").withSplitSize(leaf, session).relation().options()
         scala = helper("ScalaValues")
@@ -176,7 +176,7 @@ def test_a_class_that_does_not_fit_harms_no_other(spark, monkeypatch, tmp_path):
         classes = JavaClasses(CompiledClasses(bridge))
         with pytest.raises(Py4JJavaError, match="notInThisSpark"):
             classes.new_instance(bridge, "KeyGroupMover", on_executors=True)
-        plan = catalyst.optimized_plan(spark.range(3))
+        plan = catalyst.optimized_plan(bridge, spark.range(3))
         assert classes.helper(bridge, "LayoutCheck", on_executors=True) is not None
         return answers.facts(classes.helper(bridge, "PlanReader", on_executors=False).read(plan))
 

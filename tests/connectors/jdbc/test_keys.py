@@ -9,39 +9,27 @@ from penstock.spark.jdbc import ColumnType
 
 
 class Texts:
-    """What Scala shows of a set of texts."""
+    """What is shown of a set of texts."""
 
     def __init__(self, text):
         self.text = text
 
-    def mkString(self, _):
-        return self.text
-
 
 class Column:
     def __init__(self, name, spark_type):
-        self.called, self.spark_type = name, spark_type
-
-    def name(self):
-        return self.called
-
-    def dataType(self):
-        return self
-
-    def simpleString(self):
-        return self.spark_type
+        self.name, self.type = name, spark_type
 
 
 class Relation:
     url, table = "jdbc:x", "t"
     types = {"n": ColumnType("int", 10, 0), "u": ColumnType("uuid", 36, 0), "s": ColumnType("text", 0, 0)}
 
-    def __init__(self, bridge, leaf):
-        self.bridge = bridge
+    def __init__(self, leaf):
+        self.leaf = leaf
 
     def column_types(self, properties):
         assert properties == {"patience": "60"}
-        if self.bridge == "unreachable":
+        if self.leaf == "unreachable":
             raise OSError("no route to host")
         return self.types
 
@@ -55,7 +43,7 @@ class Dialect:
 
 
 @pytest.mark.parametrize(
-    ("bridge", "column", "texts", "asked", "because"),
+    ("leaf", "column", "texts", "asked", "because"),
     [
         ("there", Column("n", "int"), "1 2", 1, ""),
         ("there", Column("s", "string"), "a b", 1, ""),
@@ -77,15 +65,15 @@ class Dialect:
         ("unreachable", Column("n", "int"), "1", 0, "the types of t could not be had: no route to host"),
     ],
 )
-def test_what_a_database_is_asked_for(monkeypatch, bridge, column, texts, asked, because):
+def test_what_a_database_is_asked_for(monkeypatch, leaf, column, texts, asked, because):
     monkeypatch.setattr(module, "JdbcRelation", Relation)
     monkeypatch.setattr(module, "dialect_of", lambda _: Dialect)
     monkeypatch.setattr(module.filters, "for_sources", lambda *_: ["condition"])
-    conditions, problem = module.key_conditions(bridge, None, KeySet(2, (Texts(texts),), (), "bloom"), [column])
+    conditions, problem = module.key_conditions(leaf, KeySet(2, (Texts(texts),), (), "bloom"), [column])
     assert (len(conditions), problem) == (asked, because)
 
 
 def test_a_database_that_is_not_known(monkeypatch):
     monkeypatch.setattr(module, "JdbcRelation", Relation)
     monkeypatch.setattr(module, "dialect_of", lambda _: None)
-    assert module.key_conditions("there", None, KeySet(0), []) == ([], "how the database compares values is not known")
+    assert module.key_conditions("there", KeySet(0), []) == ([], "how the database compares values is not known")

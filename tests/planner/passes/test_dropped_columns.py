@@ -21,4 +21,4 @@ BELOW = plan("Range", ids="ab")
 def test_projections(name, top, expected):
     before = draft("1 -> 2", tops={2: top})
     named = replace(before, nodes={**before.nodes, 2: replace(before.nodes[2], name=name)})
-    assert mark_dropped_columns(None, named).nodes[2].operator.drops_columns is expected
+    assert mark_dropped_columns(named).nodes[2].operator.drops_columns is expected

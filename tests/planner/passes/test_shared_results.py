@@ -22,11 +22,11 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_graphs(name):
     text, signatures, expected = CASES[name]
-    assert lines(materialise_shared_results(None, draft(text, signatures=signatures))) == expected
+    assert lines(materialise_shared_results(draft(text, signatures=signatures))) == expected
 
 
 def test_rows_that_are_read_as_they_are_share_a_group():
-    changed = materialise_shared_results(None, draft("1 #> 2\n1 #> 3\n3 #> 9"))
+    changed = materialise_shared_results(draft("1 #> 2\n1 #> 3\n3 #> 9"))
     plain = [edge for edge in changed.edges if edge.source_id == 1]
     assert {changed.edge_plans[edge.id].write for edge in plain} == {WriteKind.ROWS}
     assert len({changed.groups[edge.id] for edge in plain}) == 1
@@ -34,5 +34,5 @@ def test_rows_that_are_read_as_they_are_share_a_group():
 
 
 def test_what_runs_once_is_noted():
-    changed = materialise_shared_results(None, draft("1 #> 2\n1 #> 3", signatures=BY_K))
+    changed = materialise_shared_results(draft("1 #> 2\n1 #> 3", signatures=BY_K))
     assert changed.notes == (("n1", "run once", "read 2 times, by n2 and n3"),)
