@@ -18,7 +18,7 @@ class Hearing:
 
     def __init__(self, call=lambda: None):
         self.call = call
-        self.heard = []
+        self.heard: list[Any] = []
 
     def on_events(self, events):
         self.call()
@@ -141,7 +141,8 @@ def test_a_delivery_that_is_interrupted_can_be_repeated(listeners):
             heard.append(True)
             raise KeyboardInterrupt
 
-    account, heard = JobAccount(), []
+    account = JobAccount()
+    heard: list[Any] = []
     for _ in range(listeners):
         account.watch(Hearing(interrupt))
     account.emit(RUNNING)
