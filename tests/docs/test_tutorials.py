@@ -24,6 +24,11 @@ from tests.state.queries import BASE, SCHEMA
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
+def run(code: str, names: dict[str, Any]) -> None:
+    """Run code as a module of its own would."""
+    exec(compile(code, "<docs>", "exec", dont_inherit=True), names)
+
+
 def blocks(name):
     return re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / name).read_text(), re.DOTALL)
 
@@ -36,7 +41,7 @@ def test_a_strategy_of_your_own(spark):
     code = first_block("own-strategy.md")
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
     found: dict[Any, Any] = {}
-    exec(code, found)
+    run(code, found)
     options = OFF | {"table.optimizer.join.broadcast-threshold": "-1"}
     env = Environment(spark, config=options, progress=False, strategies=[found["BroadcastFewRows"]])
     few = spark.range(0, 2000, 1, 2).where("id % 2 = 0").selectExpr("id as k", "repeat(string(id), 50) as wide")
@@ -55,7 +60,7 @@ def test_a_strategy_of_your_own(spark):
 def test_a_strategy_is_tested_without_spark():
     strategy, _, test = blocks("own-strategy.md")
     found: dict[Any, Any] = {}
-    exec(strategy + test, found)
+    run(strategy + test, found)
     assert [decision.reason for decision in found["job"].decisions] == ["it has 4000 rows only"]
 
 
@@ -86,7 +91,7 @@ class Items(BaseHTTPRequestHandler):
 
 def test_a_connector_of_your_own(spark):
     found = {"__name__": "own_connector"}
-    exec(first_block("own-connector.md"), found)
+    run(first_block("own-connector.md"), found)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Items)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -101,7 +106,7 @@ def test_a_connector_of_your_own(spark):
         assert env.count(env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
         assert len([path for path in Items.asked if "items" in path]) == 11
         test = blocks("own-connector.md")[2]
-        exec(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
+        run(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
         assert len(found["read"].splits) == 3
         assert found["read"].rows[:8] == [(f"t{i % 7}",) for i in range(8)]
     finally:
@@ -111,11 +116,11 @@ def test_a_connector_of_your_own(spark):
 def test_a_sink_of_your_own(spark, tmp_path):
     code, use = blocks("own-connector.md")[3:]
     found = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
-    exec(code + use.replace("lines/", f"{tmp_path}/lines"), found)
+    run(code + use.replace("lines/", f"{tmp_path}/lines"), found)
     rows = [json.loads(line) for file in (tmp_path / "lines").glob("part-*") for line in file.read_text().splitlines()]
     assert sorted(row["id"] for row in rows) == [0, 1, 2]
     with pytest.raises(SinkError, match="exists"):
-        exec(use.replace("lines/", f"{tmp_path}/lines"), found)
+        run(use.replace("lines/", f"{tmp_path}/lines"), found)
 
 
 def test_growing_a_query(spark, stopped, tmp_path):
@@ -126,17 +131,17 @@ def test_growing_a_query(spark, stopped, tmp_path):
     text = (DOCS / "how-to" / "grow-a-query.md").read_text()
     rescale, start = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     found = {"checkpoint": str(checkpoint)}
-    exec(rescale, found)
+    run(rescale, found)
     assert (found["report"].old, found["report"].new) == (4, 16)
     given = []
     with with_settings(spark, BASE):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
         writer = one.query.build(source).writeStream.outputMode("update").trigger(availableNow=True)
         found["writer"] = writer.foreachBatch(lambda df, _: given.append(sorted(map(tuple, df.collect()), key=str)))
-        exec(start, found)
+        run(start, found)
         found["query"].awaitTermination()
     assert given == one.later
 
 
 def test_the_explanation_of_key_groups():
-    exec(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1])
+    run(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1], {})
