@@ -6,8 +6,10 @@ shuffles (Spark's status store), bytes the JVM read and wrote, and the seconds o
 Afterwards the query's next output is compared with that of the untouched checkpoint. Medians go to bench/results/state.md.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
+import datetime as dt
 import os
 import shutil
 import statistics
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -25,6 +28,10 @@ from pyspark.sql import functions as F
 import penstock
 import penstock.state as st
 from penstock.state.rewrite_methods import RewriteMethod
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 HERE = Path(__file__).parent
 STORE = "spark.sql.streaming.stateStore"
@@ -91,7 +98,7 @@ def run_query(spark: SparkSession, folder: Path, checkpoint: Path, groups: int) 
     source = spark.readStream.schema("k string, v long").parquet(str(folder))
     counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
 
-    def keep(df, _):
+    def keep(df: DataFrame, _: Any) -> None:
         given.append(
             df.agg(F.count("*"), F.sum("n"), F.sum("total"), F.sum(F.xxhash64("k", "n", "total") % 1_000_003)).first()
         )
@@ -125,7 +132,7 @@ def main() -> None:
             lines += measure(spark, Path(name) / str(keys), keys, arguments)
             shutil.rmtree(Path(name) / str(keys))
     title = (
-        f"State, {datetime.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
+        f"State, {dt.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
     header = [

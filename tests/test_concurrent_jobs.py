@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_cancelling_one_leaves_the_other(spark, env, facts):
     # One task sleeps, so that the other of the two cores serves the other job.
     slow = penstock.with_parallelism(facts.groupBy("k").sum("v"), 1).mapInPandas(sleeping, "k long, s long")
     for _ in range(ROUNDS):
-        results = []
+        results: list[Any] = []
         env.write(slow, FileSink("/nowhere/that/is/written"))
         job = env.execute_async("slow")
         until = time.monotonic() + 30

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -134,7 +135,8 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
 
 class Rows(Source):
     def __init__(self, answer, parallelism=None):
-        self.answer, self.parallelism, self.asked = answer, parallelism, []
+        self.answer, self.parallelism = answer, parallelism
+        self.asked: list[Any] = []
 
     def read(self, spark):
         return spark.range(0, 1000, 1, 12).toDF("id")

@@ -1,10 +1,12 @@
 """Whatever hangs: a job that is cancelled ends within two seconds, and what never answers fails it in time."""
 
+import contextlib
 import gc
 import os
 import signal
 import threading
 import time
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StructType
@@ -18,7 +20,6 @@ from penstock.errors import JobCancelledError, PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from tests.conftest import OFF
 from tests.silence import Proxy, Silent, ask
-
 
 pytestmark = pytest.mark.alone
 
@@ -43,10 +44,8 @@ class Hang:
 
     def on_a_socket(self):
         self.came.set()
-        try:
+        with contextlib.suppress(ConnectionError):
             ask(self.server.port)
-        except ConnectionError:
-            pass
 
     def let_go(self):
         self._free.set()
@@ -114,7 +113,7 @@ class Noting(Sink):
 
     def __init__(self, **calls):
         self.calls = calls
-        self.did = []
+        self.did: list[str] = []
 
     def open(self, spark):
         del spark
@@ -309,7 +308,7 @@ def test_interrupted_from_the_keyboard(spark, env, hang):
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
 
-    pressed = []
+    pressed: list[Any] = []
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         env.collect(df)

@@ -1,7 +1,7 @@
 import threading
 
 from penstock import progress
-from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VerticesCreated, VertexSnapshot
+from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VertexSnapshot, VerticesCreated
 from penstock.graph import JobVertex
 from penstock.progress import Progress
 

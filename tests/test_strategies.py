@@ -1,6 +1,7 @@
 """Every strategy on real Spark: the rows are plain Spark's, and the stages that ran show what was changed."""
 
 import re
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -195,10 +196,11 @@ def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, thres
 class Noting(FileSource, DynamicParallelismInference):
     """Files whose reader notes what it is told, and whether it lists fewer files by that."""
 
-    told = []
+    told: list[Any] = []
 
     def infer_parallelism(self, context):
         info = context.dynamic_filtering_info
+        assert self.listing is not None
         self.told.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
         return 2
 

@@ -11,10 +11,12 @@ import sys
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import OPTIONS
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -56,7 +58,7 @@ API: dict[str, tuple[str, ...]] = {
     "penstock.config": ("Configuration", "Option"),
     "penstock.errors": (),
 }
-"""The modules of the API page. With no names, or with `*`: all of `__all__`, or all public classes and functions of the module."""
+"""The modules of the API page. With no names, or with `*`: all of `__all__`, or all public classes and functions."""
 
 
 def names_of(module: ModuleType) -> list[str]:
@@ -71,7 +73,7 @@ def names_of(module: ModuleType) -> list[str]:
     ]
 
 
-def show_default(option) -> str:
+def show_default(option: Any) -> str:
     if option.default is None:
         return "none"
     if option.kind.name == "memory size" and option.default:
@@ -82,9 +84,12 @@ def show_default(option) -> str:
 def options_page() -> str:
     lines = [
         "# Options\n",
-        "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML file "
-        "(`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
-        "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them too.\n",
+        (
+            "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML "
+            "file (`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
+            "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them "
+            "too.\n"
+        ),
         "| key | type | default | meaning |",
         "|---|---|---|---|",
     ]

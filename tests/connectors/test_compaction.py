@@ -1,6 +1,6 @@
 """Files that turned out too small are merged before anybody sees them, and give the same rows."""
 
-import datetime
+import datetime as dt
 import decimal
 
 import pytest
@@ -104,7 +104,7 @@ def test_a_failed_merge_leaves_nothing(make_env, spark, tmp_path, monkeypatch):
 
 def test_values_that_parquet_keeps(make_env, spark, tmp_path):
     env = make_env()
-    rows = [(1, decimal.Decimal("1.10"), datetime.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
+    rows = [(1, decimal.Decimal("1.10"), dt.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
     df = spark.createDataFrame(rows, "id int, price decimal(9, 2), day date, ratio double, raw binary, text string")
     both = df.union(df).repartition(2)
     env.write(both, FileSink(str(tmp_path / "out"), parallelism=2, auto_compaction=True))

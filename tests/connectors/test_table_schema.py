@@ -8,8 +8,8 @@ from pyspark.sql.types import StructType
 
 from penstock.connectors.table_schema import check_columns
 from penstock.errors import JobError, SinkError
-from tests.outcomes import some
 from tests.equality import assert_same_rows
+from tests.outcomes import some
 from tests.services import needed_module
 
 needed_module("deltalake", "delta")
@@ -125,7 +125,7 @@ def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
         env.execute()
     assert env.count(env.read(table.source())) == 7
     env.write(spark.sql("select nullif(id, 7) as id, 'x' as name from range(9)"), table.sink())
-    with pytest.raises(JobError, match="column id of table .* does not allow nulls"):
+    with pytest.raises(JobError, match=r"column id of table .* does not allow nulls"):
         env.execute()
     env.write(spark.sql("select 'x' as name"), table.sink())
     with pytest.raises(SinkError, match="have no column id"):
@@ -238,7 +238,7 @@ def test_tables_that_promise_more(env, spark, tmp_path, promise):
                 line["metaData"]["configuration"]["delta.columnMapping.mode"] = "name"
         file.write_text("\n".join(map(json.dumps, lines)))
     env.write(spark.sql("select -1L as id"), table.sink())
-    with pytest.raises(Exception, match="cannot be written|not supported"):
+    with pytest.raises(Exception, match=r"cannot be written|not supported"):
         env.execute()
     env._outputs.take()
 

@@ -102,12 +102,12 @@ def test_a_relation_has_all_rows(
     Spark(monkeypatch, rows=relation)
     monkeypatch.setattr(exchange, "count_rows", lambda result: counted)
     context = two_joins(verify=verify)
-    call = lambda: broadcasts(context).relation(context.graph.edge("1-3"), written(8))  # noqa: E731
+    relations, edge = broadcasts(context), context.graph.edge("1-3")
     if is_lost:
         with pytest.raises(VerificationError, match="the broadcast 1-3"):
-            call()
+            relations.relation(edge, written(8))
     else:
-        assert call() is not None
+        assert relations.relation(edge, written(8)) is not None
 
 
 def test_what_was_written_as_a_relation_is_one() -> None:

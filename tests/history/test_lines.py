@@ -14,8 +14,8 @@ from penstock.events import (
     JobAccount,
     JobStateChanged,
     VertexChanged,
-    VerticesCreated,
     VertexSnapshot,
+    VerticesCreated,
 )
 from penstock.graph import GraphChange, JobEdge, JobVertex, RefusedChange
 from penstock.graph.partitioner import BROADCAST

@@ -29,11 +29,11 @@ def test_first_side(join_type, left, right, shrinking, expected):
 
 
 def join(left, right, shrinking="l", sources=((), ()), filters=()):
-    sides = (
+    first, second = (
         JoinSide(sources=frozenset(below), source_bytes=size * MIB, may_shrink=side[0] in shrinking)
         for side, size, below in zip(Side, (left, right), sources, strict=True)
     )
-    return JoinOperator(JoinType.INNER, *sides, filters=filters)
+    return JoinOperator(JoinType.INNER, left=first, right=second, filters=filters)
 
 
 def test_the_probe_side_waits():

@@ -7,8 +7,8 @@ from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 from penstock.spark import catalyst
-from penstock.spark.plans import read_plan
 from penstock.spark.jvm import Bridge
+from penstock.spark.plans import read_plan
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -40,18 +40,24 @@ CASES = {
         ["Aggregate"],
     ),
     "aggregates of aggregates": (
-        "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
-        " select k, m - n as d from y union all select k, m from y union all select k, n from y",
+        (
+            "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
+            " select k, m - n as d from y union all select k, m from y union all select k, n from y"
+        ),
         ["Aggregate"],
     ),
     "functions that look alike": (
-        f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
-        f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k",
+        (
+            f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
+            f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k"
+        ),
         [],
     ),
     "distinct and filtered": (
-        "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
-        " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k",
+        (
+            "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
+            " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k"
+        ),
         [],
     ),
     "a lookup": (
@@ -59,8 +65,10 @@ CASES = {
         [],
     ),
     "not deterministic": (
-        "select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
-        " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k",
+        (
+            "select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
+            " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k"
+        ),
         [],
     ),
 }

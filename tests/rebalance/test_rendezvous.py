@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import RebalanceError
 from penstock.rebalance import rendezvous
-from penstock.rebalance.rendezvous_server import RendezvousServer
 from penstock.rebalance.rendezvous import Caller, Rendezvous
+from penstock.rebalance.rendezvous_server import RendezvousServer
 from penstock.rebalance.transport import Peer
 
 ALL = [Peer("host", 1000 + index) for index in range(4)]

@@ -41,7 +41,8 @@ def test_only_the_first_to_cancel_does():
 
 def test_either_the_commit_or_the_cancellation():
     for _ in range(300):
-        ending, together, committed = Ending("nightly"), threading.Barrier(2), []
+        ending, together = Ending("nightly"), threading.Barrier(2)
+        committed: list[bool] = []
 
         def commit(ending=ending, together=together, committed=committed):
             together.wait()

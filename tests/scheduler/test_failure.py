@@ -69,8 +69,10 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
         RuntimeError(PYTHON),
         {"descriptions": {2: "MapInPandas parse"}, "lines": {3: 8}},
         "vertex v7 (n1 -> n2 -> n3) failed\n  operator: MapInPandas parse",
-        'Traceback (most recent call last):\n  File "job.py", line 12, in parse\n    int(text)\n'
-        "ValueError: invalid literal",
+        (
+            'Traceback (most recent call last):\n  File "job.py", line 12, in parse\n    int(text)\n'
+            "ValueError: invalid literal"
+        ),
     ),
     "the line that Spark names": (
         RuntimeError(CALLED),

@@ -18,7 +18,7 @@ class Noting(SinkJob):
 
     def __init__(self, **calls):
         self.calls = calls
-        self.did = []
+        self.did: list[str] = []
 
     def write(self, df):
         raise NotImplementedError
@@ -37,7 +37,7 @@ class Telling:
 
     def __init__(self, call):
         self.call = call
-        self.states = []
+        self.states: list[str] = []
 
     def watch(self, job):
         job.watch(self)

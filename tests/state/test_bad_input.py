@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock.state as st
-from penstock.spark.dataframes import with_settings
 from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
 from tests.services import needed
 from tests.state.queries import BASE, BY_NAME, STORE, Query, run
 
@@ -85,7 +85,7 @@ def test_a_torn_log(spark, checkpoint):
 
 @pytest.mark.parametrize("kind", ["*.zip", "SSTs/*.sst"])
 def test_a_damaged_snapshot(spark, checkpoint, kind):
-    damaged = sorted((checkpoint / "state/0/2").glob(kind))[-1]
+    damaged = max((checkpoint / "state/0/2").glob(kind))
     damaged.write_bytes(damaged.read_bytes()[:100])
     (damaged.parent / f".{damaged.name}.crc").unlink()
     said = refused(spark, checkpoint)
@@ -93,7 +93,7 @@ def test_a_damaged_snapshot(spark, checkpoint, kind):
 
 
 def test_a_missing_sorted_file(spark, checkpoint):
-    sorted((checkpoint / "state/0/2/SSTs").glob("*.sst"))[-1].unlink()
+    max((checkpoint / "state/0/2/SSTs").glob("*.sst")).unlink()
     assert "the checkpoint is unchanged" in refused(spark, checkpoint)
 
 
