@@ -5,7 +5,7 @@ every run. Medians, a table and a chart go to bench/results; a run that was stop
 """
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import math
 import os
@@ -183,9 +183,9 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
 
 
 def chart(times: dict[str, dict[str, list[float]]], title: str, path: Path) -> None:
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     found = ratios(times, "spark")
@@ -236,7 +236,7 @@ def main() -> None:
     rounds = sorted({len(one) for by_name in times.values() for name, one in by_name.items() if name in SYSTEMS})
     counted = "1 counted" if rounds == [1] else f"{' or '.join(map(str, rounds))} counted (as told for each query)"
     about = (
-        f"{arguments.data.name}, {datetime.date.today()}: one run to warm up and {counted}, medians. "
+        f"{arguments.data.name}, {dt.date.today()}: one run to warm up and {counted}, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, Python {platform.python_version()}, "
         f"local[{arguments.cores}], {arguments.memory} driver, {platform.machine()} with {os.cpu_count()} cores. "
         f"Penstock: {' '.join(arguments.option) or 'all options at their defaults'}."

@@ -4,8 +4,10 @@ Every way runs once uncounted, then in each round once, taking turns at going fi
 every run. Medians go to bench/results/connectors.md, with a chart. The servers are started by the benchmark itself.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
+import datetime as dt
 import os
 import platform
 import statistics
@@ -15,6 +17,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -22,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 import penstock
 from penstock import Environment
 from penstock.connectors import IcebergSource, KafkaSource, ObjectStoreSource, ScanContext
-from tests.services import KafkaBroker, Postgres, SeaweedFs, session_settings
 
 HERE = Path(__file__).parent
 
@@ -122,7 +125,7 @@ class Bench:
 
     def kafka(self, records: int) -> tuple[str, dict[str, float]]:
         class OnePerPartition(KafkaSource):
-            def enumerate_splits(self, context):
+            def enumerate_splits(self, context: Any) -> Any:
                 return self.ranges()
 
         broker = KafkaBroker()
@@ -206,9 +209,9 @@ class Bench:
 
 def chart(results: dict[str, dict[str, float]], path: Path) -> None:
     """Draw the seconds of each way, a panel for each table."""
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     heights = [len(medians) for medians in results.values()]
@@ -249,9 +252,11 @@ def main() -> None:
         "objects": arguments.objects,
     }
     lines = [
-        f"Sources, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
-        f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "
-        f"{os.cpu_count()} cores. Penstock: all options at their defaults.",
+        (
+            f"Sources, {dt.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
+            f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[{arguments.cores}], servers on the same "
+            f"{os.cpu_count()} cores. Penstock: all options at their defaults."
+        ),
         "",
         "| table | way | tasks of Penstock | seconds | Penstock is so many times as fast |",
         "|---|---|--:|--:|--:|",

@@ -5,14 +5,17 @@ distinct ids on every run that keeps them. The span is the time from the first b
 the last one. Medians go to bench/results/rebalance.md, with a chart of the sweep beside it.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
+import datetime as dt
 import os
 import platform
 import statistics
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -26,6 +29,10 @@ import penstock
 from penstock import Environment
 from penstock.connectors import Sink, SinkJob
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
 HERE = Path(__file__).parent
 SPAN = "rows long, began double, ended double"
 
@@ -36,10 +43,10 @@ def session(slots: int) -> SparkSession:
     return builder.config("spark.driver.memory", "6g").config("spark.log.level", "OFF").getOrCreate()
 
 
-def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]):
+def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]) -> Any:
     """A consumer that takes some seconds for a row, and tells when it began and ended."""
 
-    def work(batches):
+    def work(batches: Any) -> Iterator[Any]:
         index = TaskContext.get().partitionId()
         pace = slow if index in slow_ones else fast
         began, rows = None, 0
@@ -53,7 +60,7 @@ def sleeping(fast: float, slow: float, slow_ones: tuple[int, ...]):
     return work
 
 
-def burning(batches):
+def burning(batches: Any) -> Iterator[Any]:
     """A consumer in pure Python."""
     for batch in batches:
         total = 0
@@ -67,21 +74,21 @@ class NoSink(Sink):
 
     restartable = True
 
-    def open(self, spark):
+    def open(self, spark: SparkSession) -> Any:
         return _NoSinkJob()
 
 
 class _NoSinkJob(SinkJob):
-    def write(self, df):
+    def write(self, df: DataFrame) -> None:
         df.write.format("noop").mode("overwrite").save()
 
-    def commit(self):
+    def commit(self) -> None:
         pass
 
-    def abort(self):
+    def abort(self) -> None:
         pass
 
-    def restart(self):
+    def restart(self) -> bool:
         return True
 
 
@@ -132,7 +139,7 @@ def skewed(
     slow_ones: tuple[int, ...],
     fast: float,
     slow: float,
-    sizes,
+    sizes: Any,
 ) -> None:
     work = sleeping(fast, slow, slow_ones)
     source = spark.range(0, rows, 1, tasks)
@@ -147,7 +154,7 @@ def even(bench: Bench, spark: SparkSession, rows: int) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
     source = spark.range(0, rows, 1, 4).select("id", F.col("id").cast("double").alias("value"))
 
-    def same(batches):
+    def same(batches: Any) -> Any:
         return batches
 
     def through(df: DataFrame) -> None:
@@ -186,9 +193,9 @@ def python(bench: Bench, spark: SparkSession, rows: int) -> None:
 
 def sweep(spark: SparkSession, path: Path) -> None:
     """Spans over traverse sizes and batch lengths, one of four consumers ten times slower; drawn as a chart."""
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 3.4))
@@ -232,8 +239,10 @@ def main() -> None:
     python(bench, spark, arguments.rows // 5)
     sweep(spark, arguments.output / "rebalance.png")
     lines = [
-        f"Rebalance, {datetime.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
-        f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[8] on {os.cpu_count()} cores.",
+        (
+            f"Rebalance, {dt.date.today()}: one run to warm up and {arguments.rounds} counted, medians. PySpark {pyspark.__version__}, "
+            f"Penstock {penstock.__version__}, Python {platform.python_version()}, local[8] on {os.cpu_count()} cores."
+        ),
         "",
         "| case | way | span, s | whole job, s | times as fast by span | by whole job |",
         "|---|---|--:|--:|--:|--:|",

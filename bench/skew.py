@@ -4,7 +4,7 @@ Times are medians. Bytes per task are read from the stages that ran: balance is 
 """
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import os
 import statistics
@@ -131,7 +131,7 @@ def main() -> None:
 
 def write(results: dict, arguments: argparse.Namespace) -> None:
     lines = [
-        f"{arguments.rows:,} rows, one key in 60 % of them, {datetime.date.today()}: one run to warm up and "
+        f"{arguments.rows:,} rows, one key in 60 % of them, {dt.date.today()}: one run to warm up and "
         f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, local[2], {arguments.memory} driver. Spark: "
         + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in FORCED.items())
         + ".",

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyspark
@@ -30,6 +31,9 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.errors import PenstockError
 from penstock.spark import barrier, dataframes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -191,9 +195,9 @@ def growth(readings: list[Reading]) -> dict[str, float]:
 
 
 def chart(readings: list[Reading], path: Path) -> None:
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     shown = [field.name for field in fields(Reading)][1:]

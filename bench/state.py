@@ -1,13 +1,15 @@
-"""Other numbers of key groups for one stopped query: Penstock's three ways against Spark's own repartitioning.
+"""Other numbers of key groups for one stopped query: Penstock's three methods against Spark's own repartitioning.
 
-The state of one aggregation is made once. Every run gets a fresh copy of that checkpoint, and the ways take turns at
+The state of one aggregation is made once. Every run gets a fresh copy of that checkpoint, and the methods take turns at
 going first; the first round is dropped. Read from the running system: wall seconds, CPU seconds of the JVM, bytes through
 shuffles (Spark's status store), bytes the JVM read and wrote, and the seconds of the first batch after the restart.
 Afterwards the query's next output is compared with that of the untouched checkpoint. Medians go to bench/results/state.md.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
+import datetime as dt
 import os
 import shutil
 import statistics
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
@@ -24,7 +27,11 @@ from pyspark.sql import functions as F
 
 import penstock
 import penstock.state as st
-from penstock.state.ways import Way
+from penstock.state.rewrite_methods import RewriteMethod
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 HERE = Path(__file__).parent
 STORE = "spark.sql.streaming.stateStore"
@@ -91,7 +98,7 @@ def run_query(spark: SparkSession, folder: Path, checkpoint: Path, groups: int) 
     source = spark.readStream.schema("k string, v long").parquet(str(folder))
     counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
 
-    def keep(df, _):
+    def keep(df: DataFrame, _: Any) -> None:
         given.append(
             df.agg(F.count("*"), F.sum("n"), F.sum("total"), F.sum(F.xxhash64("k", "n", "total") % 1_000_003)).first()
         )
@@ -125,11 +132,11 @@ def main() -> None:
             lines += measure(spark, Path(name) / str(keys), keys, arguments)
             shutil.rmtree(Path(name) / str(keys))
     title = (
-        f"State, {datetime.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
+        f"State, {dt.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
         f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. CPU: seconds of the JVM."
     )
     header = [
-        "| keys | change | way | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
+        "| keys | change | method | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
         "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     arguments.output.write_text("\n".join([title, "", *header, *lines, ""]))
@@ -154,35 +161,35 @@ def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Na
             shutil.copytree(checkpoint, folder / f"twin-{old}")
             (folder / f"twin-{old}.txt").write_text(str(run_query(spark, before, folder / f"twin-{old}", old)[1]))
         expected = (folder / f"twin-{old}.txt").read_text()
-        ways = {
+        methods = {
             "Spark, rows counted": lambda at, n=new: native(spark, at, n, tracked=True),
             "Spark": lambda at, n=new: native(spark, at, n, tracked=False),
-            "Penstock, files": lambda at, n=new: st.rescale(at, n, spark=spark, way=Way.FILES),
+            "Penstock, files": lambda at, n=new: st.rescale(at, n, spark=spark, method=RewriteMethod.FILES),
         }
-        other = Way.SHUFFLE if label == "4 to 6" else Way.ROWS
-        ways[f"Penstock, {other}"] = lambda at, n=new, w=other: st.rescale(at, n, spark=spark, way=w)
-        figures: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+        other = RewriteMethod.SHUFFLE if label == "4 to 6" else RewriteMethod.ROWS
+        methods[f"Penstock, {other}"] = lambda at, n=new, w=other: st.rescale(at, n, spark=spark, method=w)
+        figures: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
         for turn in range(arguments.rounds + 1):
-            order = list(ways)[turn % len(ways) :] + list(ways)[: turn % len(ways)]
-            for way in order:
+            order = list(methods)[turn % len(methods) :] + list(methods)[: turn % len(methods)]
+            for method in order:
                 copy = folder / "copy"
                 shutil.copytree(checkpoint, copy)
                 meter = Meter(spark)
-                ways[way](str(copy))
+                methods[method](str(copy))
                 figure = meter.stop()
                 figure["batch"], given = run_query(spark, before, copy, new)
-                assert str(given) == expected, f"{way}: {given} instead of {expected}"
+                assert str(given) == expected, f"{method}: {given} instead of {expected}"
                 shutil.rmtree(copy)
-                figures[way].append(figure)
+                figures[method].append(figure)
                 print(
-                    f"{keys:,} {label} {way}: {figure['wall']:.1f} s, CPU {figure['cpu']:.1f} s, {figure['shuffled']} B",
+                    f"{keys:,} {label} {method}: {figure['wall']:.1f} s, CPU {figure['cpu']:.1f} s, {figure['shuffled']} B",
                     flush=True,
                 )
         base = statistics.median(run["cpu"] for run in figures["Spark, rows counted"][1:])
-        for way, runs in figures.items():
+        for method, runs in figures.items():
             middle = {key: statistics.median(run[key] for run in runs[1:]) for key in runs[0]}
             lines.append(
-                f"| {keys:,} | {label} | {way} | {middle['wall']:.1f} | {middle['cpu']:.1f} | {middle['cpu'] / base:.2f} "
+                f"| {keys:,} | {label} | {method} | {middle['wall']:.1f} | {middle['cpu']:.1f} | {middle['cpu'] / base:.2f} "
                 f"| {middle['shuffled'] / MIB:.1f} | {middle['read'] / MIB:.0f} | {middle['written'] / MIB:.0f} | {middle['batch']:.1f} |"
             )
     return lines

@@ -7,9 +7,11 @@
 Medians go to bench/results/web.md.
 """
 
+from __future__ import annotations
+
 import argparse
 import asyncio
-import datetime
+import datetime as dt
 import json
 import os
 import random
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 HERE = Path(__file__).parent
@@ -34,7 +37,7 @@ READ = (
 )
 
 
-async def ask(connection, path: str) -> tuple[int, bytes]:
+async def ask(connection: Any, path: str) -> tuple[int, bytes]:
     """Ask over a connection that is kept; return status and body."""
     reader, writer = connection
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
@@ -85,17 +88,18 @@ def main() -> None:
         print(json.dumps(asyncio.run(read_for(arguments.read, arguments.seconds, arguments.readers, arguments.pause))))
         return
     lines = ["| what | figure |", "|---|--:|", *large_graphs(), *jobs(arguments)]
-    title = f"Web, {datetime.date.today()}: medians of {arguments.rounds} rounds, local[{arguments.cores}] on 2 cores, readers on the same."
+    title = f"Web, {dt.date.today()}: medians of {arguments.rounds} rounds, local[{arguments.cores}] on 2 cores, readers on the same."
     (HERE / "results" / "web.md").write_text("\n".join([title, "", *lines, ""]))
     print("\n".join([title, "", *lines]))
 
 
 def large_graphs() -> list[str]:
+    from tests.history.records import edge, events, node
+
     from penstock.history.event_log import EventLog, History, LocalFolder
     from penstock.history.record import JobRecord
     from penstock.web import views
     from penstock.web.drawing import draw
-    from tests.history.records import edge, events, node
 
     random.seed(1)
     made = events(ended=False)[:1]
@@ -132,7 +136,6 @@ def large_graphs() -> list[str]:
 
 def jobs(arguments: argparse.Namespace) -> list[str]:
     from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F
 
     from penstock import Environment
 

@@ -4,8 +4,10 @@ Every way runs once uncounted, then in each round once, taking turns at going fi
 by count and checksum. Medians go to bench/results/write.md, with a chart beside it.
 """
 
+from __future__ import annotations
+
 import argparse
-import datetime
+import datetime as dt
 import platform
 import shutil
 import statistics
@@ -13,23 +15,28 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pyspark
+from bench.connectors import checked, session
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import penstock
-from bench.connectors import checked, session
 from penstock import Environment
 from penstock.connectors import FileSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
 
 
-def made(spark, rows: int, folder: Path) -> DataFrame:
+def made(spark: SparkSession, rows: int, folder: Path) -> DataFrame:
     """Rows as a source would give them: in files of its own, not by partition."""
     spark.range(0, rows, 1, 16).select(
         "id",
@@ -101,9 +108,11 @@ def report(
     times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, arguments: argparse.Namespace
 ) -> None:
     lines = [
-        f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {datetime.date.today()}: one run to warm up and "
-        f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
-        f"Python {platform.python_version()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB.",
+        (
+            f"Write of {arguments.rows:,} rows, 80 % in one of 5 partitions, {dt.date.today()}: one run to warm up and "
+            f"{arguments.rounds} counted, medians. PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
+            f"Python {platform.python_version()}, local[{arguments.cores}]. Wanted: files of {arguments.target} MiB."
+        ),
         "",
         "| way | seconds | files | smallest, MiB | largest, MiB | within 0.75 to 1.25 of the target |",
         "|---|--:|--:|--:|--:|--:|",
@@ -121,9 +130,9 @@ def report(
 
 
 def chart(times: dict[str, list[float]], sizes: dict[str, list[int]], target: int, path: Path) -> None:
-    import matplotlib
+    import matplotlib as mpl
 
-    matplotlib.use("Agg")
+    mpl.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 3.4))

@@ -28,7 +28,7 @@ WAYS = {
 def error_class(error: Exception) -> str:
     """Return the condition that Spark names in an error, or what a Python function has raised."""
     text = str(error)
-    python = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.M) if "Traceback" in text else []
+    python = re.findall(r"^(?:Job\w+: )?(\w+(?:Error|Exception)): ", text, re.MULTILINE) if "Traceback" in text else []
     named = re.search(r"\[([A-Z][A-Z0-9_.]+)\]", text)
     return (python[-1] if python else None) or (named[1] if named else text)
 

@@ -129,6 +129,7 @@ class Postgres:
         subprocess.run(
             [*self._as, str(self.bin / "pg_ctl"), "-D", str(self.folder), "-m", mode, "stop"],
             capture_output=True,
+            check=False,
             cwd="/",
         )
 

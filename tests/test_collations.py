@@ -63,8 +63,8 @@ def tables(spark, tmp_path_factory):
     for name, rows, files in (("big", 800, 4), ("small", 12, 2)):
         spark.range(0, rows, 1, files).selectExpr(*columns).write.parquet(str(folder / name))
         spark.read.parquet(str(folder / name)).createOrReplaceTempView(name)
-    rows = [("AB1", 1), ("ab4", 4), (None, 0), ("zz", 9)]
-    spark.createDataFrame(rows, "k string, v long").selectExpr(
+    mixed = [("AB1", 1), ("ab4", 4), (None, 0), ("zz", 9)]
+    spark.createDataFrame(mixed, "k string, v long").selectExpr(
         "k collate utf8_lcase as k", "v"
     ).createOrReplaceTempView("mem")
     yield

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,9 @@ def has_its_own(env, job, tasks):
     nodes = {node for execution in job.vertices for node in execution.vertex.node_ids}
     assert all(set(decision.nodes) <= nodes for decision in job.decisions)
     given = [decision for decision in job.decisions if decision.kind is DecisionKind.VERTEX_PARALLELISM]
-    assert all(f"of {other}" not in decision.subject for decision in given for other in KINDS_TASKS if other != tasks)
+    assert all(
+        f"of {other}" not in str(decision.subject) for decision in given for other in KINDS_TASKS if other != tasks
+    )
     tracker = env.spark.sparkContext.statusTracker()
     for execution in job.vertices:
         for number in tracker.getJobIdsForGroup(job.graphs.group_of(execution.vertex)):
@@ -110,7 +113,7 @@ def test_cancelling_one_leaves_the_other(spark, env, facts):
     # One task sleeps, so that the other of the two cores serves the other job.
     slow = penstock.with_parallelism(facts.groupBy("k").sum("v"), 1).mapInPandas(sleeping, "k long, s long")
     for _ in range(ROUNDS):
-        results = []
+        results: list[Any] = []
         env.write(slow, FileSink("/nowhere/that/is/written"))
         job = env.execute_async("slow")
         until = time.monotonic() + 30

@@ -1,22 +1,26 @@
 """Decisions belong to operators, and are settled with what was really done."""
 
+import json
+
 import pytest
 
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, VertexRef
+
+JOIN = NodeRef(3, "Join")
 
 
 @pytest.fixture
 def log():
     kept = DecisionLog()
-    for kind, chosen, nodes in (
-        (DecisionKind.BROADCAST, "not the left side", (3,)),
-        (DecisionKind.BROADCAST, "right", (3,)),
-        (DecisionKind.BROADCAST, "right", (4,)),
-        (DecisionKind.SKEW, "not split", (3,)),
-        (DecisionKind.VERTEX_PARALLELISM, 5, (2, 3)),
-        (DecisionKind.SHARING, "kept", ()),
+    for kind, chosen, subject in (
+        (DecisionKind.BROADCAST, "not the left side", JOIN),
+        (DecisionKind.BROADCAST, "right", JOIN),
+        (DecisionKind.BROADCAST, "right", NodeRef(4, "Join")),
+        (DecisionKind.SKEW, "not split", JOIN),
+        (DecisionKind.VERTEX_PARALLELISM, 5, VertexRef("v1", "Calc -> Join", (2, 3))),
+        (DecisionKind.SHARING, "kept", NameRef("orders")),
     ):
-        kept.record(Decision(kind, "subject", chosen, "reason", nodes=nodes, at=1.0))
+        kept.record(Choice(kind, subject, chosen, "reason"))
     return kept
 
 
@@ -27,8 +31,40 @@ def test_decisions_of_operators(log):
     assert log.of((7,)) == []
 
 
+def test_decisions_are_numbered_and_settled_by_their_numbers(log):
+    assert [decision.id for decision in log] == list(range(6))
+    log.settle(2, tasks=3, rows=None)
+    log.settle(2, rows=7)
+    assert [dict(decision.outcome) for decision in log] == [{}, {}, {"tasks": 3, "rows": 7}, {}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("subject", "text", "nodes"),
+    [
+        (JOIN, "3 Join", (3,)),
+        (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", (2, 3)),
+        (VertexRef("v2", "Calc -> Join", (2, 3), task=4), "v2 Calc -> Join, task 4", (2, 3)),
+        (NameRef("orders"), "orders", ()),
+        (NameRef("orders", (1,)), "orders", (1,)),
+    ],
+)
+def test_subjects_as_people_and_records_call_them(subject, text, nodes):
+    decision = DecisionLog().record(Choice(DecisionKind.SKEW, subject, "left", "it is large", {"bytes": 7}))
+    assert str(decision) == f"skew of {text}: left (it is large)"
+    assert json.loads(json.dumps(decision.as_dict())) == {
+        "kind": "skew",
+        "subject": text,
+        "chosen": "left",
+        "reason": "it is large",
+        "figures": {"bytes": 7},
+        "outcome": {},
+        "at": decision.at,
+        "nodes": list(nodes),
+    }
+
+
 def test_what_came_otherwise_settles_the_decision_that_is_meant(log):
-    log.came_otherwise(DecisionKind.BROADCAST, 3, "Join", "shuffled", "no memory", lambda one: one.chosen == "right")
+    log.came_otherwise(DecisionKind.BROADCAST, JOIN, "shuffled", "no memory", lambda one: one.chosen == "right")
     assert [dict(decision.outcome) for decision in log] == [
         {},
         {"instead": "shuffled", "because": "no memory"},
@@ -40,9 +76,9 @@ def test_what_came_otherwise_settles_the_decision_that_is_meant(log):
 
 
 def test_what_came_otherwise_than_nobody_decided_is_recorded(log):
-    log.came_otherwise(DecisionKind.SKEW, 8, "Join", "whole", "it is no join")
+    log.came_otherwise(DecisionKind.SKEW, NodeRef(8, "Join"), "whole", "it is no join")
     *_, last = log
-    assert (last.kind, last.subject, last.chosen, last.reason, last.nodes) == (
+    assert (last.kind, str(last.subject), last.chosen, last.reason, last.nodes) == (
         DecisionKind.SKEW,
         "8 Join",
         "whole",

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -134,7 +135,8 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
 
 class Rows(Source):
     def __init__(self, answer, parallelism=None):
-        self.answer, self.parallelism, self.asked = answer, parallelism, []
+        self.answer, self.parallelism = answer, parallelism
+        self.asked: list[Any] = []
 
     def read(self, spark):
         return spark.range(0, 1000, 1, 12).toDF("id")
@@ -153,7 +155,7 @@ class Rows(Source):
         (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
         (Rows(5, parallelism=3), 2, 2, "2"),
         (Rows(OSError("no route")), None, 10, "no route"),
-        (Rows(0), None, 10, "gave 0"),
+        (Rows(0), None, 10, "returned 0"),
     ],
 )
 def test_sources_of_ones_own(make_env, source, given, expected, reason):

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import functions as F
 
-from tests.outcomes import some
 from tests.equality import assert_as_plain_spark
+from tests.outcomes import some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 SKEW = "table.optimizer.skewed__join__optimization"

@@ -115,7 +115,7 @@ STEPS = {
         df.crossJoin(other.agg(F.max("v").alias("m"))).where("m is null or v <= m").drop("m")
     ),
     **{
-        f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))
+        f"{how} join": (lambda df, other, how=how: _join(df, other, how, ["k"]))  # type: ignore[misc]
         for how in ("inner", "left", "right", "full", "left_semi", "left_anti", "null safe")
     },
     "join on two": lambda df, other: _join(df, other, "inner", ["k", "g"]),
@@ -154,7 +154,7 @@ def build(tables, start, steps):
             if joins > 2:
                 continue
             df = _limited(df)
-            other = other if joins == 1 else max(other, 1)  # the hot key meets itself once: twice gives 50 million rows
+            other = other if joins == 1 else max(other, 1)  # noqa: PLW2901 - the hot key meets itself once: twice gives 50 million rows
         df = STEPS[name](df, df if again and "join" not in name else tables[other])
     return df
 

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
-from tests.outcomes import some
 from tests.equality import assert_as_plain_spark
+from tests.outcomes import some
 from tests.test_several_results import check as check_all
 
 pytestmark = pytest.mark.usefixtures("interpreted")

@@ -1,34 +1,29 @@
 import threading
-from dataclasses import dataclass, field
 
 from penstock import progress
+from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VertexSnapshot, VerticesCreated
+from penstock.graph import JobVertex
 from penstock.progress import Progress
-from penstock.scheduler.execution_graph import ExecutionState
 
 
-@dataclass
-class Shown:
-    """A job as the bars see it."""
+def state(reached):
+    return JobStateChanged(reached, 3)
 
-    name: str
-    state: ExecutionState = ExecutionState.RUNNING
-    vertices: list = field(default_factory=list)
-    pending_operators: int = 3
+
+def vertex(number, reached=ExecutionState.CREATED, parallelism=None):
+    return VertexSnapshot(JobVertex(f"v{number}", "Calc -> Join", (1, 2), (), None, None), reached, parallelism)
 
 
 def test_jobs_at_once_draw_on_one_screen():
-    jobs = [Shown("one"), Shown("two")]
-    shown = [Progress(job) for job in jobs]
+    shown = [Progress("one"), Progress("two")]
     for one in shown:
-        one.on_job_changed()
+        one.on_events([state(ExecutionState.RUNNING)])
     bars = progress._SCREEN._bars
     assert [task.description for task in bars.tasks] == ["one", "two"]
-    jobs[0].state = ExecutionState.CANCELED
-    shown[0].on_job_changed()
-    shown[0].on_job_changed()
+    shown[0].on_events([state(ExecutionState.CANCELED)])
+    shown[0].on_events([state(ExecutionState.CANCELED)])
     assert [task.description for task in bars.tasks] == ["two"]
-    jobs[1].state = ExecutionState.FINISHED
-    shown[1].on_job_changed()
+    shown[1].on_events([state(ExecutionState.FINISHED)])
     assert progress._SCREEN._bars is None
     assert bars.finished
     assert not bars.live.is_started
@@ -36,9 +31,26 @@ def test_jobs_at_once_draw_on_one_screen():
 
 def test_a_job_without_vertices_leaves_no_thread():
     before = set(threading.enumerate())
-    job = Shown("failed before anything ran")
-    one = Progress(job)
-    one.on_job_changed()
-    job.state = ExecutionState.FAILED
-    one.on_job_changed()
+    one = Progress("failed before anything ran")
+    one.on_events([state(ExecutionState.RUNNING)])
+    one.on_events([state(ExecutionState.FAILED)])
+    for thread in set(threading.enumerate()) - before:
+        thread.join(2)  # rich tells its thread to stop, and does not wait for it
     assert set(threading.enumerate()) <= before
+
+
+def test_operators_count_when_their_vertex_has_finished():
+    one = Progress("nightly")
+
+    def drawn(*events):
+        one.on_events(events)
+        bars = progress._SCREEN._bars
+        return [(task.description.strip(), task.completed, task.total) for task in bars.tasks]
+
+    assert drawn(VerticesCreated((vertex(1), vertex(2)), 3)) == [("nightly", 0, 7)]
+    running = vertex(1, ExecutionState.RUNNING, 5)
+    assert drawn(VertexChanged(running)) == [("nightly", 0, 7), ("v1 Calc -> Join x5", 0, None)]
+    assert drawn(VertexChanged(vertex(1, ExecutionState.FINISHED))) == [("nightly", 2, 7)]
+    assert drawn(VertexChanged(vertex(2, ExecutionState.CANCELED))) == [("nightly", 2, 7)]
+    one.on_events([state(ExecutionState.FAILED)])
+    assert progress._SCREEN._bars is None

@@ -88,7 +88,7 @@ def test_joins_without_ansi(spark, make_env, tables, ansi, name):
 @pytest.mark.parametrize("place", ["key", "column", "condition"])
 def test_python_functions(spark, make_env, tables, place, way):
     @F.udf("long")
-    def remainder(a, b):
+    def remainder(a, b):  # type: ignore[no-untyped-def]  # Spark would look at types
         return a % b
 
     w, d, zs = (spark.table(name) for name in ("w", "d", "zs"))

@@ -139,7 +139,7 @@ def test_settings_reach_tasks(spark, case, whole):
         assert_as_plain_spark(Environment(spark, config=OFF if whole == 0 else {}, progress=False), df)
 
 
-def told(_):
+def told(_):  # type: ignore[no-untyped-def]  # Spark would look at types
     return TaskContext.get().getLocalProperty("told")
 
 

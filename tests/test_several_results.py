@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from penstock.errors import PenstockError
 from penstock.results import ResultSink
-from tests.outcomes import some
 from tests.equality import assert_same_rows
+from tests.outcomes import some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"

@@ -1,13 +1,15 @@
 """What comes otherwise than it was decided settles the decision, in history and on the pages; the rows are right."""
 
 import time
+from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.decisions import DecisionKind
 from penstock.observer import record_of
+from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.spark import exchange, filters
 from penstock.web import pages
 from tests.equality import assert_as_plain_spark
@@ -95,7 +97,7 @@ def test_a_split_that_spark_did_not_plan_so(monkeypatch, make_env, tables):
 
 
 def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
-    refused = []
+    refused: list[Any] = []
     write = exchange.write
 
     def refuse(bridge, session, logical, **others):
@@ -110,7 +112,7 @@ def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
     assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
 
 
-def doubled(pdf):
+def doubled(pdf: pd.DataFrame) -> pd.DataFrame:
     return pdf.groupby("k", as_index=False).v.sum()
 
 

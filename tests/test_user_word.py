@@ -1,6 +1,7 @@
 """What the user says of parallelism holds at every size of data, as plain Spark is asked or Penstock: read from Spark's stages."""
 
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -200,7 +201,7 @@ def test_sources(spark, tables, size, name):
 class Asked(FileSource, DynamicParallelismInference):
     """Files whose reader wants more than it may have, and notes with which bound it was asked."""
 
-    bounds = []
+    bounds: list[Any] = []
 
     def infer_parallelism(self, context):
         self.bounds.append(context.parallelism_inference_upper_bound)
@@ -281,7 +282,7 @@ def test_bad_options_are_refused_whatever_the_size(spark, tables):
     df = spark.read.option("scan.paralelism", 3).parquet(tables("1 row"))
     with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):
         Environment(spark, progress=False).collect(df)
-    with pytest.raises(PenstockError, match="scan.parallelism"):
+    with pytest.raises(PenstockError, match=r"scan\.parallelism"):
         Environment(spark, progress=False).collect(
             spark.read.option("scan.parallelism", "many").parquet(tables("1 row"))
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyspark
 import pytest
-
 from tools.build_wheel import build
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]

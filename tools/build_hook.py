@@ -1,8 +1,11 @@
 """Puts the compiled Java classes into a wheel; hatchling runs it, as pyproject.toml says."""
 
+from __future__ import annotations
+
 import runpy
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
@@ -10,7 +13,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class JavaClasses(BuildHookInterface):
     """Compiles the classes with the Spark of SPARK_HOME, or the PySpark beside the build's Python."""
 
-    def initialize(self, version, build_data):
+    def initialize(self, version: Any, build_data: Any) -> None:
         """Make the jar and add it; without it the classes are compiled when they are first used."""
         if version == "editable":
             return
@@ -23,7 +26,7 @@ class JavaClasses(BuildHookInterface):
             return
         build_data["force_include"][str(jar)] = f"penstock/spark/java/{jar.name}"
 
-    def finalize(self, version, build_data, artifact_path):
+    def finalize(self, version: Any, build_data: Any, artifact_path: Any) -> None:
         """Remove what was made."""
         if version != "editable":
             self.folder.cleanup()

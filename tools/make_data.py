@@ -42,7 +42,7 @@ def make_queries(folder: Path) -> None:
     with duckdb.connect() as db:
         for name in ("tpch", "tpcds"):
             db.execute(f"LOAD {name}")
-            queries = db.execute(f"SELECT query_nr, query FROM {name}_queries()").fetchall()
+            queries = db.execute(f"SELECT query_nr, query FROM {name}_queries()").fetchall()  # noqa: S608
             # Spark quotes identifiers with back quotes.
             texts = {number: text.replace('"', "`") if name == "tpcds" else text for number, text in queries}
             (folder / f"{name}.json").write_text(json.dumps(texts, indent=1))

@@ -1,107 +1,79 @@
 """Makes the generated pages of the docs: the options from their declarations, the API from its docstrings."""
 
+from __future__ import annotations
+
 import argparse
+import ast
 import importlib
 import inspect
 import re
 import sys
+from enum import Enum
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import OPTIONS
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 MADE = "<!-- Made by tools/make_docs.py; `make docs` makes it anew. -->\n\n"
-API = {
-    "penstock": ("Environment", "rebalance", "rescale", "with_parallelism"),
+API: dict[str, tuple[str, ...]] = {
+    "penstock": (),
     "penstock.scheduler.job": ("Job",),
-    "penstock.shadow.comparison": ("Comparison", "ShadowReport", "Verdict"),
-    "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog"),
+    "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog", "Choice", "NodeRef", "VertexRef", "NameRef"),
+    "penstock.events": (),
     "penstock.explain": ("Explanation", "ExplainedNode"),
-    "penstock.connectors": (
-        "Source",
-        "DynamicParallelismInference",
-        "ParallelismInferenceContext",
-        "ParallelismProvider",
-        "FileSource",
-        "Sink",
-        "SinkJob",
-        "SinkOptions",
-        "SinkStage",
-        "StageReport",
-        "DataFrameSinkProvider",
-        "FileSink",
-        "DeltaSink",
-        "IcebergSink",
-        "JdbcSink",
-        "KafkaSink",
-        "CommittedPartition",
-    ),
-    "penstock.commit": ("Prepared", "Access", "Recovery"),
     "penstock.rebalance.operator": ("Rebalanced",),
-    "penstock.state": ("inspect", "plan", "rescale", "abort", "prune", "start_query"),
+    "penstock.shadow.comparison": ("Comparison", "ShadowReport", "Verdict"),
+    "penstock.connectors": (),
+    "penstock.connectors.predicates": (),
+    "penstock.commit": ("Access", "Prepared", "Recovery"),
+    "penstock.state": (),
     "penstock.state.inspection": ("Inspection", "StoreState"),
+    "penstock.state.recommendation": ("Recommendation",),
+    "penstock.state.preflight": ("RescalePlan", "StorePlan"),
     "penstock.state.rescale": ("RescaleReport", "StoreReport"),
-    "penstock.state.assignment": ("StateAssignment", "Change", "WorkUnit"),
+    "penstock.state.rewrite_methods": ("RewriteMethod",),
+    "penstock.state.assignment": (),
     "penstock.state.key_groups": ("key_group", "default_max_parallelism"),
-    "penstock.graph": (
-        "StreamGraph",
-        "StreamNode",
-        "StreamEdge",
-        "StreamGraphContext",
-        "StreamEdgeUpdateRequest",
-        "StreamNodeUpdateRequest",
-        "AdaptiveGraphManager",
-        "JobGraph",
-        "JobVertex",
-        "JobEdge",
-        "Operator",
-        "OperatorKind",
-        "ScanOperator",
-        "CalcOperator",
-        "AggregateOperator",
-        "GroupingSets",
-        "JoinOperator",
-        "JoinSide",
-        "JoinStrategy",
-        "JoinSequence",
-        "ShuffledJoin",
-        "SinkOperator",
-        "Side",
-        "JoinType",
-        "JoinInput",
-        "FilterPath",
-        "DynamicFilterRef",
-    ),
-    "penstock.optimizer.graphs": ("EquiJoin", "equi_join", "equi_joins", "joins_behind"),
-    "penstock.testing": ("StrategyHarness", "stream_graph", "measured"),
-    "penstock.optimizer": (
-        "StreamGraphOptimizationStrategy",
-        "StrategyContext",
-        "OperatorsFinished",
-        "ResultInfo",
-        "Resources",
-    ),
-    "penstock.errors": (
-        "PenstockError",
-        "ConfigError",
-        "SessionError",
-        "SourceError",
-        "SinkError",
-        "CommitError",
-        "GraphError",
-        "RebalanceError",
-        "StateError",
-        "HistoryError",
-        "WebError",
-        "RowsDifferError",
-        "JobError",
-        "JobCancelledError",
-    ),
+    "penstock.optimizer": (),
+    "penstock.optimizer.optimizer": ("DEFAULT_STRATEGIES",),
+    "penstock.optimizer.build_side_first": ("BuildSideFirst",),
+    "penstock.optimizer.broadcast_join": ("AdaptiveBroadcastJoin",),
+    "penstock.optimizer.dynamic_filtering": ("DynamicFiltering",),
+    "penstock.optimizer.join_order": ("JoinOrder",),
+    "penstock.optimizer.early_aggregation": ("EarlyAggregation",),
+    "penstock.optimizer.skewed_join": ("AdaptiveSkewedJoin",),
+    "penstock.optimizer.skewed_aggregation": ("AdaptiveSkewedAggregation",),
+    "penstock.optimizer.join_algorithm": ("JoinAlgorithm",),
+    "penstock.optimizer.collapse_exchanges": ("CollapseExchanges",),
+    "penstock.optimizer.graphs": (),
+    "penstock.graph": (),
+    "penstock.graph.partitioner": ("*", "FORWARD", "REBALANCE", "RESCALE", "BROADCAST", "GLOBAL"),
+    "penstock.testing": ("*", "ARROWS", "RESOURCES"),
+    "penstock.config": ("Configuration", "Option"),
+    "penstock.errors": (),
 }
+"""The modules of the API page. With no names, or with `*`: all of `__all__`, or all public classes and functions."""
 
 
-def show_default(option) -> str:
+def names_of(module: ModuleType) -> list[str]:
+    """Return the public names of a module, in the order of its text if it has no `__all__`."""
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if not name.startswith("__")]
+    return [
+        name
+        for name, thing in vars(module).items()
+        if not name.startswith("_") and getattr(thing, "__module__", "") == module.__name__
+        if inspect.isclass(thing) or inspect.isfunction(thing)
+    ]
+
+
+def show_default(option: Any) -> str:
     if option.default is None:
         return "none"
     if option.kind.name == "memory size" and option.default:
@@ -112,9 +84,12 @@ def show_default(option) -> str:
 def options_page() -> str:
     lines = [
         "# Options\n",
-        "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML file "
-        "(`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
-        "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them too.\n",
+        (
+            "Give them to `Environment(config={...})`, as `spark.penstock.<key>` in the Spark configuration, in a TOML "
+            "file (`Environment(config_file=...)`, `--config` or the variable `PENSTOCK_CONFIG`), or as a variable "
+            "`PENSTOCK_<KEY>` with `.` and `-` written as `_`. The first of these wins. `penstock options` lists them "
+            "too.\n"
+        ),
         "| key | type | default | meaning |",
         "|---|---|---|---|",
     ]
@@ -125,35 +100,71 @@ def options_page() -> str:
     return MADE + "\n".join(lines) + "\n"
 
 
-def signature(thing) -> str:
+def signature(thing: Any) -> str:
+    """Return the parameters of a class or function; annotations are kept as texts, and are shown without quotes."""
     try:
-        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(thing)))  # annotations are kept as texts
+        shown = str(inspect.signature(thing))
     except ValueError:
         return "(...)"
+    shown = re.sub(r"(: |-> )'([^']*)'", r"\1\2", shown).replace("<factory>", "...")
+    return shown.removesuffix(" -> None") if inspect.isclass(thing) else shown
+
+
+def documented_constant(name: str) -> tuple[str, str]:
+    """Return the assignment to a name in one of Penstock's modules, and the text behind it."""
+    for module in [
+        found for key, found in sorted(sys.modules.items()) if key.startswith("penstock") and name in vars(found)
+    ]:
+        source = Path(str(module.__file__)).read_text()
+        body = ast.parse(source).body
+        for statement, following in zip(body, [*body[1:], None], strict=True):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+            if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+                is_text = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+                return ast.get_source_segment(source, statement) or name, str(following.value.value) if is_text else ""
+    raise KeyError(name)
+
+
+def members_of(thing: type) -> list[str]:
+    """Return a line for each public method, property and enum value that a class defines itself."""
+    lines = [f"* `{one.name}`: `{one.value!r}`" for one in thing] if issubclass(thing, Enum) else []
+    for key, member in sorted(vars(thing).items()):
+        function = getattr(member, "__func__", member)  # of a class method
+        if key.startswith("_") or not (inspect.isfunction(function) or isinstance(member, property | cached_property)):
+            continue
+        if issubclass(thing, BaseException):  # its class methods build errors inside Penstock
+            continue
+        call = key + signature(function) if inspect.isfunction(function) else key
+        doc = (inspect.getdoc(member) or "").splitlines()
+        lines.append(f"* `{call}`: {doc[0] if doc else ''}")
+    return lines
+
+
+def entry(name: str, thing: Any) -> list[str]:
+    """Return what the page says of one name."""
+    if not inspect.isclass(thing) and not inspect.isfunction(thing):
+        assignment, doc = documented_constant(name)
+        return [f"### `{name}`\n", f"```python\n{assignment}\n```\n", *([f"{doc}\n"] if doc else [])]
+    parts = [f"### `{name}`\n"]
+    if not inspect.isclass(thing) or not issubclass(thing, BaseException | Enum):
+        parts.append(f"```python\n{name}{signature(thing)}\n```\n")
+    parts.append(f"```text\n{inspect.getdoc(thing)}\n```\n")
+    members = members_of(thing) if inspect.isclass(thing) else []
+    return [*parts, *members, *([""] if members else [])]
 
 
 def api_page() -> str:
     parts = ["# API\n"]
-    for module_name, names in API.items():
+    seen: set[int] = set()
+    for module_name, chosen in API.items():
+        module = importlib.import_module(module_name)
         parts.append(f"## `{module_name}`\n")
-        for name in names:
-            thing = getattr(importlib.import_module(module_name), name)
-            parts.append(f"### `{name}`\n")
-            if not issubclass(thing, BaseException) if inspect.isclass(thing) else True:
-                parts.append(f"```python\n{name}{signature(thing)}\n```\n")
-            parts.append(f"```text\n{inspect.getdoc(thing)}\n```\n")
-            members = (
-                inspect.getmembers(thing, lambda m: inspect.isfunction(m) or isinstance(m, property))
-                if inspect.isclass(thing)
-                else []
-            )
-            own = [(key, member) for key, member in members if not key.startswith("_") and key in vars(thing)]
-            for key, member in own:
-                call = key if isinstance(member, property) else key + signature(member)
-                doc = (inspect.getdoc(member) or "").splitlines()
-                parts.append(f"* `{call}`: {doc[0] if doc else ''}")
-            if own:
-                parts.append("")
+        everything = names_of(module) if not chosen or "*" in chosen else []
+        for name in [*everything, *(name for name in chosen if name != "*")]:
+            thing = getattr(module, name)
+            if id(thing) not in seen:
+                seen.add(id(thing))
+                parts += entry(name, thing)
     return MADE + "\n".join(parts)
 
 

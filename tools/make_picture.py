@@ -1,5 +1,6 @@
 """Draws what `make demo` prints, for the README."""
 
+import io
 import os
 import subprocess
 import sys
@@ -18,6 +19,6 @@ done = subprocess.run(
     env=os.environ | {"FORCE_COLOR": "1"},
 )
 text = Text.from_ansi(done.stdout)
-console = Console(record=True, width=max(len(line) for line in text.plain.splitlines()), file=open(os.devnull, "w"))
+console = Console(record=True, width=max(len(line) for line in text.plain.splitlines()), file=io.StringIO())
 console.print(text)
 TARGET.write_text(console.export_svg(title="make demo"))

@@ -1,4 +1,4 @@
-"""Penstock decides every parallelism of a PySpark pipeline while it runs, from the data as it is."""
+"""Penstock decides the parallelism of every step of a PySpark pipeline while it runs, from measured data."""
 
 from penstock.environment import Environment
 from penstock.functions import with_parallelism

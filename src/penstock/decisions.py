@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.masking import mask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 log = logging.getLogger("penstock")
 
@@ -41,8 +41,54 @@ class DecisionKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """One choice.
+class NodeRef:
+    """An operator, by its node in the stream graph."""
+
+    id: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.name}"
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """The operators it stands for."""
+        return (self.id,)
+
+
+@dataclass(frozen=True, slots=True)
+class VertexRef:
+    """A job vertex, or one task of it."""
+
+    id: str
+    name: str
+    node_ids: tuple[int, ...]
+    """Its operators."""
+    task: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.name}" + ("" if self.task is None else f", task {self.task}")
+
+
+@dataclass(frozen=True, slots=True)
+class NameRef:
+    """What has nothing but a name: a table, a strategy, the job itself."""
+
+    name: str
+    node_ids: tuple[int, ...] = ()
+    """The operator of that name, if there is only one."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Subject = NodeRef | VertexRef | NameRef
+"""What a decision is about; `str` is how people call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be decided; `DecisionLog.record` makes a decision of it.
 
     Parameters
     ----------
@@ -56,36 +102,80 @@ class Decision:
         One sentence.
     figures
         The numbers it was made from; bytes unless the name says otherwise.
-    outcome
-        What came of it, such as the tasks that ran; filled in later.
-    at
-        Seconds since the epoch.
-    nodes
-        The operators it is about, by their ids in the stream graph; it belongs to the vertex that has them.
     """
 
     kind: DecisionKind
-    subject: str
+    subject: Subject
     chosen: int | str
     reason: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
-    outcome: Mapping[str, int | float | str] = field(default_factory=dict)
-    at: float = field(default_factory=time.time)
-    nodes: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.subject}: {self.chosen} ({self.reason})"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Choice):
+    """A choice that was recorded.
+
+    Parameters
+    ----------
+    kind, subject, chosen, reason, figures
+        As in `Choice`.
+    id
+        Its number among the decisions of its job, from 0.
+    outcome
+        What came of it, such as the tasks that ran; filled in later.
+    at
+        Seconds since the epoch.
+    """
+
+    id: int
+    outcome: Mapping[str, int | float | str] = field(default_factory=dict)
+    at: float = field(default_factory=time.time)
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The operators it is about, by their ids in the stream graph; it belongs to the vertex that has them."""
+        return self.subject.node_ids
+
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
-        return asdict(self)
+        return {
+            "kind": self.kind,
+            "subject": str(self.subject),
+            "chosen": self.chosen,
+            "reason": self.reason,
+            "figures": dict(self.figures),
+            "outcome": dict(self.outcome),
+            "at": self.at,
+            "nodes": self.nodes,
+        }
+
+
+class DecisionListener(Protocol):
+    """Hears of decisions when they are made; it must neither wait nor raise."""
+
+    def on_decision_made(self, decision: Decision) -> None:
+        """Take a new decision."""
+
+    def on_decision_settled(self, decision: Decision) -> None:
+        """Take a decision whose outcome is known better now."""
 
 
 class DecisionLog:
-    """The decisions of one job, in order. Safe to use from several threads."""
+    """The decisions of one job, in order. Safe to use from several threads.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    listener
+        Hears of each of them, in order.
+    """
+
+    def __init__(self, listener: DecisionListener | None = None) -> None:
         self._decisions: list[Decision] = []
+        self._by_node: dict[int, list[int]] = {}
+        self._listener = listener
         self._lock = threading.Lock()
 
     def __iter__(self) -> Iterator[Decision]:
@@ -94,31 +184,42 @@ class DecisionLog:
     def __len__(self) -> int:
         return len(self._decisions)
 
-    def record(self, decision: Decision) -> Decision:
-        """Keep a decision and write it to the log ``penstock``."""
+    def record(self, choice: Choice) -> Decision:
+        """Make a decision of a choice, and write it to the log ``penstock``."""
         with self._lock:
+            decision = Decision(
+                choice.kind, choice.subject, choice.chosen, choice.reason, choice.figures, id=len(self._decisions)
+            )
             self._decisions.append(decision)
+            for node_id in decision.nodes:
+                self._by_node.setdefault(node_id, []).append(decision.id)
+            if self._listener is not None:
+                self._listener.on_decision_made(decision)
         log.info("%s", mask(str(decision)))
         return decision
 
-    def settle(self, decision: Decision, **outcome: float | str | None) -> None:
-        """Add what came of a recorded decision; what is not known is left out."""
+    def settle(self, decision_id: int, **outcome: float | str | None) -> None:
+        """Add what came of a decision; what is not known is left out."""
         known = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
-            same = replace(decision, outcome={})  # it may have been settled with something else since
-            index = next(i for i, kept in enumerate(self._decisions) if replace(kept, outcome={}) == same)
-            kept = self._decisions[index]
-            self._decisions[index] = replace(kept, outcome={**kept.outcome, **known})
+            before = self._decisions[decision_id]
+            decision = replace(before, outcome={**before.outcome, **known})
+            if decision != before:
+                self._decisions[decision_id] = decision
+                if self._listener is not None:
+                    self._listener.on_decision_settled(decision)
 
-    def of(self, nodes: Collection[int], kind: DecisionKind | None = None) -> list[Decision]:
-        """Return the decisions about any of some operators."""
-        return [d for d in self if not set(nodes).isdisjoint(d.nodes) and kind in (None, d.kind)]
+    def of(self, nodes: Iterable[int], kind: DecisionKind | None = None) -> list[Decision]:
+        """Return the decisions about any of some operators, in order."""
+        with self._lock:
+            ids = sorted({decision_id for node_id in nodes for decision_id in self._by_node.get(node_id, ())})
+            found = [self._decisions[decision_id] for decision_id in ids]
+        return [decision for decision in found if kind in (None, decision.kind)]
 
     def came_otherwise(
         self,
         kind: DecisionKind,
-        node_id: int,
-        name: str,
+        subject: NodeRef,
         instead: str,
         because: str,
         which: Callable[[Decision], bool] | None = None,
@@ -127,7 +228,7 @@ class DecisionLog:
 
         Parameters
         ----------
-        kind, node_id, name
+        kind, subject
             What it is about.
         instead
             What was done.
@@ -136,9 +237,9 @@ class DecisionLog:
         which
             Which of the decisions are meant, None for all. Where there is none, what was done is recorded as one.
         """
-        meant = [decision for decision in self.of((node_id,), kind) if which is None or which(decision)]
+        meant = [decision for decision in self.of(subject.node_ids, kind) if which is None or which(decision)]
         for decision in meant:
-            self.settle(decision, instead=instead, because=because)
+            self.settle(decision.id, instead=instead, because=because)
         if not meant:
-            self.record(Decision(kind, f"{node_id} {name}", instead, because, nodes=(node_id,)))
-        log.info("%s", mask(f"{kind} of {node_id} {name}: {instead}, because {because}"))
+            self.record(Choice(kind, subject, instead, because))
+        log.info("%s", mask(f"{kind} of {subject}: {instead}, because {because}"))

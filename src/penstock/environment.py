@@ -118,20 +118,20 @@ class Environment:
 
     @property
     def ui_url(self) -> str | None:
-        """The address of the page, with the token that cancelling needs; None where none is served."""
+        """The address of the page, with the token that cancelling needs, or None if no page is served."""
         return None if self._observer.server is None else self._observer.server.url_with_token
 
     # -- in ------------------------------------------------------------------------------------------------------
 
     def read(self, source: Source | SourceProvider, parallelism: int | None = None) -> DataFrame:
-        """Return a source's rows as a DataFrame; the source is asked for its parallelism when a job reads it.
+        """Return a source's rows as a DataFrame. The source infers its parallelism when a job reads it.
 
         Parameters
         ----------
         source
             The source, or a provider of one.
         parallelism
-            The number of tasks, instead of what the source would say.
+            The number of tasks, instead of the inferred one.
         """
         static = None
         if isinstance(source, SourceProvider):
@@ -151,18 +151,18 @@ class Environment:
     # -- out -----------------------------------------------------------------------------------------------------
 
     def write(self, df: DataFrame, sink: Sink | DataFrameSinkProvider, parallelism: int | None = None) -> None:
-        """Register a sink; `execute` runs all registered ones as one job, which does their common work once.
+        """Register a sink. `execute` runs all registered sinks as one job, which does their common work once.
 
-        Each thread has its own: what one registers, another's `execute` runs only if it has registered nothing itself.
+        Each thread registers its own sinks. `execute` runs those of its thread; if there are none, those of the others.
 
         Parameters
         ----------
         df
             The rows.
         sink
-            Where they go; a provider may add operators of its own before.
+            The target. A `DataFrameSinkProvider` may add its own operators before it.
         parallelism
-            The number of writing tasks; if None what the sink says, else that of the upstream where chained.
+            The number of writing tasks. If None: the sink's own parallelism, or that of the operators before it.
         """
         if not isinstance(sink, Sink | DataFrameSinkProvider):
             raise PenstockError(f"{sink!r} is not a sink", hint="give a penstock.connectors.Sink, such as FileSink")
@@ -173,26 +173,24 @@ class Environment:
         self._outputs.add([Output(rows, target, parallelism, line) for rows, target in written])
 
     def execute(self, name: str = "penstock job") -> Job:
-        """Run all registered sinks as one job, and wait for its end.
-
-        Ctrl-C cancels the job.
+        """Run all registered sinks as one job and wait for its end. Ctrl-C cancels the job.
 
         Raises
         ------
         SinkError
-            If a target cannot be written as asked; nothing has run then.
+            If a target cannot be written. Nothing has run then.
         JobError
-            If a vertex fails; no target shows anything of the job then.
+            If a vertex fails. No target shows rows of the job then.
         """
         return self._run(self._registered(), name)
 
     def execute_async(self, name: str = "penstock job") -> Job:
-        """Start all registered sinks as one job; return at once.
+        """Start all registered sinks as one job and return at once.
 
         Raises
         ------
         SinkError
-            If a target cannot be written as asked; nothing has run then.
+            If a target cannot be written. Nothing has run then.
         """
         return self._start(self._registered(), name)
 
@@ -214,15 +212,15 @@ class Environment:
         return int(row[0])
 
     def materialize(self, df: DataFrame) -> DataFrame:
-        """Run a DataFrame, and return one that reads its rows from where they were written, with measured statistics.
+        """Run a DataFrame and return one that reads the computed rows, with measured statistics.
 
-        The rows are kept as long as the returned DataFrame is, in Spark's shuffle files.
+        The rows are in Spark's shuffle files, and stay there as long as the returned DataFrame exists.
         """
         result: DataFrame = self._fetch(df, MaterializeSink())
         return result
 
     def explain(self, df: DataFrame | None = None) -> Explanation:
-        """Return what would be run and decided, and why, without reading data; print it or look at its parts.
+        """Return the plan and the decisions with their reasons, without reading data.
 
         Parameters
         ----------
@@ -292,13 +290,13 @@ class Environment:
             job.start_whole(self._bridge, outputs, opened, whole)
         else:
             if self._progress:
-                job.watch(Progress(job))
+                job.watch(Progress(job.name))
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
 
     def _recover(self, outputs: Sequence[Output]) -> None:
-        """Complete or take back what dead drivers have left half-way at the targets."""
+        """Complete or undo interrupted commits of dead drivers at the targets."""
         secrets = {address: found for output in outputs for address, found in output.sink.secrets.items()}
         for output in outputs:
             output.sink.recover(Access(self._bridge, secrets))

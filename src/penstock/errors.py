@@ -58,7 +58,7 @@ class SessionError(PenstockError):
         """Build the error for a Spark Connect session."""
         return cls(
             "Penstock needs a classic Spark session; this one is a Spark Connect client",
-            cause="plans are reshaped inside the driver's JVM, which a Connect client cannot reach",
+            cause="Penstock changes query plans inside the driver's JVM, which a Connect client cannot reach",
             hint="run the job in the driver: spark-submit, or SparkSession.builder.master(...) without "
             "spark.remote and with spark.api.mode=classic",
         )
@@ -84,15 +84,15 @@ class GraphError(PenstockError, ValueError):
 
 
 class OptimizerError(PenstockError):
-    """A strategy does not behave."""
+    """A strategy never stops changing the graph."""
 
     @classmethod
     def unsettled(cls, names: list[str], rounds: int) -> Self:
         """Build the error for strategies that change the graph without an end."""
         return cls(
-            f"the stream graph does not settle: after {rounds} rounds it is still changed by {', '.join(names)}",
+            f"after {rounds} rounds, {', '.join(names)} still changes the job's graph",
             cause="on_operators_finished returned True every time",
-            hint="let it return False once there is nothing left to change",
+            hint="return False once the strategy has nothing left to change",
         )
 
 
@@ -106,7 +106,7 @@ class SourceError(PenstockError):
 
 
 class SourceTimeoutError(SourceError):
-    """A source, a catalogue, a broker or a database does not answer."""
+    """A source, a catalogue, a broker or a database did not answer in time."""
 
     @classmethod
     def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
@@ -114,7 +114,7 @@ class SourceTimeoutError(SourceError):
         return cls(
             f"{source} has not answered for {seconds:g} s",
             cause=f"{what}: {cause}" if cause else what,
-            hint="can it be reached, and is it well? If an answer may take so long, raise the option sources.timeout",
+            hint="check that it runs and can be reached; if an answer may take this long, raise sources.timeout",
         )
 
 
@@ -135,12 +135,12 @@ class SinkError(PenstockError):
         return cls(
             f"the partition commit policy {policy!r} failed for {partition} of {path}",
             cause=f"{type(problem).__name__}: {problem}",
-            hint="the job's new files are taken back; what the policy did for other partitions is not",
+            hint="the job removes its new files; what the policy did for other partitions stays",
         )
 
 
 class CommitError(SinkError):
-    """The sinks of a job could not all commit, or what a job has left half-way cannot be recovered."""
+    """The sinks of a job could not all commit, or an interrupted commit cannot be recovered."""
 
     @classmethod
     def unreadable(cls, path: str, cause: str) -> Self:
@@ -148,21 +148,20 @@ class CommitError(SinkError):
         return cls(
             f"the commit journal {path} cannot be read",
             cause=cause,
-            hint="it tells how to complete or take back what a job has left half-way: do not write to its targets, "
-            "and recover with the release of Penstock that has written it",
+            hint="it records an interrupted commit: do not write to its targets, and run `penstock recover` with the "
+            "release of Penstock that wrote it",
         )
 
     @classmethod
     def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
-        """Build the error for a commit that stays half-way, because some of it cannot be taken back."""
-        recovered = "nothing of it was removed" if journal is None else f"`penstock recover {journal}` completes it, or"
+        """Build the error for a commit that stays incomplete, because some of it cannot be undone."""
         return cls(
-            f"only a part of the job's sinks has committed: {', '.join(done) or 'none for sure'}; "
-            f"waiting: {', '.join(waiting)}",
+            f"only some of the job's sinks have committed: {', '.join(done) or 'none for certain'}; "
+            f"not committed: {', '.join(waiting)}",
             cause=f"{type(problem).__name__}: {problem}",
-            hint=f"{recovered}; look at the target before the job is run again"
+            hint="no rows were removed; look at the target before you run the job again"
             if journal is None
-            else f"{recovered} the next job that writes to one of these targets",
+            else f"`penstock recover {journal}` completes it, or the next job that writes to one of these targets",
         )
 
     @classmethod
@@ -170,71 +169,73 @@ class CommitError(SinkError):
         """Build the error for a commit of another job that takes too long."""
         return cls(
             f"job {job!r} is still committing to {', '.join(targets)}",
-            cause=f"{owner} holds {journal}",
-            hint="run the job again when that one has ended",
+            cause=f"{owner} owns {journal}",
+            hint="run this job again when that one has ended",
         )
 
     @classmethod
     def taken_over(cls, journal: str) -> Self:
-        """Build the error for a commit that another process has completed, or taken back, meanwhile."""
+        """Build the error for a commit that another process has completed or undone in the meantime."""
         return cls(
-            f"the commit was recovered by another process: {journal} is gone",
-            cause="this process did not show for a minute that it lived",
-            hint="look whether the new rows are there before the job is run again",
+            f"another process recovered this commit: {journal} is gone",
+            cause="this process did not renew its lease for a minute, so it counted as dead",
+            hint="check whether the new rows are there before you run the job again",
         )
 
     @classmethod
     def unreachable(cls, target: str, cause: str) -> Self:
-        """Build the error for a target that cannot be asked whether it has committed."""
+        """Build the error for a target that cannot be reached to see whether it has committed."""
         return cls(
-            f"an earlier job was interrupted while it committed to {target}, and what became of it cannot be told",
+            f"an earlier job was interrupted while it committed to {target}, and whether it committed is unknown",
             cause=cause,
-            hint="make the target reachable; `penstock recover --help` tells how to give passwords",
+            hint="make the target reachable; `penstock recover --help` says how to give passwords",
         )
 
 
 class RebalanceError(PenstockError):
-    """The adaptive exchange cannot be used as asked, or broke while a job ran."""
+    """An adaptive rebalance or rescale cannot run, or failed while a job ran."""
 
     @classmethod
     def bad_traverse_size(cls, value: object) -> Self:
         """Build the error for a traverse size that compares nothing."""
-        return cls(f"max_traverse_size is {value!r}", hint="give a whole number of at least 2: so many are compared")
+        return cls(
+            f"max_traverse_size is {value!r}", hint="give a whole number of at least 2: the consumers to compare"
+        )
 
     @classmethod
     def idle(cls, writer: int, readers: list[int], seconds: float) -> Self:
-        """Build the error for consumers that do not go on."""
+        """Build the error for consumers that take no more rows."""
         return cls(
-            f"writer {writer} of the exchange has waited {seconds:g} s for reader {', '.join(map(str, readers))}",
-            cause="the function that consumes the rows has not asked for the next ones",
-            hint="if it may take so long, raise taskmanager.network.adaptive-partitioner.idle-timeout",
+            f"task {writer} of the rebalance has waited {seconds:g} s for consumer {', '.join(map(str, readers))}",
+            cause="the function that consumes the rows has not taken the next ones",
+            hint="if it may take this long, raise taskmanager.network.adaptive-partitioner.idle-timeout",
         )
 
     @classmethod
     def too_few_slots(cls, needed: int, slots: int) -> Self:
         """Build the error for a stage that could never run at once."""
         return cls(
-            f"an adaptive exchange with {needed} tasks needs {needed} slots at the same time, and there are {slots}",
-            hint=f"give a parallelism of at most {slots}, more cores, or adaptive=False",
+            f"an adaptive rebalance with {needed} tasks needs {needed} cores at the same time, and there are {slots}",
+            hint=f"set a parallelism of at most {slots}, add cores, or use adaptive=False",
         )
 
     @classmethod
     def refused(cls, reason: str, hint: str) -> Self:
-        """Build the error for a session in which no adaptive exchange can run."""
-        return cls("an adaptive exchange cannot run in this session", cause=reason, hint=hint)
+        """Build the error for a session in which no adaptive rebalance can run."""
+        return cls("an adaptive rebalance cannot run in this session", cause=reason, hint=hint)
 
 
 class LostConnectionError(RebalanceError):
-    """A connection between two tasks of an exchange broke."""
+    """A connection between two tasks of an adaptive rebalance broke."""
 
     @classmethod
     def to(cls, other: str, cause: BaseException) -> Self:
-        """Build the error for a connection to one of them."""
-        return cls(f"the connection to {other} of the exchange is lost", cause=f"{type(cause).__name__}: {cause}")
+        """Build the error for the connection to another task."""
+        return cls(f"the connection to {other} of the rebalance is lost", cause=f"{type(cause).__name__}: {cause}")
 
 
 class StateError(PenstockError):
-    """The state of a streaming query cannot be read or changed as asked."""
+    """The state of a streaming query cannot be read or changed."""
 
     @classmethod
     def bad_max_parallelism(cls, value: object, largest: int) -> Self:
@@ -245,9 +246,9 @@ class StateError(PenstockError):
     def no_checkpoint(cls, path: str, missing: str) -> Self:
         """Build the error for a path without a checkpoint."""
         return cls(
-            f"{path} is no checkpoint of a streaming query",
+            f"{path} is not the checkpoint of a streaming query",
             cause=f"there is no {missing}",
-            hint="give the folder that the query has as its checkpointLocation",
+            hint="give the folder that is the query's checkpointLocation",
         )
 
     @classmethod
@@ -263,15 +264,15 @@ class StateError(PenstockError):
 
     @classmethod
     def failed(cls, path: str, doing: str, cause: str) -> Self:
-        """Build the error for a rescale that did not succeed; the checkpoint is as it was."""
-        return cls(f"{path} was not rescaled: {doing} failed", cause=cause, hint="the checkpoint is as it was before")
+        """Build the error for a rescale that failed and left the checkpoint unchanged."""
+        return cls(f"{path} was not rescaled: {doing} failed", cause=cause, hint="the checkpoint is unchanged")
 
     @classmethod
     def interrupted(cls, path: str, old: int, new: int) -> Self:
         """Build the error for a rescale that stopped while it put its files in place."""
         return cls(
             f"{path} is in the middle of a rescale from {old} to {new} key groups",
-            hint=f"finish it with `penstock state rescale {path} --max-parallelism {new}`, or go back with --abort",
+            hint=f"finish it with `penstock state rescale {path} --max-parallelism {new}`, or undo it with --abort",
         )
 
     @classmethod
@@ -279,7 +280,7 @@ class StateError(PenstockError):
         """Build the error for a query that is started with another max parallelism than its state has."""
         return cls(
             f"the state in {path} has max parallelism {state}, and the query asks for {asked}",
-            hint=f"leave pipeline.max-parallelism unset to go on with {state}, set state.rescale-on-restart, "
+            hint=f"leave pipeline.max-parallelism unset to continue with {state}, set state.rescale-on-restart, "
             f"or run `penstock state rescale {path} --max-parallelism {asked}`",
         )
 
@@ -292,7 +293,7 @@ class HistoryError(PenstockError):
         """Build the error for a folder that is not there."""
         return cls(
             f"there is no folder {path} with event logs",
-            hint="jobs write them where the option jobmanager.archive.fs.dir points to",
+            hint="jobs write them to the folder of the option jobmanager.archive.fs.dir",
         )
 
     @classmethod
@@ -302,18 +303,18 @@ class HistoryError(PenstockError):
 
     @classmethod
     def no_job(cls, job_id: str) -> Self:
-        """Build the error for a job that no log tells of."""
+        """Build the error for a job without an event log."""
         return cls(f"there is no job {job_id!r}", hint="`penstock history list` shows all")
 
 
 class WebError(PenstockError):
-    """The web server cannot be started as asked."""
+    """The web server cannot be started."""
 
     @classmethod
     def needs_token(cls, address: str) -> Self:
         """Build the error for an open address without a token."""
         return cls(
-            f"the API is to listen on {address}, where others can reach it, and there is no token",
+            f"rest.bind-address is {address}, which other machines can reach, and no token is set",
             hint="set rest.token, or leave rest.bind-address at 127.0.0.1",
         )
 
@@ -321,47 +322,47 @@ class WebError(PenstockError):
     def no_port(cls, address: str, port: int, cause: str) -> Self:
         """Build the error for a port that cannot be listened on."""
         return cls(
-            f"the API cannot listen on {address}:{port}", cause=cause, hint="set rest.port to another one, 0 for any"
+            f"the API cannot listen on {address}:{port}", cause=cause, hint="set rest.port to another port, or to 0"
         )
 
     @classmethod
     def missing(cls, package: str) -> Self:
-        """Build the error for a package that the web needs."""
-        return cls(f"the page and API need the package {package}", hint="pip install 'penstock[web]'")
+        """Build the error for a missing package of the web server."""
+        return cls(f"the page and the API need the package {package}", hint="pip install 'penstock[web]'")
 
 
 class VerificationError(PenstockError):
-    """A check of ``execution.verify`` found a breach: rows would be wrong."""
+    """A check of ``execution.verify`` failed: rows would be wrong."""
 
     @classmethod
     def not_tiled(cls, who: str, what: str) -> Self:
-        """Build the error for an input of which something would be left out or read twice."""
+        """Build the error for an input that would not be read exactly once."""
         return cls(f"{who} would not read {what} exactly once", hint=_A_DEFECT)
 
     @classmethod
     def rows_lost(cls, who: str, there: int, found: int) -> Self:
-        """Build the error for a broadcast that does not keep the rows it must."""
-        return cls(f"{who} must keep {there} rows and keeps {found}", hint=_A_DEFECT)
+        """Build the error for a broadcast that loses or repeats rows."""
+        return cls(f"{who} must have {there} rows and has {found}", hint=_A_DEFECT)
 
     @classmethod
     def key_left_out(cls, who: str) -> Self:
-        """Build the error for a filter that does not keep a row that its keys were taken from."""
-        return cls(f"{who} leaves out a row that it must keep", hint=_A_DEFECT)
+        """Build the error for a filter that drops a row that its keys come from."""
+        return cls(f"{who} drops a row that it must keep", hint=_A_DEFECT)
 
 
-_A_DEFECT = "this is a defect of Penstock: report it with the output of env.explain(df), and run the query on Spark"
+_A_DEFECT = "this is a bug in Penstock: report it with the output of env.explain(df), and run the query on plain Spark"
 
 
 class RowsDifferError(PenstockError):
-    """A job that was compared with plain Spark gave something else."""
+    """A job's rows differ from plain Spark's."""
 
     @classmethod
     def of(cls, job: str, differences: list[str]) -> Self:
-        """Build the error for the outputs of a job that differ."""
+        """Build the error for a job whose outputs differ."""
         listed = "\n".join(f"  {line}" for difference in differences for line in difference.splitlines())
         return cls(
-            f"job {job!r} differs from plain Spark:\n{listed}",
-            hint="what the job has written stays written; run it on plain Spark, and report this with the query",
+            f"the rows of job {job!r} differ from plain Spark's:\n{listed}",
+            hint="the job's output stays written; run the job on plain Spark, and report this with the query",
         )
 
 

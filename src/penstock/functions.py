@@ -1,4 +1,4 @@
-"""What Penstock adds to DataFrames, where PySpark has no words for it."""
+"""Functions on DataFrames that PySpark does not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> DataFrame:
-    """Return a DataFrame whose last operator runs with a given number of tasks; this wins over everything else.
+    """Return a DataFrame whose last operator runs with a given number of tasks. It overrides every option.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> Data
     Returns
     -------
     DataFrame
-        The same rows. Outside of Penstock the mark is a rebalance into partitions of about 64 MiB.
+        The same rows. On plain Spark it is a rebalance into partitions of about 64 MiB.
 
     Raises
     ------
@@ -36,8 +36,8 @@ def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> Data
 
     Notes
     -----
-    An exchange gets this many tasks, a scan of files is cut into as many splits as it has bytes for. Where tasks
-    cannot be given (a union, cached data, rows in memory), the rows are dealt out once more.
+    An exchange gets this many tasks. A scan of files gets this many splits, as far as the files allow. Operators whose
+    tasks cannot be set (a union, cached data, rows in memory) get an additional exchange.
     """
     number = checked_parallelism(parallelism, "with_parallelism")
     return marked(df, Mark(number, name, location=callers_line()))

@@ -122,7 +122,7 @@ def recall(number: int) -> Mark:
     """
     found = dataframes.marked_by(number)
     if not isinstance(found, Mark):
-        raise PenstockError("a plan carries a mark of another process", hint="make the DataFrame anew in this one")
+        raise PenstockError("a plan carries a mark of another process", hint="make the DataFrame again in this one")
     return found
 
 

@@ -81,7 +81,7 @@ class Observer:
 def record_of(job: Job) -> JobRecord:
     """Return what is known of a job now, whether it is watched or not."""
     recorder = JobRecorder(job)
-    recorder.on_job_changed()
+    recorder.on_events(job.events)
     return recorder.record
 
 

@@ -9,12 +9,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-from penstock.scheduler.execution_graph import ExecutionState
+from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VerticesCreated
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.progress import TaskID
 
-    from penstock.scheduler.job import Job
+    from penstock.events import JobStatusEvent, VertexSnapshot
 
 
 class _Screen:
@@ -55,42 +57,52 @@ _SCREEN = _Screen()
 
 
 class Progress:
-    """Draws a bar for the operators of a job and a line for each running vertex, on standard error."""
+    """Draws a bar for the operators of a job and a line for each running vertex, on standard error.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job
-        self._lock = threading.Lock()
+    Parameters
+    ----------
+    name
+        The job's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._bars: Bars | None = None
         self._total: TaskID | None = None
         self._lines: dict[str, TaskID] = {}
+        self._in_vertices = self._done = self._pending = 0
         self._is_over = False
 
-    def on_job_changed(self) -> None:
-        """Draw what is known now."""
-        with self._lock:
-            if self._is_over:
-                return
-            if self._bars is None or self._total is None:
-                self._bars = _SCREEN.enter()
-                self._total = self._bars.add_task(self._job.name, total=None)
-            self._draw(self._bars, self._total)
-            if self._job.state.is_terminal:
-                self._is_over = True
-                for line in (self._total, *self._lines.values()):
-                    self._bars.remove_task(line)
-                _SCREEN.leave()
+    def on_events(self, events: Sequence[JobStatusEvent]) -> None:
+        """Draw what has happened; part of `JobStatusListener`."""
+        if self._is_over:
+            return
+        if self._bars is None or self._total is None:
+            self._bars = _SCREEN.enter()
+            self._total = self._bars.add_task(self._name, total=None)
+        for event in events:
+            self._take(event, self._bars)
+        self._bars.update(self._total, total=self._in_vertices + self._pending, completed=self._done)
+        if self._is_over:
+            for line in (self._total, *self._lines.values()):
+                self._bars.remove_task(line)
+            _SCREEN.leave()
 
-    def _draw(self, bars: Bars, total: TaskID) -> None:
-        vertices = self._job.vertices
-        frozen = sum(len(execution.vertex.node_ids) for execution in vertices)
-        done = sum(
-            len(execution.vertex.node_ids) for execution in vertices if execution.state is ExecutionState.FINISHED
-        )
-        bars.update(total, total=frozen + self._job.pending_operators, completed=done)
-        for execution in vertices:
-            line = self._lines.get(execution.vertex.id)
-            if execution.state is ExecutionState.RUNNING and line is None:
-                text = f"  {execution.vertex.id} {execution.vertex.name[:60]} x{execution.parallelism or 1}"
-                self._lines[execution.vertex.id] = bars.add_task(text, total=None)
-            elif execution.state.is_terminal and line is not None:
-                bars.remove_task(self._lines.pop(execution.vertex.id))
+    def _take(self, event: JobStatusEvent, bars: Bars) -> None:
+        match event:
+            case VerticesCreated(vertices, pending):
+                self._in_vertices += sum(len(one.vertex.node_ids) for one in vertices)
+                self._pending = pending
+            case VertexChanged(vertex):
+                self._draw(vertex, bars)
+            case JobStateChanged(state, pending):
+                self._pending, self._is_over = pending, state.is_terminal
+
+    def _draw(self, one: VertexSnapshot, bars: Bars) -> None:
+        if one.state is ExecutionState.RUNNING:
+            text = f"  {one.vertex.id} {one.vertex.name[:60]} x{one.parallelism or 1}"
+            self._lines[one.vertex.id] = bars.add_task(text, total=None)
+        elif one.state.is_terminal and one.vertex.id in self._lines:
+            bars.remove_task(self._lines.pop(one.vertex.id))
+        if one.state is ExecutionState.FINISHED:
+            self._done += len(one.vertex.node_ids)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.history.record import run_times
 from penstock.tables import VertexRow, vertices_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from penstock.events import VertexSnapshot
     from penstock.history.record import JobRecord
-    from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.scheduler.job import Job
 
 
@@ -24,23 +25,23 @@ def job_as_dict(job: Job) -> dict[str, Any]:
         "seconds": None if job.ended is None else round(job.ended - job.started, 3),
         "pending-operators": job.pending_operators,
         "status-counts": job.status_counts,
-        "vertices": [_vertex_as_dict(execution) for execution in job.vertices],
+        "vertices": [_vertex_as_dict(vertex) for vertex in job.vertices],
         "decisions": [decision.as_dict() for decision in job.decisions],
     }
 
 
-def _vertex_as_dict(execution: ExecutionJobVertex) -> dict[str, Any]:
+def _vertex_as_dict(one: VertexSnapshot) -> dict[str, Any]:
     return {
-        "id": execution.vertex.id,
-        "name": execution.vertex.name,
-        "state": execution.state.value,
-        "parallelism": execution.parallelism,
-        "reason": execution.reason,
-        "tasks": execution.tasks,
-        "bytes-in": execution.bytes_in,
-        "bytes-out": execution.bytes_out,
-        "rows-out": execution.rows_out,
-        "seconds": round(execution.seconds, 3),
+        "id": one.vertex.id,
+        "name": one.vertex.name,
+        "state": one.state.value,
+        "parallelism": one.parallelism,
+        "reason": one.reason,
+        "tasks": one.tasks,
+        "bytes-in": one.bytes_in,
+        "bytes-out": one.bytes_out,
+        "rows-out": one.rows_out,
+        "seconds": round(one.seconds, 3),
     }
 
 
@@ -58,7 +59,7 @@ def record_table(record: JobRecord) -> Table:
             _known(vertex["bytes_in"]),
             _known(vertex["parallelism"]),
             vertex["reason"],
-            _seconds(vertex["timestamps"]),
+            _seconds(vertex),
         )
         for vertex in record.vertices.values()
     )
@@ -66,6 +67,6 @@ def record_table(record: JobRecord) -> Table:
     return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)
 
 
-def _seconds(timestamps: dict[str, float]) -> float:
-    ends = [at for state, at in timestamps.items() if state in {"FINISHED", "FAILED", "CANCELED"}]
-    return ends[0] - timestamps["RUNNING"] if ends and "RUNNING" in timestamps else 0.0
+def _seconds(vertex: dict[str, Any]) -> float:
+    started, ended = run_times(vertex)
+    return 0.0 if started is None or ended is None else ended - started

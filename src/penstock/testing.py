@@ -1,4 +1,4 @@
-r"""Tests of strategies without Spark: graphs as text, results as figures, and a job that runs on paper.
+r"""Tests of strategies and sources without Spark: graphs as text, results as figures, a job that runs on paper.
 
 Example
 -------
@@ -13,12 +13,14 @@ Example
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.config import Configuration
 from penstock.decisions import DecisionKind, DecisionLog
+from penstock.events import JobAccount
 from penstock.graph import (
     AdaptiveGraphManager,
     CalcOperator,
@@ -43,7 +45,9 @@ from penstock.optimizer.optimizer import StreamGraphOptimizer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from penstock.connectors import Predicate, SplitSource
     from penstock.decisions import Decision
+    from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
 
 MIB = 1 << 20
@@ -136,6 +140,8 @@ class StrategyHarness:
         The graph, see `stream_graph`.
     config, resources
         What the strategies are given.
+    skips
+        Whether a strategy that raises is skipped, as in a real job; if not, the test gets its error.
     """
 
     def __init__(
@@ -148,12 +154,15 @@ class StrategyHarness:
         filters: Mapping[int, tuple[DynamicFilterRef, ...]] | None = None,
         config: Mapping[str, Any] | None = None,
         resources: Resources = RESOURCES,
+        skips: bool = False,
     ) -> None:
-        self._decisions = DecisionLog()
+        self._account = JobAccount()
+        self._decisions = DecisionLog(self._account)
         made = [one() if isinstance(one, type) else one for one in strategies]
-        self._optimizer = StreamGraphOptimizer(made, Configuration.load(config or {}), resources, self._decisions)
+        optimizer = StreamGraphOptimizer if skips else _Unforgiving
+        self._optimizer = optimizer(made, Configuration.load(config or {}), resources, self._decisions)
         graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)
-        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize)
+        self._manager = AdaptiveGraphManager(graph, self._optimizer.initialize, self._account)
 
     @property
     def graph(self) -> StreamGraph:
@@ -189,6 +198,11 @@ class StrategyHarness:
         """What was decided, in order."""
         return list(self._decisions)
 
+    @property
+    def events(self) -> list[JobStatusEvent]:
+        """What happened, in order: decisions, changes of the graph, and changes that were refused."""
+        return self._account.events
+
     def chosen(self, kind: DecisionKind) -> list[str]:
         """Return what was chosen in the decisions of a kind."""
         return [str(decision.chosen) for decision in self._decisions if decision.kind is kind]
@@ -204,3 +218,78 @@ class StrategyHarness:
         results = {} if result is None else {node_id: result}
         self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
         return [made.name for made in self._manager.grow()]
+
+
+class _Unforgiving(StreamGraphOptimizer):
+    """Lets the error of a strategy through: in a test it is what there is to see."""
+
+    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
+        del strategy
+        raise error
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReading:
+    """What a source gave for a job.
+
+    Parameters
+    ----------
+    splits
+        The splits, as the source told them.
+    tasks
+        The splits that each task read.
+    rows
+        All rows, task by task.
+    """
+
+    splits: tuple[Any, ...]
+    tasks: tuple[tuple[Any, ...], ...]
+    rows: list[tuple[Any, ...]]
+
+
+def read_splits(
+    source: SplitSource,
+    *,
+    columns: Sequence[str] | None = None,
+    parallelism: int = 4,
+    volume: int = 16 * MIB,
+    predicates: Sequence[Predicate] = (),
+) -> SplitReading:
+    """Read a source as a job would, without Spark: splits are told, dealt to tasks, and read by a copy of the source.
+
+    Parameters
+    ----------
+    source
+        The source.
+    columns
+        The columns that the job reads; all if None.
+    parallelism
+        The most tasks.
+    volume
+        The bytes a task should read.
+    predicates
+        What is true of every row that matters.
+
+    Raises
+    ------
+    AssertionError
+        If a batch has other columns than were asked for, or other types than the schema's.
+    """
+    from penstock.connectors import ScanContext
+    from penstock.connectors.split_format import read_without_spark
+    from penstock.connectors.split_source import arrow_schema, dealt
+
+    names = list(columns or source.schema.fieldNames())
+    context = ScanContext(parallelism, volume, tuple(names), tuple(predicates))
+    splits = source.enumerate_splits(context)
+    tasks = dealt(source, splits, parallelism)
+    expected = arrow_schema(source.schema, names)
+    rows: list[tuple[Any, ...]] = []
+    for batch in read_without_spark(source, names, tasks):
+        found = batch.schema
+        assert found.names == names, f"read_split gave the columns {found.names} where {names} were asked for"
+        assert found.types == expected.types, (
+            f"read_split gave the types {found.types}, the schema says {expected.types}"
+        )
+        rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    return SplitReading(tuple(splits), tuple(map(tuple, tasks)), rows)

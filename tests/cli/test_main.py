@@ -12,7 +12,7 @@ from penstock.cli.main import main
 
 
 def penstock(*arguments, **environ):
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", *arguments],
         capture_output=True,
         text=True,
@@ -20,7 +20,6 @@ def penstock(*arguments, **environ):
         check=False,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environ,
     )
-    return done
 
 
 @pytest.fixture

@@ -43,12 +43,12 @@ def test_it_tells_first_and_does_then(spark, template, tmp_path):
     before = [target.rows() for target in targets]
     for path in (tmp_path / "a" / "out", tmp_path / "a", tmp_path / "b"):
         (told,) = [row for row in rows(penstock(path)) if ".penstock-commit-" in row["found"]]
-        assert told["what becomes of it"] == "would be taken back"
+        assert told["action"] == "would be undone"
         assert str(tmp_path / "a" / "out") in told["targets"]
         assert str(tmp_path / "b" / "out") in told["targets"]
     assert [target.rows() for target in targets] == before
     (done,) = [row for row in rows(penstock(tmp_path / "b" / "out", "--apply")) if ".penstock-commit-" in row["found"]]
-    assert done["what becomes of it"] == "taken back"
+    assert done["action"] == "undone"
     assert [target.rows() for target in targets] == [target.old for target in targets]
     for name in "ab":
         assert [path.name for path in (tmp_path / name).iterdir()] == ["out"]
@@ -66,12 +66,10 @@ def test_folders_of_jobs_that_died_before_they_committed(spark, template, tmp_pa
 
     assert in_child(spark, lambda: run(spark, [target], Stop(0))).killed
     (told,) = rows(penstock(target.path))
-    assert told["what becomes of it"] == "would be removed"
+    assert told["action"] == "would be removed"
     other = tmp_path / "a" / ".penstock-out-0123456789ab-00000000-1-00000000"
     other.mkdir()
-    said = {
-        row["found"].rpartition("/")[2]: row["what becomes of it"] for row in rows(penstock(target.path, "--apply"))
-    }
-    assert said[other.name].startswith("left alone")
+    said = {row["found"].rpartition("/")[2]: row["action"] for row in rows(penstock(target.path, "--apply"))}
+    assert said[other.name].startswith("not touched")
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [other.name, "out"]
     assert target.rows() == target.old

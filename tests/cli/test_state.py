@@ -42,7 +42,7 @@ def test_rescale_and_prune(checkpoint):
     assert code == 0, output
     assert "new 2" in output
     assert "files" in output
-    assert said("rescale", checkpoint, "--abort") == (0, "there was nothing to take back\n")
+    assert said("rescale", checkpoint, "--abort") == (0, "there was nothing to undo\n")
     assert "state/0/2, state/0/3" in said("prune", checkpoint)[1]
     assert "there is nothing to remove" in said("prune", checkpoint)[1]
 
@@ -52,5 +52,5 @@ def test_errors_are_words(checkpoint, tmp_path):
     assert said("rescale", checkpoint)[0] == 2
     code, output = said("inspect", str(tmp_path))
     assert code == 1
-    assert "is no checkpoint of a streaming query" in output
+    assert "is not the checkpoint of a streaming query" in output
     assert "Traceback" not in output

@@ -10,6 +10,7 @@ import threading
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -108,7 +109,7 @@ class End:
     """How a child has ended."""
 
     killed: bool
-    result: object = None
+    result: Any = None
     error: str | None = None
 
 
@@ -188,7 +189,7 @@ def _tell_connections(pipe: int) -> None:
         os.write(pipe, f"{connection._handle._target_id}\n".encode())
         return connection
 
-    JdbcTarget.connect = told
+    JdbcTarget.connect = told  # type: ignore[assignment]
 
 
 def _close(spark, ids: list[str]) -> None:

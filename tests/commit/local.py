@@ -8,6 +8,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -212,7 +213,7 @@ class LocalTarget:
 class LocalSqlite:
     """As `tests.services.Sqlite`, without a driver of the JVM."""
 
-    properties = {}
+    properties: dict[Any, Any] = {}
 
     def __init__(self, file) -> None:
         self.file = file

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -107,7 +108,7 @@ class Files:
     def rows(self) -> list[tuple[int, int]]:
         if not self.path.exists():
             return []
-        found = []
+        found: list[Any] = []
         for folder, folders, files in os.walk(self.path):
             folders[:] = [name for name in folders if not is_hidden(name)]
             for name in files:
@@ -241,7 +242,9 @@ class Iceberg(Table):
     def write(self, job) -> None:
         if isinstance(job, NothingToWrite):
             return
-        shutil.copytree(self.template("new", "plain"), Folder(job._staged._bridge, job._staged.folder).local_path)
+        staged = Folder(job._staged._bridge, job._staged.folder).local_path
+        assert staged is not None
+        shutil.copytree(self.template("new", "plain"), staged)
         job._schema = as_nullable(StructType().add("id", "long").add("p", "long"))
 
     def rows(self) -> list[tuple[int, int]]:
@@ -293,7 +296,8 @@ class Jdbc(Table):
         except Exception as error:
             assert "exist" in str(error) or "no such table" in str(error)
             return []
-        return sorted(tuple(map(int, line.split("|"))) for line in told.splitlines() if line)
+        rows = (line.split("|") for line in told.splitlines() if line)
+        return sorted((int(id_), int(p)) for id_, p in rows)
 
 
 class Kafka(Table):

@@ -39,7 +39,7 @@ def small(tmp_path):
     if (
         os.geteuid() != 0
         or subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)], capture_output=True, check=False
         ).returncode
     ):
         if os.environ.get("ALL_TEST_SERVICES") == "1":
@@ -74,7 +74,7 @@ def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, c
                 fill(small, left)  # noqa: B023
 
         for target in targets:
-            target.write = lambda job, target=target, write=write: write(target, job)
+            target.write = lambda job, target=target, write=write: write(target, job)  # type: ignore[misc]
         end = in_child(spark, lambda: run(spark, targets))  # noqa: B023
         (small / "filler").unlink()
         rows = [target.rows() for target in targets]

@@ -6,6 +6,7 @@ import os
 import zlib
 from collections import Counter
 from itertools import combinations_with_replacement, count
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,8 @@ from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
-from tests.services import Postgres, Sqlite
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+from tests.services import Postgres, Sqlite
 
 pytestmark = pytest.mark.forks
 
@@ -102,7 +103,7 @@ def sqlite(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def counts():
-    found = Counter()
+    found: Counter[Any] = Counter()
     yield found
     print(
         "\nkill points:",
@@ -143,8 +144,8 @@ def maker(request, written, tmp_path):
                 made = {"delta": Delta, "iceberg": Iceberg}[kind]
                 return made(template, folder, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "local":
-                made = LocalSqlite(database)
-                return Jdbc(None, made, mode.replace("create", "append"), exists=mode != "create", token=token)
+                server = LocalSqlite(database)
+                return Jdbc(None, server, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "kafka":
                 return Kafka(spark, request.getfixturevalue("broker"), token=token)
             case _:

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ class Other(Prepared):
 
 
 class OtherJob:
-    secrets = {}
+    secrets: dict[Any, Any] = {}
 
     def __init__(self, problem=None):
         self.part = Other(problem)
@@ -115,7 +116,7 @@ def test_a_commit_waits_for_another_that_could_take_its_rows_back(local, target,
     before = job_at(local, one, OtherJob())
     after = job_at(local, two)
     before.run()
-    ended = []
+    ended: list[Any] = []
     thread = threading.Thread(target=lambda: ended.append(ends(after)))
     thread.start()
     replaces = "append" not in first or "append" not in second
@@ -154,7 +155,7 @@ def test_of_two_that_begin_at_once_one_waits(local, target, monkeypatch):
         return result
 
     monkeypatch.setattr(LocalFolder, "write", write)
-    ended = []
+    ended: list[Any] = []
     threads = [threading.Thread(target=lambda job=job: ended.append(ends(job))) for job in jobs]
     for thread in threads:
         thread.start()
@@ -252,7 +253,7 @@ def test_a_token_that_may_be_undone_is_waited_for(local, target):
     one = target("append", token="t")
     before = job_at(local, one, OtherJob())
     before.run()
-    ended = []
+    ended: list[Any] = []
     thread = threading.Thread(target=lambda: ended.append(run(local, [one])))
     thread.start()
     time.sleep(0.5)
@@ -323,7 +324,7 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken)
     type(other.part).commit = lambda self, access: committed.append(1)
     error = ends(job_at(local, one, Slow(), other))
     assert isinstance(error, CommitError)
-    assert "recovered by another process" in str(error)
+    assert "another process recovered this commit" in str(error)
     assert not committed
     assert one.rows() == (one.old if taken == "gone" else one.new)  # the other process goes on with it
 

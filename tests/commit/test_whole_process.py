@@ -28,7 +28,12 @@ os._exit(0)  # the library's threads may abort the process when it ends by itsel
 
 def run(folder, dies):
     return subprocess.run(
-        [sys.executable, JOB, str(folder), dies], capture_output=True, text=True, timeout=300, start_new_session=True
+        [sys.executable, JOB, str(folder), dies],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        start_new_session=True,
+        check=False,
     )
 
 

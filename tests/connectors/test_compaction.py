@@ -1,6 +1,6 @@
 """Files that turned out too small are merged before anybody sees them, and give the same rows."""
 
-import datetime
+import datetime as dt
 import decimal
 
 import pytest
@@ -57,7 +57,7 @@ def test_small_files_become_few(make_env, spark, small_files, tmp_path, kind, by
     assert len(files(tmp_path / "out", f".{kind}")) == folders
     (stage,) = [vertex for vertex in job.vertices if "Compaction" in vertex.vertex.name]
     assert stage.tasks == folders
-    assert "less than half of 128.0 MiB" in stage.reason
+    assert "smaller than half of 128.0 MiB" in stage.reason
     back = spark.read.format(kind).schema(small_files.schema).load(str(tmp_path / "out"))
     back = back.select(*small_files.columns)  # a reader puts partition columns last
     assert back.schema.simpleString() == small_files.schema.simpleString()
@@ -104,7 +104,7 @@ def test_a_failed_merge_leaves_nothing(make_env, spark, tmp_path, monkeypatch):
 
 def test_values_that_parquet_keeps(make_env, spark, tmp_path):
     env = make_env()
-    rows = [(1, decimal.Decimal("1.10"), datetime.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
+    rows = [(1, decimal.Decimal("1.10"), dt.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
     df = spark.createDataFrame(rows, "id int, price decimal(9, 2), day date, ratio double, raw binary, text string")
     both = df.union(df).repartition(2)
     env.write(both, FileSink(str(tmp_path / "out"), parallelism=2, auto_compaction=True))

@@ -1,4 +1,5 @@
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ CONTEXT = ParallelismInferenceContext(10, 1 << 20)
 
 class Inferring:
     def __init__(self, answer):
-        self.answer, self.asked = answer, []
+        self.answer = answer
+        self.asked: list[Any] = []
 
     def infer_parallelism(self, context):
         self.asked.append(context)

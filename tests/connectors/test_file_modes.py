@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.spark.dataframes import with_settings
 from penstock.connectors import FileSink
-from tests.outcomes import some
+from penstock.spark.dataframes import with_settings
 from tests.equality import assert_same_rows
+from tests.outcomes import some
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
@@ -176,12 +176,13 @@ def compared(env, spark, tmp_path, steps, **given):
     ours, plain = tmp_path / "ours", tmp_path / "plain"
     for query, mode, by, conf, kind, options in steps:
         with with_settings(spark, conf):
-            by = [name.strip("`") for name in by]
+            by = [name.strip("`") for name in by]  # noqa: PLW2901
 
             def write():
                 env.write(
-                    spark.sql(query), FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given)
-                )  # noqa: B023
+                    spark.sql(query),  # noqa: B023
+                    FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given),  # noqa: B023
+                )
                 env.execute()
 
             with ThreadPoolExecutor(1) as aside:  # each has a path of its own

@@ -1,5 +1,7 @@
 """Files of the wanted size on real Spark, also where one partition holds most of the rows."""
 
+from typing import Any
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -52,7 +54,7 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(make_env, spark, t
         "nested": F.expr("named_struct('a', array(id), 'b', map(id, sha1(string(id))))").alias("nested"),
     }
     kind = F.expr("if(id % 10 > 0, 'hot', concat('k', id div 10 % 2))").alias("kind")
-    numbers = [] if extra else ["id", F.expr("rand(1)").alias("x")]
+    numbers: list[Any] = [] if extra else ["id", F.expr("rand(1)").alias("x")]
     spark.range(0, ROWS if not extra else ROWS // 4, 1, 1).select(
         *numbers, *(columns[name] for name in extra), kind
     ).write.parquet(str(tmp_path / "in"))
@@ -110,5 +112,5 @@ def test_small_data_too(spark, tmp_path):
 
 @pytest.mark.parametrize("bad", ["0", "-1", "many"])
 def test_bad_sizes(bad):
-    with pytest.raises(ConfigError, match="sink.target-file-size"):
+    with pytest.raises(ConfigError, match=r"sink\.target-file-size"):
         FileSink("x", target_file_size=bad)

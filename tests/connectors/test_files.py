@@ -96,7 +96,7 @@ def test_what_cannot_be_cut_is_said(make_env, spark, folder):
     assert env.count(df) == 200_000
     first = env.last_job.vertices[0]
     assert (first.parallelism, first.tasks) == (1, 1)
-    assert "can be cut into 1 at most" in first.reason
+    assert "can be split into at most 1" in first.reason
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ EXPECTED = {
     "text, static": (range(3, 4), "fixed by the connector at 3"),
     "text, static, limited": (range(2, 3), "fixed by the connector at 2"),
     "text, static, limited behind a filter": (range(3, 4), "fixed by the connector at 3"),
-    "text, none": (range(5, 6), "inference is off, so the global parallelism 5"),
-    "text, scan.parallelism": (range(6, 7), "scan.parallelism is 6"),
+    "text, none": (range(5, 6), "inference is off, so the default of 5 applies"),
+    "text, scan.parallelism": (range(6, 7), "parallelism is set to 6"),
     "text without partitions": (range(2, 9), "1 partition of"),
     "parquet": (range(1, 17), "inferred"),
     "parquet, one partition": (range(1, 3), "2 files"),
     "parquet, filtered by a join": (range(1, 5), "4 files"),
     "parquet, static": (range(1, 4), "fixed by the connector at"),
-    "parquet, none": (range(5, 6), "inference is off, so the global parallelism 5"),
+    "parquet, none": (range(5, 6), "inference is off, so the default of 5 applies"),
 }
 
 

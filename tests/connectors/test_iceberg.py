@@ -1,6 +1,7 @@
 """Iceberg tables: files by their metadata, deleted rows and older schemas read right, a job is one commit."""
 
 import re
+from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -150,7 +151,7 @@ def merged_on_read(catalog):
     from tests.connectors.iceberg_deletes import delete_positions
 
     made = catalog.create_table("n.merged_on_read", rows(0, 1).schema)
-    files = []
+    files: list[Any] = []
     for part in range(3):
         made.append(rows(part * 1000, 1000))
         files += {task.file.file_path for task in made.scan().plan_files()} - set(files)
@@ -239,7 +240,7 @@ def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
 
 
 def test_bad_targets(properties):
-    with pytest.raises(SourceError, match="no Iceberg table n.none"):
+    with pytest.raises(SourceError, match=r"no Iceberg table n\.none"):
         IcebergSource("n.none", properties)
     with pytest.raises(SinkError, match="mode 'merge'"):
         IcebergSink("n.t", properties, mode="merge")

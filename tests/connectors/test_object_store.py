@@ -67,12 +67,12 @@ def test_local_files_too(env, tmp_path):
 
 def test_bad_places(place, tmp_path):
     with pytest.raises(SourceError, match="no files below"):
-        ObjectStoreSource(f"file://{tmp_path}").schema
+        ObjectStoreSource(f"file://{tmp_path}").schema  # noqa: B018
     with pytest.raises(SourceError, match="cannot be listed") as raised:
-        ObjectStoreSource("s3://bucket/small", place.options | {"secret_key": "not-this-one"}).schema
+        ObjectStoreSource("s3://bucket/small", place.options | {"secret_key": "not-this-one"}).schema  # noqa: B018
     assert "not-this-one" not in str(raised.value)
     with pytest.raises(SourceError, match="cannot be listed"):
-        ObjectStoreSource("s3://no-bucket/x", place.options).schema
+        ObjectStoreSource("s3://no-bucket/x", place.options).schema  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkey
 
     def watched(source, target):
         if target.name != "_SUCCESS":
-            during.append((target.parent.child("_SUCCESS").exists()))
+            during.append(target.parent.child("_SUCCESS").exists())
         return move(source, target)
 
     monkeypatch.setattr(moves, "move", watched)

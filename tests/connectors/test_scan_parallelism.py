@@ -10,13 +10,13 @@ EVERYWHERE = SourceBounds(4, everywhere=4)
 @pytest.mark.parametrize(
     ("options", "static", "inferred", "bounds", "expected", "why"),
     [
-        (ScanOptions(parallelism=500), 3, -1, EVERYWHERE, 500, "scan.parallelism is 500"),  # the user wins, unclamped
+        (ScanOptions(parallelism=500), 3, -1, EVERYWHERE, 500, "parallelism is set to 500"),  # the user wins, unclamped
         (ScanOptions(), 3, -1, EVERYWHERE, 3, "fixed by the connector"),
         (ScanOptions(), None, 7, JOB, 7, "7 inferred"),
         (ScanOptions(infer_max=5), None, 7, JOB, 5, "scan.infer-parallelism.max is 5"),
         (ScanOptions(infer_max=50), None, 7, JOB, 7, "7 inferred"),
-        (ScanOptions(), None, -1, JOB, 128, "no answer, so the upper bound 128"),
-        (ScanOptions(), None, 0, EVERYWHERE, 4, "no answer"),
+        (ScanOptions(), None, -1, JOB, 128, "the source gave no number, so the upper bound of 128 applies"),
+        (ScanOptions(), None, 0, EVERYWHERE, 4, "the source gave no number"),
         (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "inference is off"),
         (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "inference is off"),
         # whoever ignores the bound it is asked with is clipped to the vertex's maximum, which is the job's
@@ -24,15 +24,15 @@ EVERYWHERE = SourceBounds(4, everywhere=4)
         (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128"),
         (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, "the job's maximum is 200"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, "the vertex's maximum is 9"),
-        (ScanOptions(), None, 7, EVERYWHERE, 4, "the global parallelism is 4"),
+        (ScanOptions(), None, 7, EVERYWHERE, 4, "the default parallelism is 4"),
         # the source's own maximum counts instead of the global parallelism, and below the vertex's
         (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "20 inferred"),
         (ScanOptions(infer_max=50), None, 70, EVERYWHERE, 50, "scan.infer-parallelism.max is 50"),
         (ScanOptions(infer_max=500), None, 700, JOB, 500, "scan.infer-parallelism.max is 500"),
         (ScanOptions(infer_max=50), None, 70, SourceBounds(30, vertex=30), 30, "the vertex's maximum is 30"),
-        (ScanOptions(kind_max=6), None, 70, JOB, 6, "the maximum of its kind of source is 6"),
-        (ScanOptions(kind_max=1000), None, 7, EVERYWHERE, 4, "the global parallelism is 4"),
-        (ScanOptions(kind_max=6, infer_max=8), None, 70, EVERYWHERE, 6, "the maximum of its kind of source is 6"),
+        (ScanOptions(kind_max=6), None, 70, JOB, 6, "the maximum for this kind of source is 6"),
+        (ScanOptions(kind_max=1000), None, 7, EVERYWHERE, 4, "the default parallelism is 4"),
+        (ScanOptions(kind_max=6, infer_max=8), None, 70, EVERYWHERE, 6, "the maximum for this kind of source is 6"),
     ],
 )
 def test_choice(options, static, inferred, bounds, expected, why):

@@ -7,12 +7,15 @@ import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlparse
 
+import pytest
 from pyspark.sql import functions as F
 
 import penstock.testing
 from penstock import Environment
+from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_as_plain_spark, assert_same_rows
@@ -32,7 +35,7 @@ def first_block(name):
 def test_a_strategy_of_your_own(spark):
     code = first_block("own-strategy.md")
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
-    found = {}
+    found: dict[Any, Any] = {}
     exec(code, found)
     options = OFF | {"table.optimizer.join.broadcast-threshold": "-1"}
     env = Environment(spark, config=options, progress=False, strategies=[found["BroadcastFewRows"]])
@@ -51,7 +54,7 @@ def test_a_strategy_of_your_own(spark):
 
 def test_a_strategy_is_tested_without_spark():
     strategy, _, test = blocks("own-strategy.md")
-    found = {}
+    found: dict[Any, Any] = {}
     exec(strategy + test, found)
     assert [decision.reason for decision in found["job"].decisions] == ["it has 4000 rows only"]
 
@@ -63,13 +66,13 @@ def test_the_example_of_penstock_testing():
 class Items(BaseHTTPRequestHandler):
     """A service that pages through 5000 items."""
 
-    asked = []
+    asked: list[Any] = []
 
     def do_GET(self):
         place = urlparse(self.path)
         self.asked.append(self.path)
         if place.path == "/count":
-            answer = 5000
+            answer: Any = 5000
         else:
             query = {key: int(value[0]) for key, value in parse_qs(place.query).items()}
             answer = [{"id": i, "title": f"t{i % 7}"} for i in range(query["offset"], query["offset"] + query["limit"])]
@@ -97,8 +100,22 @@ def test_a_connector_of_your_own(spark):
         env = Environment(spark, config=OFF, progress=False)
         assert env.count(env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
         assert len([path for path in Items.asked if "items" in path]) == 11
+        test = blocks("own-connector.md")[2]
+        exec(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
+        assert len(found["read"].splits) == 3
+        assert found["read"].rows[:8] == [(f"t{i % 7}",) for i in range(8)]
     finally:
         server.shutdown()
+
+
+def test_a_sink_of_your_own(spark, tmp_path):
+    code, use = blocks("own-connector.md")[3:]
+    found = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
+    exec(code + use.replace("lines/", f"{tmp_path}/lines"), found)
+    rows = [json.loads(line) for file in (tmp_path / "lines").glob("part-*") for line in file.read_text().splitlines()]
+    assert sorted(row["id"] for row in rows) == [0, 1, 2]
+    with pytest.raises(SinkError, match="exists"):
+        exec(use.replace("lines/", f"{tmp_path}/lines"), found)
 
 
 def test_growing_a_query(spark, stopped, tmp_path):

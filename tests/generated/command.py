@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import queue
 import random
@@ -117,10 +118,8 @@ class Watched:
         import os
         import signal
 
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)  # its own group: Spark and Python's workers with it
-        except ProcessLookupError:
-            pass
         self.process.wait()
         self.folder.cleanup()
 

@@ -99,7 +99,7 @@ def difference(expected: Outcome, found: Outcome) -> str:
         if len(wanted) != len(got):
             return f"row count{where}"
         if not ordered:
-            wanted, got = sorted(wanted, key=key), sorted(got, key=key)
+            wanted, got = sorted(wanted, key=key), sorted(got, key=key)  # noqa: PLW2901
         if not all(map(same, wanted, got)):
             return f"rows{where}"
     return ""

@@ -183,7 +183,7 @@ def limited(b: Builder, r: Relation) -> Relation | None:
 
 @operator(1.2)
 def generated(b: Builder, r: Relation) -> Relation | None:
-    arrays, names = r.of("arr"), r.names
+    arrays, _names = r.of("arr"), r.names
     outer = b.rng.choice(["", "_outer"])
     x, y = b.name(), b.name()
     kept = [c for c in r.columns if c.name in {"k", "v"} or b.chance(0.6)]

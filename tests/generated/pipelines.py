@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.generated import joins, python_operators  # noqa: F401 - their operators register themselves
+from tests.generated import joins, python_operators  # noqa: F401
 from tests.generated.builder import Builder
 from tests.generated.code import Spec, pruned
 from tests.generated.modes import drawn

@@ -82,7 +82,9 @@ def map_rows(b: Builder, r: Relation) -> Relation | None:
     if not columns:
         return None
     way = b.rng.choice(["mapInPandas", "mapInArrow"])
-    schema = ", ".join(f"{c.name} {dict(long='bigint', int='int', str='string', date='date')[c.kind]}" for c in columns)
+    schema = ", ".join(
+        f"{c.name} { {'long': 'bigint', 'int': 'int', 'str': 'string', 'date': 'date'}[c.kind] }" for c in columns
+    )
     texts = [f"cast({c.name} as string) as {c.name}" if c.kind == "str" else c.name for c in columns]
     return b.python(
         way,

@@ -114,7 +114,7 @@ def _renamed(b: Builder, r: Relation) -> Relation:
         "{a}.selectExpr({columns})",
         columns=columns,
     )
-    back = [f"k0 as k" if c.name == "k0" else c.name for c in old.columns]
+    back = ["k0 as k" if c.name == "k0" else c.name for c in old.columns]
     return b.python("rename", [old], r.columns, r.rows, "{a}.selectExpr({columns})", columns=back)
 
 
@@ -327,7 +327,6 @@ def text_files(b: Builder) -> None:
     kind = b.rng.choice(["csv", "json"])
     pattern = b.rng.choice(["MM/dd/yyyy", "yyyy-MM-dd"])
     text = "spark.read.schema('t date, k bigint' if {kind} == 'json' else {schema}).option('dateFormat', {pattern}).format({kind}).load(str(table.folder / {name}))"
-    names = "id k j s v z x d dt ts b t".split()
     schema = "id bigint, k bigint, j int, s string, v bigint, z int, x double, d decimal(12,3), dt string, ts string, b boolean, t date"
     made = b.python(
         f"source: {kind}",
@@ -734,7 +733,7 @@ def orders(b: Builder) -> None:
     else:
         r = b.table(b.rng.choice(["small", "pairs"]))
         n = b.rng.choice([3, 8])
-        order = ", ".join(["'v'", "'k'"])
+        order = "'v', 'k'"
         made = b.python(
             "numbered",
             [r],

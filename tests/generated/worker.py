@@ -87,7 +87,7 @@ def work(order: dict) -> None:
 
 def smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
     """Return a failing specification made smaller, and what it gives."""
-    kind = kind.split(" of result")[0]
+    kind = kind.split(" of result", maxsplit=1)[0]
 
     def found(candidate: dict):
         report = runner.run(candidate)
@@ -104,7 +104,7 @@ def smallest(runner, spec: dict, kind: str, seconds: float) -> tuple[dict, str]:
 
 def _alike(kind: str, wanted: str) -> bool:
     rows = {"rows", "row count"}
-    return kind == wanted or (kind.split(" of result")[0] in rows and wanted in rows)
+    return kind == wanted or (kind.split(" of result", maxsplit=1)[0] in rows and wanted in rows)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -79,7 +80,7 @@ def graphs(draw):
 def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_first(stream_graph, random):
     manager = AdaptiveGraphManager(stream_graph)
     running, finished = [v.id for v in manager.job_graph], set()
-    seen = []
+    seen: list[Any] = []
     while running:
         vertex_id = running.pop(random.randrange(len(running)))
         vertex = manager.job_graph.vertex(vertex_id)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.graph.naming import column_names, readable
 from penstock.graph import CalcOperator, JoinOperator, JoinType, StreamNode
+from penstock.graph.naming import column_names, readable
 
 NODES = [
     StreamNode(1, CalcOperator(), "Calc", "Project [id#20L AS user#21L, (id#20L % 5) AS team#22L]"),

@@ -13,11 +13,11 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from pyspark.sql import SparkSession
+from tests.equality import plain
+from tests.stages import stages
 
 from penstock import Environment
 from penstock.connectors import FileSink
-from tests.equality import plain
-from tests.stages import stages
 
 spark = (
     SparkSession.builder.master("local[2]")

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests.state.queries import BY_NAME, run, write_input
 
 import penstock.state
 from penstock import Environment
 from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
-from penstock.state.ways import Way
-from tests.state.queries import BY_NAME, run, write_input
+from penstock.state.rewrite_methods import RewriteMethod
 
 folder = Path(sys.argv[1])
 spark = SparkSession.builder.getOrCreate()
@@ -80,7 +80,7 @@ print(
             "first_use_seconds": round(seconds, 3),
             "rows": rows,
             "rows_of_a_second_application": rows_again,
-            "files_moved": all(store.way == Way.FILES for store in report.stores),
+            "files_moved": all(store.method == RewriteMethod.FILES for store in report.stores),
             "state_rows": after.stores[0].total_rows,
         }
     )

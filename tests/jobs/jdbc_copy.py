@@ -15,7 +15,6 @@ from penstock import Environment
 from penstock.connectors import JdbcSink
 from penstock.spark.jdbc import JdbcConnection
 
-
 commit = JdbcConnection.commit
 
 

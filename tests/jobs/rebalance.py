@@ -4,7 +4,7 @@ Arguments: the master, an empty folder, and the names of cases, all if there are
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import json
 import os
@@ -95,8 +95,8 @@ def values():
             1,
             "a" * (1 << 20),
             decimal.Decimal("1.50"),
-            datetime.datetime(2024, 3, 31, 2, 30),
-            datetime.date(1582, 10, 4),
+            dt.datetime(2024, 3, 31, 2, 30),
+            dt.date(1582, 10, 4),
             [1, None],
             {"k": 1},
             (1, "x"),
@@ -109,8 +109,8 @@ def values():
             3,
             "",
             decimal.Decimal("-99.99"),
-            datetime.datetime(1900, 1, 1),
-            datetime.date(9999, 12, 31),
+            dt.datetime(1900, 1, 1),
+            dt.date(9999, 12, 31),
             [],
             {},
             (None, None),
@@ -314,7 +314,7 @@ def faults(how):
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "1"), WHERE)
     said = {"same": facts(out) == facts(rows)}
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "2"), WHERE)
-    said["same"] &= len(set(row["id"] for row in out.collect())) == 20_000
+    said["same"] &= len({row["id"] for row in out.collect()}) == 20_000
     env = Environment(spark, config=OFF, progress=False)
     out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(crash(how, marker + "3"), WHERE)
     env.write(out, FileSink(f"{marker}-out"))

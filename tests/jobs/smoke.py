@@ -17,12 +17,12 @@ import pandas as pd
 import pyspark
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
+from tests.equality import assert_same_rows
 
 import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import History, LocalFolder
-from tests.equality import assert_same_rows
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -203,7 +203,8 @@ def several_files():
 
 def explained():
     text = str(Environment(spark, config=CONFIG, progress=False).explain(joined.groupBy("n").count()))
-    assert "Join" in text and "facts" in text, text
+    assert "Join" in text, text
+    assert "facts" in text, text
 
 
 def as_they_come():

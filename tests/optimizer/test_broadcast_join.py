@@ -77,7 +77,7 @@ def test_the_table_must_fit_the_memory():
     job = case()
     job.finish(1, measured(3, memory=500 << 20))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
-    assert "as a table it would take 500.0 MiB" in str(job.decisions[-1])
+    assert "its hash table would take 500.0 MiB" in str(job.decisions[-1])
 
 
 @pytest.mark.parametrize(

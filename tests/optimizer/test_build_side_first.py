@@ -29,11 +29,11 @@ def test_first_side(join_type, left, right, shrinking, expected):
 
 
 def join(left, right, shrinking="l", sources=((), ()), filters=()):
-    sides = (
+    first, second = (
         JoinSide(sources=frozenset(below), source_bytes=size * MIB, may_shrink=side[0] in shrinking)
         for side, size, below in zip(Side, (left, right), sources, strict=True)
     )
-    return JoinOperator(JoinType.INNER, *sides, filters=filters)
+    return JoinOperator(JoinType.INNER, left=first, right=second, filters=filters)
 
 
 def test_the_probe_side_waits():
@@ -104,6 +104,6 @@ def test_what_will_be_filtered_is_worth_waiting_for():
 @pytest.mark.parametrize("text", ["1 #> 3\n2 #> 3\n3 -> 4", "1 #> 3\n3 #> 2\n0 #> 2"])
 def test_waiting_in_a_circle_is_refused(text):
     job = StrategyHarness([BuildSideFirst], text, {})
-    assert not job.context.hold(1, until=1)
+    assert not job.context.defer(1, until=1)
     ends = job.graph.edges[0]
-    assert not job.context.hold(ends.source_id, until=ends.target_id)
+    assert not job.context.defer(ends.source_id, until=ends.target_id)

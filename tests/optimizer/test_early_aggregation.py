@@ -2,7 +2,7 @@ import pytest
 
 from penstock.decisions import DecisionKind
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, JoinOperator, JoinType, ScanOperator, Side
-from penstock.optimizer.early_aggregation import EarlyAggregation, pays
+from penstock.optimizer.early_aggregation import EarlyAggregation, is_worth_it
 from penstock.testing import MIB, StrategyHarness, measured
 
 
@@ -20,7 +20,7 @@ from penstock.testing import MIB, StrategyHarness, measured
     ],
 )
 def test_pays(rows, groups, copies, expected):
-    assert pays(rows, groups, copies) is expected
+    assert is_worth_it(rows, groups, copies) is expected
 
 
 # sales joined with items (3) and stores (4), multiplied by node 20 and summed up by node 30
@@ -61,7 +61,7 @@ def test_few_groups(changes, groups):
     job = run(**changes)
     assert job.operator(30).aggregates_first
     (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
-    assert (decision.chosen, decision.figures["groups"]) == ("before rows are multiplied", groups)
+    assert (decision.chosen, decision.figures["groups"]) == ("before rows are copied for each grouping set", groups)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,9 @@ def test_what_is_left_alone(changes):
 def test_rows_that_were_exchanged_are_counted():
     job = run(TEXT.replace("1 -> 13", "1 #> 13"), rows=None)
     job.finish(1, measured(32, rows=1_000_000))
-    assert job.chosen(DecisionKind.EARLY_AGGREGATION) == ["before rows are multiplied"]
+    assert job.chosen(DecisionKind.EARLY_AGGREGATION) == ["before rows are copied for each grouping set"]
     (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
-    assert decision.reason == "1,000,000 rows are read of 10,000 groups at most, for 3 grouping sets"
+    assert (
+        decision.reason
+        == "1,000,000 rows fall into at most 10,000 groups, and 3 grouping sets would copy every row 3 times"
+    )

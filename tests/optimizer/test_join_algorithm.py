@@ -56,7 +56,7 @@ def test_the_join_is_told_once_both_sides_are_measured():
     assert job.operator(3) == INNER
     assert job.finish(2, measured(200, 200)) == ["n3 -> n4"]
     assert job.operator(3).strategy == JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.LEFT)
-    assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["hash join, builds left"]
+    assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["shuffled hash join, build side left"]
 
 
 def test_no_hash_tables_where_tasks_may_be_merged():

@@ -60,7 +60,7 @@ def run(changes=None, filters=None):
 def test_the_most_reducing_comes_first():
     job = run()
     assert job.operator(15).strategy.sequence == JoinSequence((13, 20, 14, 15), (15, 14, 13))
-    assert job.chosen(DecisionKind.JOIN_ORDER) == ["15 (1.0% left), 14 (50.0% left), 13 (90.0% left)"]
+    assert job.chosen(DecisionKind.JOIN_ORDER) == ["15 (keeps 1.0%), 14 (keeps 50.0%), 13 (keeps 90.0%)"]
     assert job.edges == StrategyHarness([], TEXT, OPERATORS).edges
 
 

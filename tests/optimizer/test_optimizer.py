@@ -31,7 +31,7 @@ class Limits(StreamGraphOptimizationStrategy):
 
 
 def test_a_strategy_that_raises_is_undone_recorded_and_skipped():
-    job = StrategyHarness([Breaks, Limits], "1 #> 2\n2 #> 3", {})
+    job = StrategyHarness([Breaks, Limits], "1 #> 2\n2 #> 3", skips=True)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
     (decision,) = job.decisions
@@ -49,14 +49,20 @@ def test_a_strategy_that_raises_at_the_start_is_skipped():
         def on_operators_finished(self, finished, context):
             raise AssertionError("is not called")
 
-    job = StrategyHarness([Dies], "1 #> 2", {})
+    job = StrategyHarness([Dies], "1 #> 2", skips=True)
     assert job.finish(1, measured(1)) == ["n2"]
     assert job.chosen(DecisionKind.STRATEGY) == ["skipped"]
 
 
+def test_a_test_gets_the_error_of_its_strategy():
+    job = StrategyHarness([Breaks], "1 #> 2\n2 #> 3")
+    with pytest.raises(RuntimeError, match="no luck"):
+        job.finish(1, measured(1))
+
+
 def test_a_strategy_that_never_settles_is_named():
     job = StrategyHarness([Limits, Restless], "1 #> 2\n2 #> 3", {})
-    with pytest.raises(OptimizerError, match="still changed by Restless"):
+    with pytest.raises(OptimizerError, match="Restless still changes the job"):
         job.finish(1, measured(1))
 
 

@@ -98,7 +98,7 @@ def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone():
     )
     job.finish(1, measured(*HOT))
     assert job.edges == {"1 #> 2", "2 ~> 3"}
-    assert "on 2 cores" in str(job.decisions[-1])
+    assert "the share of each of 2 cores" in str(job.decisions[-1])
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_a_repartition_before_an_aggregate(node, sizes, after):
 @pytest.mark.parametrize(
     ("target", "sizes", "expected"),
     [
-        (KEEPS_ALL, HOT, ["it cannot be merged: it keeps every value"]),
-        (Operator(OperatorKind.GROUPED_MAP), HOT, ["it needs equal keys in one task"]),
-        (WINDOW, HOT, ["it needs equal keys in one task"]),
+        (KEEPS_ALL, HOT, ["it cannot be merged from partial results: it keeps every value"]),
+        (Operator(OperatorKind.GROUPED_MAP), HOT, ["it needs all rows of a key in one task"]),
+        (WINDOW, HOT, ["it needs all rows of a key in one task"]),
         (AGGREGATE, HOT, []),
         (KEEPS_ALL, EVEN, []),
     ],
 )
-def test_a_hot_key_that_cannot_be_spread_is_told(target, sizes, expected):
+def test_a_hot_key_that_cannot_be_split_is_recorded(target, sizes, expected):
     job = StrategyHarness([AdaptiveSkewedAggregation], "1 #> 2\n2 -> 3", {2: target})
     job.finish(1, measured(*sizes))
     assert [decision.reason.split(";")[0] for decision in job.decisions] == expected

@@ -107,7 +107,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_paths(make_env, spark, tables, name):
     query, expected = CASES[name]
-    columns = "*" if name not in {"inner"} else "a.id"
+    columns = "*" if name != "inner" else "a.id"
     assert paths(make_env, spark, f"select {columns} from {query}") == expected
 
 

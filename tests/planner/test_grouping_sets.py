@@ -1,5 +1,7 @@
 """Where the columns come from that rows are multiplied by: each through which joins, and through which sides."""
 
+from typing import Any
+
 import pytest
 
 from penstock.graph import AggregateOperator, OperatorKind
@@ -8,7 +10,7 @@ from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
 # name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on
-CASES = {
+CASES: dict[str, tuple[str, int | None, Any]] = {
     "a column of a dimension": ("select d.a, sum(f.v) from f join d on f.k = d.k group by rollup(d.a)", 2, [["d"]]),
     "two dimensions": (
         "select d.a, e.b, sum(f.v) from f join d on f.k = d.k join e on f.l = e.l group by cube(d.a, e.b)",

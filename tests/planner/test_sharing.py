@@ -7,8 +7,8 @@ from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 from penstock.spark import catalyst
-from penstock.spark.plans import read_plan
 from penstock.spark.jvm import Bridge
+from penstock.spark.plans import read_plan
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -40,18 +40,24 @@ CASES = {
         ["Aggregate"],
     ),
     "aggregates of aggregates": (
-        "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
-        " select k, m - n as d from y union all select k, m from y union all select k, n from y",
+        (
+            "with x as (select k, v, sum(w) as s from t group by k, v), y as (select k, max(s) as m, min(s) as n from x group by k)"
+            " select k, m - n as d from y union all select k, m from y union all select k, n from y"
+        ),
         ["Aggregate"],
     ),
     "functions that look alike": (
-        f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
-        f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k",
+        (
+            f"select k, {LONG.format('v')} + 1 as a, {LONG.format('w')} as b from t group by k"
+            f" union all select k, {LONG.format('v')}, {LONG.format('w')} from t group by k"
+        ),
         [],
     ),
     "distinct and filtered": (
-        "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
-        " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k",
+        (
+            "select k, count(distinct v) * 2 as c, sum(w) filter (where v > 1) as f from t group by k"
+            " union all select k, count(distinct v), sum(w) filter (where v > 2) from t group by k"
+        ),
         [],
     ),
     "a lookup": (
@@ -59,8 +65,10 @@ CASES = {
         [],
     ),
     "not deterministic": (
-        "select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
-        " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k",
+        (
+            "select k, sum(r) as s, max(r) from (select k, rand() as r from t) group by k union all"
+            " select k, sum(r) / 2, max(r) from (select k, rand() as r from t) group by k"
+        ),
         [],
     ),
 }
@@ -121,7 +129,7 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, t
     assert_as_plain_spark(env, df)
     written = {len(v.subpartitions) for v in env.last_job.vertices if "Source" in v.vertex.name}
     assert len(written) == 1
-    assert not [v.vertex.name for v in env.last_job.vertices if "its own plan decides" in v.reason]
+    assert not [v.vertex.name for v in env.last_job.vertices if "is not divided by size" in v.reason]
 
 
 CHAINED = "select t.k as k, t.v from t join (select k, v, w from t where v > 1) u on t.k = u.k and t.v <> u.v"

@@ -148,12 +148,12 @@ def test_what_an_aggregate_gives_is_not_shuffled_again(quick):
 
 
 def test_too_many_consumers_are_refused_at_once(quick):
-    assert "needs 99 slots at the same time, and there are 8" in quick["too many"]["said"]
+    assert "needs 99 cores at the same time, and there are 8" in quick["too many"]["said"]
     assert quick["too many"]["seconds"] < 10
 
 
 def test_a_job_tells_what_each_consumer_took(quick):
-    assert "REBALANCE(idlest of 4)" in quick["job"]["edges"]
+    assert "REBALANCE(least loaded of 4)" in quick["job"]["edges"]
     told = quick["job"]["told"]
     assert sum(one["figures"]["rows"] for one in told) == 20_000
     assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()

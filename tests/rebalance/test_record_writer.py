@@ -55,7 +55,7 @@ loads = st.lists(
 
 
 @given(st.lists(loads, min_size=1, max_size=6), st.integers(2, 12))
-def test_what_is_chosen_is_the_idlest_of_its_window(rounds, traverse):
+def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds, traverse):
     channels = min(map(len, rounds))
     writer = AdaptiveLoadBasedRecordWriter(channels, traverse)
     current = -1

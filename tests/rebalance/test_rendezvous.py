@@ -10,8 +10,8 @@ import pytest
 
 from penstock.errors import RebalanceError
 from penstock.rebalance import rendezvous
-from penstock.rebalance.meeting_place import MeetingPlace
 from penstock.rebalance.rendezvous import Caller, Rendezvous
+from penstock.rebalance.rendezvous_server import RendezvousServer
 from penstock.rebalance.transport import Peer
 
 ALL = [Peer("host", 1000 + index) for index in range(4)]
@@ -19,7 +19,7 @@ ALL = [Peer("host", 1000 + index) for index in range(4)]
 
 @pytest.fixture
 def place():
-    return MeetingPlace("127.0.0.1", patience=5)
+    return RendezvousServer("127.0.0.1", patience=5)
 
 
 def at(place, exchange="x"):
@@ -98,7 +98,7 @@ def test_who_has_gone_is_not_counted(place):
 
 @pytest.mark.alone
 def test_where_one_does_not_come_all_meet_elsewhere():
-    place = MeetingPlace("127.0.0.1", patience=0.5)
+    place = RendezvousServer("127.0.0.1", patience=0.5)
     assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3
     started = time.monotonic()
     assert Task(at(place), 3).answer() is None
@@ -154,7 +154,7 @@ def test_a_place_is_made_where_a_loop_runs():
     """As in a notebook."""
 
     async def cell():
-        return MeetingPlace("127.0.0.1")
+        return RendezvousServer("127.0.0.1")
 
     assert Task(at(asyncio.run(cell())), 0, tasks=1).answer()
 

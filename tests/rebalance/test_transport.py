@@ -5,6 +5,7 @@ import struct
 import threading
 import time
 from contextlib import ExitStack
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,8 +33,8 @@ class Stage:
         self.peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in self.listeners]
         self.running = [_Running(spec, i, tasks) for i in range(tasks)]
         self.secrets = secrets or [SECRET] * tasks
-        self.given = [[] for _ in range(tasks)]
-        self.errors = [None] * tasks
+        self.given: list[list[Any]] = [[] for _ in range(tasks)]
+        self.errors: list[BaseException | None] = [None] * tasks
         self.function, self.rows = function, rows
         self.threads = [threading.Thread(target=self.task, args=(i,), daemon=True) for i in range(tasks)]
 
@@ -198,7 +199,7 @@ def test_a_connection_cut_in_the_middle_of_a_frame(part):
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
         peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in (listener, other)]
         running = _Running(ExchangeSpec(1), 0, 2)
-        outcome = []
+        outcome: list[Any] = []
 
         def read():
             try:

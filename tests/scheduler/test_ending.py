@@ -21,7 +21,7 @@ def test_a_commit_that_has_begun_is_not_cancelled():
     ending.begin_commit()
     assert ending.cancel("enough")
     assert (ending.asked, ending.cancelled) == ("enough", "")
-    assert "had begun to show" in str(ending.error())
+    assert "had already begun to commit" in str(ending.error())
 
 
 def test_what_wakes_up_after_the_end_commits_nothing():
@@ -41,7 +41,8 @@ def test_only_the_first_to_cancel_does():
 
 def test_either_the_commit_or_the_cancellation():
     for _ in range(300):
-        ending, together, committed = Ending("nightly"), threading.Barrier(2), []
+        ending, together = Ending("nightly"), threading.Barrier(2)
+        committed: list[bool] = []
 
         def commit(ending=ending, together=together, committed=committed):
             together.wait()

@@ -8,6 +8,7 @@ import pytest
 from penstock.connectors import SinkJob
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, JobError
+from penstock.events import DecisionMade, ErrorOccurred, JobStateChanged
 from penstock.scheduler.job import Job
 from penstock.threads import doing
 
@@ -17,7 +18,7 @@ class Noting(SinkJob):
 
     def __init__(self, **calls):
         self.calls = calls
-        self.did = []
+        self.did: list[str] = []
 
     def write(self, df):
         raise NotImplementedError
@@ -32,20 +33,19 @@ class Noting(SinkJob):
 
 
 class Telling:
-    """A listener that does something when it hears of a change."""
+    """A listener that keeps the states it hears of, and does something at the end."""
 
     def __init__(self, call):
         self.call = call
-        self.states = []
+        self.states: list[str] = []
 
     def watch(self, job):
-        self.job = job
         job.watch(self)
         return self
 
-    def on_job_changed(self):
-        self.states.append(self.job.state.value)
-        if self.job.state.is_terminal:
+    def on_events(self, events):
+        self.states += [event.state for event in events if isinstance(event, JobStateChanged)]
+        if self.states and self.states[-1].is_terminal:
             self.call()
 
 
@@ -163,7 +163,35 @@ def test_listeners_hear_of_the_end_before_those_who_wait(free):
     heard = Telling(lambda: time.sleep(0.1)).watch(job)
     job._begin(None, lambda commit: free.wait(), [])
     cancelled(job)
-    assert heard.states[-1] == "CANCELED"
+    assert heard.states == ["RUNNING", "CANCELED"]
+
+
+@pytest.mark.parametrize(
+    ("run", "state", "kinds"),
+    [
+        (lambda commit: commit(), "FINISHED", []),
+        (lambda commit: [].pop(), "FAILED", [ErrorOccurred]),
+    ],
+)
+def test_what_happens_to_a_job(run, state, kinds):
+    job = started(run)
+    job.wait_silently()
+    assert list(map(type, job.events)) == [JobStateChanged, *kinds, JobStateChanged]
+    assert [event.state for event in job.events if isinstance(event, JobStateChanged)] == ["RUNNING", state]
+    assert [event.error for event in job.events if isinstance(event, ErrorOccurred)] == [job.error] * len(kinds)
+    assert job.events[-1].at == job.ended
+    late = Telling(lambda: None).watch(job)
+    assert late.states == ["RUNNING", state]
+
+
+def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free):
+    job = started(lambda commit: (free.wait(), commit()), sink := Noting())
+    cancelled(job)
+    told = job.events
+    assert list(map(type, told)) == [JobStateChanged, DecisionMade, ErrorOccurred, JobStateChanged]
+    free.set()
+    wait_until(lambda: sink.did)
+    assert job.events == told
 
 
 def test_a_job_that_is_cancelled_before_it_starts_runs_nothing():

@@ -9,7 +9,7 @@ from penstock.threads import doing
 
 # A function of the bridge to the JVM, as far as its module's name tells.
 BRIDGE = {"__name__": "py4j.clientserver"}
-exec("def send_command(wait):\n    wait()", BRIDGE)  # noqa: S102
+exec("def send_command(wait):\n    wait()", BRIDGE)
 
 
 def straight(wait):

@@ -1,8 +1,8 @@
 import pytest
 
 from penstock.errors import VerificationError
-from penstock.sizing.skew_cut import Slice
 from penstock.sizing.coverage import check_ranges, check_rows, check_slices, check_splits
+from penstock.sizing.skew_cut import Slice
 
 WHOLE, LEFT, RIGHT = Slice((0, 2)), Slice((2, 3), (0, 2)), Slice((2, 3), (2, 4))
 HOT = Slice((2, 3))
@@ -61,7 +61,7 @@ WRONG_SLICES = {
 
 
 def check(edges):
-    check_slices("v1", edges, dict.fromkeys(edges, [5, 0, 90]), dict.fromkeys(edges, 4))
+    check_slices("v1", edges, {edge: [5, 0, 90] for edge in edges}, dict.fromkeys(edges, 4))
 
 
 @pytest.mark.parametrize("name", RIGHT_SLICES)
@@ -82,7 +82,7 @@ def test_rows_that_came_through(there, found):
 
 @pytest.mark.parametrize(("there", "found"), [(3, 2), (0, 1), (2, 0)])
 def test_rows_that_did_not(there, found):
-    with pytest.raises(VerificationError, match=f"must keep {there} rows and keeps {found}"):
+    with pytest.raises(VerificationError, match=f"must have {there} rows and has {found}"):
         check_rows("the broadcast", there, found)
 
 

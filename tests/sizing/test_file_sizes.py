@@ -1,5 +1,7 @@
 """Cutting exchanges for files of a size: a table, and hypothesis for what must always hold."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +31,7 @@ def test_runs_cover_everything_once(weights, count):
     assert runs[0][0] == 0
     assert runs[-1][1] == len(weights)
     assert all(low < high for low, high in runs)
-    assert all(one[1] == other[0] for one, other in zip(runs, runs[1:]))
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(runs))
     assert len(runs) == min(count, len(weights))
 
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ def test_smallest_limit(row, at_most, low):
 
 @given(sizes, st.integers(1, 12), st.integers(0, 60), st.integers(0, 200))
 def test_largest_limit(row, at_least, low, more):
-    expected = next((l for l in range(low + more, low - 1, -1) if len(greedy(row, l)) >= at_least), -1)
+    expected = next((n for n in range(low + more, low - 1, -1) if len(greedy(row, n)) >= at_least), -1)
     assert SizeRow(row).largest_limit(at_least, low, low + more) == expected
 
 
@@ -60,7 +62,7 @@ def test_pack_within_covers_everything_once_and_keeps_the_bounds(row, volume, lo
     ranges, reason = pack_within(SizeRow(row), volume, lower, lower + more)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == len(row)
-    assert all(left[1] == right[0] for left, right in zip(ranges, ranges[1:], strict=False))
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(ranges))
     assert len(ranges) <= lower + more
     assert len(ranges) >= min(lower, len(row))
     assert bool(reason) == (not lower <= len(greedy(row, volume)) <= lower + more)

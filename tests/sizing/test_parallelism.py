@@ -34,7 +34,7 @@ def test_global_maximum(option, default, cores, expected):
     ],
 )
 def test_vertex_bounds(bounds, maximum, expected):
-    found = vertex_bounds(Bounds(*bounds, 1), maximum)
+    found = vertex_bounds(Bounds(bounds[0], bounds[1], 1), maximum)
     assert (found.minimum, found.maximum) == expected
 
 

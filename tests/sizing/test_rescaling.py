@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sizing.rescaling import rescaled
 from penstock.sizing.coverage import check_slices
+from penstock.sizing.rescaling import rescaled
 
 
 @pytest.mark.parametrize(

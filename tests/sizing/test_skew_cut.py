@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.sizing.coverage import check_slices
 from penstock.sizing.parallelism import Bounds
 from penstock.sizing.skew_cut import cut_skewed
-from penstock.sizing.coverage import check_slices
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
     ],
 )
 def test_as_many_tasks_as_are_allowed(sizes, slices, bounds, parallelism, expected):
-    tasks = cut_skewed(sizes, slices, Bounds(*bounds, 12), parallelism)
+    tasks = cut_skewed(sizes, slices, Bounds(bounds[0], bounds[1], 12), parallelism)
     assert len(tasks) == expected
     check(tasks, sizes)
 

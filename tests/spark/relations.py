@@ -1,6 +1,6 @@
 """Relations of many types, as a leaf and as Spark broadcasts them."""
 
-import datetime
+import datetime as dt
 import decimal
 
 from penstock.graph import Side
@@ -8,7 +8,7 @@ from penstock.spark import catalyst, exchange
 from penstock.spark.joins import join_facts
 from penstock.spark.plans import read_plan
 
-DAY = datetime.date(2024, 2, 29)
+DAY = dt.date(2024, 2, 29)
 # name: the types of the keys, and rows of a third column behind them
 RELATIONS = {
     "longs": ("k bigint", [(5,), (7,), (5,), (-1 << 62,)]),
@@ -16,7 +16,7 @@ RELATIONS = {
     "two ints, which Spark packs": ("k int, l int", [(1, 2), (-1, 2), (1, 2), (None, 3), (4, None)]),
     "texts": ("k string", [("a",), ("",), (None,), ("ä" * 99,), ("a",)]),
     "dates and texts": ("k date, l string", [(DAY, "x"), (DAY, "y"), (None, "z"), (DAY, "x")]),
-    "decimals": ("k decimal(25,3)", [(decimal.Decimal("1.5"),), (decimal.Decimal("-2"),), (decimal.Decimal("1.5"),)]),
+    "decimals": ("k decimal(25,3)", [(decimal.Decimal("1.5"),), (decimal.Decimal(-2),), (decimal.Decimal("1.5"),)]),
     "one row": ("k bigint", [(3,)]),
     "many": ("k bigint", [(i * 37 % 1009,) for i in range(5000)]),
 }

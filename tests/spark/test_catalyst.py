@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock.spark import catalyst
-from penstock.spark.plans import read_plan
 from penstock.spark.jvm import Bridge, children, class_name, items
+from penstock.spark.plans import read_plan
 
 
 def average(values: pd.Series) -> float:

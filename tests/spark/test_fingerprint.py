@@ -122,7 +122,7 @@ def test_every_type_counts(prints, name):
     assert 0 not in ours.differing_columns(other)
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if name not in {"nothing"}])
+@pytest.mark.parametrize("name", [name for name in TYPES if name != "nothing"])
 def test_one_null_among_values_counts(prints, name):
     ours, _, _, nulls = prints
     assert list(TYPES).index(name) + 1 in ours.differing_columns(nulls)

@@ -3,11 +3,11 @@
 import pytest
 
 from penstock.spark import exchange
-from penstock.spark.plans import read_plan
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.grouping_sets import can_aggregate_first
 from penstock.spark.jvm import Bridge, class_name
+from penstock.spark.plans import read_plan
 from tests.equality import assert_same_rows
 
 ROWS = 10_000

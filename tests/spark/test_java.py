@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import functions as F
+from tools.java_classes import SOURCES, CannotCompileError, make_jar
 
 from penstock.spark import answers, catalyst, compiled
-from penstock.spark.plans import read_plan
 from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
 from penstock.spark.jvm import Bridge
-from tools.java_classes import SOURCES, CannotCompileError, make_jar
+from penstock.spark.plans import read_plan
 
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
@@ -150,7 +150,9 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     shipped, own = (in_a_thread(ask, both[way]) for way in ("shipped", "compiled"))
     assert shipped == own
     assert (shipped["left"], shipped["no join"], shipped["same"], shipped["mixed"]) == (0.0, None, True, False)
-    assert "maxPartitionBytes" in shipped["settings"] and "12345" in shipped["settings"] and "12345" in shipped["split"]
+    assert "maxPartitionBytes" in shipped["settings"]
+    assert "12345" in shipped["settings"]
+    assert "12345" in shipped["split"]
     assert '"name":"Aggregate"' in shipped["plan"]
 
 

@@ -54,7 +54,7 @@ def test_exchanges_of_a_join(bridge, join, case):
     ]
     plan = join.withNewChildren(bridge.seq(leaves))
     if expected is None:
-        with pytest.raises(Exception) as error:
+        with pytest.raises(Exception) as error:  # noqa: PT011
             exchange.physical_plan(bridge, bridge.session, plan)
         assert exchange.is_refused(error.value)
         return

@@ -27,6 +27,7 @@ def test_filters_that_keep_all_keys_or_not(spark, name, most_exact):
     with active_session(bridge, bridge.session):
         side, result, keys = relation_of(spark, bridge, schema, rows)
         found = filters.keys_of_relation(bridge, result.relation, side.output(), keys, result.rows, most_exact)
+        assert found is not None
         assert breaks(bridge, side, result.relation, keys, found) == (False, False)
         nothing = dataclasses.replace(found, is_empty=True)
         assert breaks(bridge, side, result.relation, keys, nothing) == (True, True)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
-from penstock.spark.dataframes import with_settings
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from penstock.spark.dataframes import with_settings
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STORE = "spark.sql.streaming.stateStore"
 BASE = {f"{STORE}.providerClass": ROCKSDB}
-MINUTE = datetime.timedelta(minutes=1)
-NOON = datetime.datetime(2026, 11, 22, 12)
+MINUTE = dt.timedelta(minutes=1)
+NOON = dt.datetime(2026, 11, 22, 12)
 SCHEMA = "k string, v long, t timestamp"
 
 
@@ -68,7 +70,7 @@ def run(spark: SparkSession, query: Query, folder: Path, checkpoint: Path, parti
 
 
 def _pandas_counts(df: DataFrame) -> DataFrame:
-    def count(key: tuple, frames: Iterator[pd.DataFrame], state) -> Iterator[pd.DataFrame]:
+    def count(key: tuple, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         seen, total = state.get if state.exists else (0, 0)
         for frame in frames:
             seen, total = seen + len(frame), total + int(frame["v"].sum())
@@ -89,7 +91,7 @@ class Everything(StatefulProcessor):
         self._values = handle.getListState("values", "v long")
         self._places = handle.getMapState("places", "v long", "n long")
 
-    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803 - names of Spark
+    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
         latest = None
         for frame in rows:
@@ -107,7 +109,7 @@ class Everything(StatefulProcessor):
         places = sorted((key[0], value[0]) for key, value in self._places.iterator())
         yield pd.DataFrame({"k": [key[0]], "what": ["rows"], "n": [count], "state": [str((listed, places))]})
 
-    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame(
             {"k": [key[0]], "what": ["timer"], "n": [expiredTimerInfo.getExpiryTimeInMs()], "state": [""]}
         )
@@ -123,7 +125,7 @@ class Kept(StatefulProcessor):
         self._count = handle.getValueState("count", "n long", ttlDurationMs=86_400_000)
         self._places = handle.getMapState("places", "v long", "n long", ttlDurationMs=86_400_000)
 
-    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
         for frame in rows:
             for value in frame["v"]:

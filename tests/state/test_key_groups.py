@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from penstock.errors import StateError
 from penstock.hashing import hash_row
 from penstock.state.key_groups import check_max_parallelism, default_max_parallelism, key_group

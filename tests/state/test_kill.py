@@ -11,9 +11,9 @@ import pytest
 
 import penstock.state as st
 from penstock.errors import StateError
-from penstock.state.journal import FOLDER, Journal, Phase
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
+from penstock.state.journal import FOLDER, Journal, Phase
 from tests.state.queries import run
 
 JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"

@@ -46,5 +46,5 @@ def test_snapshots():
     text = 'v1\n{"sstFiles":[{"sizeBytes":5},{"sizeBytes":6}],"numKeys":4,"numInternalKeys":1}'
     assert SnapshotMetadata.parse(text, "1.zip") == SnapshotMetadata(5, 11)
     assert SnapshotMetadata.parse(text.replace("4", "-1"), "1.zip").rows is None
-    with pytest.raises(StateError, match="1.zip"):
+    with pytest.raises(StateError, match=r"1\.zip"):
         SnapshotMetadata.parse("v1\n{}", "1.zip")

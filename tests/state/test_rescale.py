@@ -1,4 +1,4 @@
-"""A query that was rescaled goes on as its twin that was not: every kind of state, every change, every way."""
+"""A query that was rescaled goes on as its twin that was not: every kind of state, every change, every method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import penstock.state as st
 from penstock.spark.dataframes import with_settings
-from penstock.state.ways import Way
+from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BASE, QUERIES, Stopped, run
 
 # Each change: the numbers of key groups one after the other from 4 on, and how.
@@ -17,40 +17,42 @@ QUICK = [
     ("counts updated", (8, 4), None),
     ("no key", (8,), None),
     ("format 2 with changelog", (12,), None),
-    ("windows appended", (8,), Way.ROWS),
-    ("counts updated", (6,), Way.SHUFFLE),
+    ("windows appended", (8,), RewriteMethod.ROWS),
+    ("counts updated", (6,), RewriteMethod.SHUFFLE),
 ]
 CHANGES = [
-    (way, numbers)
-    for way, all_numbers in (
+    (method, numbers)
+    for method, all_numbers in (
         (None, [(8, 4), (6,), (12,)]),
-        (Way.ROWS, [(8,), (2,)]),
-        (Way.SHUFFLE, [(6,)]),
+        (RewriteMethod.ROWS, [(8,), (2,)]),
+        (RewriteMethod.SHUFFLE, [(6,)]),
     )
     for numbers in all_numbers
 ]
 CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'}") for case in QUICK] + [
-    pytest.param(query.name, numbers, way, marks=pytest.mark.slow, id=f"{query}: 4 to {numbers} {way or 'chosen'}")
+    pytest.param(
+        query.name, numbers, method, marks=pytest.mark.slow, id=f"{query}: 4 to {numbers} {method or 'chosen'}"
+    )
     for query in QUERIES
-    for way, numbers in CHANGES
-    if (query.name, numbers, way) not in QUICK
+    for method, numbers in CHANGES
+    if (query.name, numbers, method) not in QUICK
 ]
 
 
-def rescaled(spark, one: Stopped, folder: Path, numbers: tuple[int, ...], way: Way | None) -> list:
+def rescaled(spark, one: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None) -> list:
     """Copy a checkpoint and rescale it some times; return the reports."""
     shutil.copytree(one.checkpoint, folder)
-    return [st.rescale(str(folder), number, spark=spark, way=way) for number in numbers]
+    return [st.rescale(str(folder), number, spark=spark, method=method) for number in numbers]
 
 
-@pytest.mark.parametrize(("name", "numbers", "way"), CASES)
-def test_later_output_is_the_same(spark, stopped, tmp_path, name, numbers, way):
+@pytest.mark.parametrize(("name", "numbers", "method"), CASES)
+def test_later_output_is_the_same(spark, stopped, tmp_path, name, numbers, method):
     one = stopped(name)
     assert one.later, "a query that gives nothing later shows nothing"
-    reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, way)
+    reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, method)
     for report in reports:
         for store in report.stores:
-            assert store.way == (way or Way.FILES)
+            assert store.method == (method or RewriteMethod.FILES)
     assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
 
 

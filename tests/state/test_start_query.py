@@ -11,8 +11,8 @@ import sys
 import pytest
 
 import penstock.state as st
-from penstock.spark.dataframes import with_settings
 from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
 from penstock.state.preflight import MARKER
 from tests.state.queries import BASE, SCHEMA
 
@@ -29,7 +29,7 @@ def start(spark, one, checkpoint, **options):
     return given
 
 
-def groups(spark, checkpoint) -> int:
+def groups(spark, checkpoint) -> int | None:
     return st.inspect(str(checkpoint), spark=spark).max_parallelism
 
 

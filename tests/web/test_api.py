@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import schemathesis
 from fastapi.testclient import TestClient
@@ -122,7 +124,7 @@ def test_paths_that_try_something(client, path):
 
 
 def test_cancelling_needs_the_token():
-    asked = []
+    asked: list[Any] = []
     client = Client(served(record(ended=False), asked))
     assert client.patch(f"/jobs/{ID}").status_code == 401
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": "Bearer wrong"}).status_code == 401

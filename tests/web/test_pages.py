@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given
@@ -81,7 +82,7 @@ def test_user_text_is_no_markup():
     ]
     for page in shown:
         assert "<script>alert" not in page
-    ElementTree.fromstring(draw(made, pending=True))
+    ET.fromstring(draw(made, pending=True))
 
 
 @given(h.lists(h.tuples(h.integers(0, 30), h.integers(0, 30)), max_size=60))
@@ -99,5 +100,5 @@ def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs):
     taken = sorted(
         [*places.values(), *(bend for bends in found.bends.values() for bend in bends)], key=lambda spot: spot[::-1]
     )
-    for one, other in zip(taken, taken[1:]):
+    for one, other in itertools.pairwise(taken):
         assert one[1] != other[1] or other[0] - one[0] > 0.9

@@ -38,8 +38,8 @@ def _history(common: Common, folder: str) -> History:
 @click.command()
 @common_options
 @FOLDER
-@click.option("--port", type=int, help="The port to listen on, 0 for any; else that of the option rest.port.")
-@click.option("--address", help="Where to listen; any other than loopback needs the option rest.token.")
+@click.option("--port", type=int, help="The port to listen on; 0 means any. Default: the option rest.port.")
+@click.option("--address", help="The address to listen on; any other than loopback needs the option rest.token.")
 def ui(common: Common, folder: str, port: int | None, address: str | None) -> None:
     """Serve the page and the REST API over the event logs in a folder, without Spark, until Ctrl-C.
 
@@ -64,7 +64,7 @@ def ui(common: Common, folder: str, port: int | None, address: str | None) -> No
 
 @click.group()
 def history() -> None:
-    """Look at jobs of the past, from the event logs they left."""
+    """Show finished jobs from their event logs."""
 
 
 @history.command("list")
@@ -91,7 +91,7 @@ def list_jobs(common: Common, folder: str) -> None:
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
-    """Show what job ID did: its vertices, their tasks and why, and what the optimizer changed."""
+    """Show job ID: its vertices, their tasks with the reasons, and the changes of the optimizer."""
     from penstock.web.views import job_decisions, job_details
 
     with common.output() as output:

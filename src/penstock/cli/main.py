@@ -16,13 +16,15 @@ from penstock.config import OPTIONS
 from penstock.errors import PenstockError
 from penstock.spark_errors import in_words
 
-TABLE = click.option("--table", "tables", multiple=True, metavar="NAME=PATH", help="A table; may be given often.")
+TABLE = click.option(
+    "--table", "tables", multiple=True, metavar="NAME=PATH", help="A table: a file or folder. Can be repeated."
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="penstock")
 def main() -> None:
-    """Run PySpark pipelines whose parallelism is decided while they run, from the data as it is."""
+    """Run PySpark pipelines and decide their parallelism while they run, from measured data."""
 
 
 main.add_command(state)
@@ -38,8 +40,8 @@ main.add_command(recover)
 def demo(common: Common, keep: str | None) -> None:
     """Run a pipeline over the flights that left New York in 2013.
 
-    Joins flights with weather, planes and airlines, writes two results that share the join, and prints for every
-    vertex how many tasks it got, and why.
+    It joins flights with weather, planes and airlines, writes two results that share the join, and prints the number
+    of tasks of every vertex with the reason.
     """
     with common.output() as output:
         run_demo(common, output, keep)
@@ -47,9 +49,9 @@ def demo(common: Common, keep: str | None) -> None:
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @common_options
-@click.option("--quiet", is_flag=True, help="Do not print what was decided.")
+@click.option("--quiet", is_flag=True, help="Do not print the decisions.")
 @click.option("--ui", is_flag=True, help="Serve the page and the REST API while it runs; the address is printed.")
-@click.option("--history", metavar="DIR", help="Leave the event log of every job in this folder.")
+@click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
 @click.argument("job", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -60,7 +62,7 @@ def run(
     job: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the Python file JOB, which makes an Environment, and print what was decided for its jobs.
+    """Run the Python file JOB, which makes an Environment, and print the decisions of its jobs.
 
     \b
     Example:
@@ -117,7 +119,7 @@ def sql(common: Common, tables: tuple[str, ...], target: str | None, statement: 
 @TABLE
 @click.argument("statement")
 def explain(common: Common, tables: tuple[str, ...], statement: str) -> None:
-    """Show what would be run and decided for the Spark SQL STATEMENT, without reading data."""
+    """Show the plan and the decisions for the Spark SQL STATEMENT without reading data."""
     with common.output() as output:
         environment = common.environment()
         with in_words():
@@ -134,7 +136,7 @@ def options(common: Common, key: str | None) -> None:
     with common.output() as output:
         found = [option for option in OPTIONS if key is None or key in option.key]
         if not found:
-            raise PenstockError(f"no option's key contains {key!r}", hint="`penstock options` lists all")
+            raise PenstockError(f"no option's key contains {key!r}", hint="`penstock options` lists all options")
         rows = [(option.key, option.expected, option.default, option.doc) for option in found]
         output.rows(("key", "type", "default", "meaning"), rows)
 

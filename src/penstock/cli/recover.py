@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @common_options
-@click.option("--apply", "apply", is_flag=True, help="Do it. Without, only say what would be done.")
+@click.option("--apply", "apply", is_flag=True, help="Recover. Without it, only show what would be done.")
 @click.option(
     "--properties",
     "properties_file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="A TOML file with what no journal keeps, such as passwords: a table for each database, by its URL, for each "
-    "Delta table, by its path, and for each Iceberg catalogue, by its URI.",
+    help="A TOML file with properties that journals do not keep, such as passwords: a table for each database URL, "
+    "Delta table path or Iceberg catalogue URI.",
 )
 @click.argument("path")
 def recover(
@@ -31,15 +31,14 @@ def recover(
     properties_file: str | None,
     path: str,
 ) -> None:
-    """Complete, or take back, what a job has left half-way when its driver died while it committed.
+    """Complete or undo the commit of a job whose driver died while it committed.
 
-    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job with several sinks, or
-    whose files appear by more than one rename, writes such a journal beside its first target before it shows anything.
-    If a sink that cannot be undone (Delta, Iceberg, a database) had committed, the others follow; else the old rows
-    come back. A job whose process still runs is left alone. Hidden folders of jobs that died before they committed are
-    removed.
+    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job writes a journal
+    beside its first target before it commits, if it has several sinks or needs more than one rename. If a sink that
+    cannot be undone (Delta, Iceberg, a database) has committed, the other sinks commit too. Otherwise the old rows come
+    back. A job that still runs is not touched. Hidden folders of jobs that died before they committed are removed.
 
-    The next job that writes to one of the targets does the same; this command is for those who want to know before.
+    The next job that writes to one of the targets does the same. Use this command to see or do it earlier.
 
     \b
     Examples:
@@ -68,7 +67,7 @@ def recover(
                 found = (recover_journal if apply else look)(access, journal)
             except PenstockError as error:
                 problems.append(error)
-                rows.append((journal, "", "cannot be told", error.message))
+                rows.append((journal, "", "unknown", error.message))
                 continue
             words = _DONE[found.direction] if apply else _PLANNED[found.direction]
             rows.append((journal, found.job, words, ", ".join(found.targets)))
@@ -76,32 +75,32 @@ def recover(
             if left.is_used is False and apply:
                 Folder(access.bridge, left.path).delete()
             done = "removed" if apply else "would be removed"
-            rows.append((left.path, "", _KEPT.get(left.is_used, done), "rows that nobody sees"))
+            rows.append((left.path, "", _KEPT.get(left.is_used, done), "rows that were never visible"))
         if rows:
-            output.rows(("found", "job", "what becomes of it", "targets"), rows)
+            output.rows(("found", "job", "action", "targets"), rows)
         else:
-            output.note(f"nothing is left half-way at {path}")
+            output.note(f"there is nothing to recover at {path}")
         if rows and not apply:
-            output.note("nothing was changed; --apply does it")
+            output.note("nothing was changed; use --apply to recover")
         if problems:
             raise problems[0]
 
 
 _KEPT: dict[bool | None, str] = {
-    None: "left alone: a process of another machine may need it",
-    True: "left alone: its job runs",
+    None: "not touched: a process on another machine may need it",
+    True: "not touched: its job still runs",
 }
 _PLANNED = {
-    "back": "would be taken back",
+    "back": "would be undone",
     "forward": "would be completed",
-    "left alone": "left alone: its job runs",
-    "gone": "gone meanwhile",
+    "left alone": "not touched: its job still runs",
+    "gone": "no longer there",
 }
 _DONE = {
-    "back": "taken back",
+    "back": "undone",
     "forward": "completed",
-    "left alone": "left alone: its job runs",
-    "gone": "gone meanwhile",
+    "left alone": "not touched: its job still runs",
+    "gone": "no longer there",
 }
 
 

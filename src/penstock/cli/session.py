@@ -86,7 +86,7 @@ def common_options(command: Callable[..., None]) -> Callable[..., None]:
     with_common.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for option in (
         click.option("--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with options."),
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting; may be given often."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A Spark setting. Can be repeated."),
         click.option("--master", help="Where Spark runs, such as local[4] or spark://host:7077."),
         click.option(
             "--output-format",

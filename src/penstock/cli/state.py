@@ -23,19 +23,21 @@ CHECKPOINT = click.argument("checkpoint")
 
 @click.group()
 def state() -> None:
-    """Look at the state of a streaming query, and change the number of key groups it is kept in.
+    """Inspect the state of a streaming query, and change its number of key groups.
 
-    A key group is a state partition. Their number, the max parallelism, is fixed when a query is first started; here
-    it can be changed while the query is stopped. CHECKPOINT is the query's checkpointLocation.
+    A key group is a state partition. Spark fixes their number, the max parallelism, when a query first starts. These
+    commands change it while the query is stopped. CHECKPOINT is the query's checkpointLocation.
     """
 
 
 @state.command("inspect")
 @common_options
-@click.option("--count", is_flag=True, help="Read the state and count its rows, instead of believing its files.")
+@click.option(
+    "--count", is_flag=True, help="Read the state and count its rows, instead of using the counts in its files."
+)
 @CHECKPOINT
 def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # noqa: FBT001
-    """Show operators, key groups, rows, bytes, skew and the max parallelism to take. Writes nothing."""
+    """Show operators, key groups, rows, bytes, skew and the recommended max parallelism. Writes nothing."""
     from penstock.state import inspect
 
     with common.output() as output:
@@ -72,19 +74,23 @@ def _lines(found: Inspection) -> list[str]:
     ]
     if found.recommendation is not None:
         lines.append(f"recommended max parallelism: {found.recommendation.max_parallelism}")
-        lines.append(f"  as {found.recommendation.reason}")
+        lines.append(f"  because {found.recommendation.reason}")
     return lines
 
 
 @state.command()
 @common_options
-@click.option("--max-parallelism", type=int, metavar="N", help="The number of key groups it shall have.")
-@click.option("--dry-run", is_flag=True, help="Look for obstacles and say what would be done; write nothing.")
-@click.option("--abort", "take_back", is_flag=True, help="Take back a rescale that was stopped half-way.")
+@click.option("--max-parallelism", type=int, metavar="N", help="The new number of key groups.")
 @click.option(
+    "--dry-run", is_flag=True, help="Check whether it is possible and show what would be done. Writes nothing."
+)
+@click.option("--abort", "take_back", is_flag=True, help="Undo a rescale that was stopped before it was complete.")
+@click.option(
+    "--method",
     "--way",
+    "method",
     type=click.Choice(["files", "rows", "shuffle"]),
-    help="How state is rewritten: sorted files moved, row by row, or through a shuffle. If not given, chosen for each.",
+    help="How to rewrite the state: sorted files, row by row, or through a shuffle. Default: chosen for each store.",
 )
 @CHECKPOINT
 def rescale(
@@ -92,38 +98,38 @@ def rescale(
     max_parallelism: int | None,
     dry_run: bool,  # noqa: FBT001
     take_back: bool,  # noqa: FBT001
-    way: str | None,
+    method: str | None,
     checkpoint: str,
 ) -> None:
-    """Change the max parallelism of a query that is stopped.
+    """Change the number of key groups (the max parallelism) of a stopped query.
 
-    Everything is prepared and checked beside the checkpoint first. Killed at any moment, the query starts as before, or
-    the same command finishes what was begun, or --abort takes it back.
+    The new state is prepared and checked beside the old one first. If the command is killed at any moment, run it again
+    to finish, or use --abort to undo it.
 
     \b
     Example:
       penstock state rescale /checkpoints/orders --max-parallelism 400
     """
     from penstock import state as api
-    from penstock.state.ways import Way
+    from penstock.state.rewrite_methods import RewriteMethod
 
-    chosen = Way(way) if way else None
+    chosen = RewriteMethod(method) if method else None
     with common.output() as output:
         if take_back == (max_parallelism is not None):
             raise click.UsageError("give either --max-parallelism or --abort")
         common.export()
         if max_parallelism is None:
             aborted = api.abort(checkpoint)
-            output.note("taken back; the query starts as before" if aborted else "there was nothing to take back")
+            output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
             return
         if dry_run:
-            planned = api.plan(checkpoint, max_parallelism, way=chosen)
+            planned = api.plan(checkpoint, max_parallelism, method=chosen)
             output.record("plan", planned.as_dict())
             return
         with _bar() as on_progress:
-            report = api.rescale(checkpoint, max_parallelism, way=chosen, on_progress=on_progress)
+            report = api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
         if report is None:
-            output.note(f"an earlier rescale to {max_parallelism} was finished")
+            output.note(f"finished an earlier rescale to {max_parallelism}")
             return
         output.record("rescale", report.as_dict())
 
@@ -132,9 +138,9 @@ def rescale(
 @common_options
 @CHECKPOINT
 def prune(common: Common, checkpoint: str) -> None:
-    """Remove the folders of key groups that the query no longer has, after it was rescaled to fewer.
+    """Remove the folders of key groups that the query no longer has after a rescale to fewer.
 
-    The state of batches before the rescale can then not be read any more.
+    The state of batches before the rescale can no longer be read after that.
     """
     from penstock import state as api
 
@@ -148,7 +154,7 @@ def prune(common: Common, checkpoint: str) -> None:
 def _bar() -> Iterator[OnProgress]:
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("looking for obstacles", total=None)
+        task = progress.add_task("checking", total=None)
 
         def tell(done: int, total: int, text: str) -> None:
             progress.update(task, completed=done, total=total, description=text)

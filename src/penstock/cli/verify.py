@@ -27,10 +27,10 @@ NOTHING = 2
 def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
     """Run the Python file JOB on Penstock and on plain Spark, and compare the rows.
 
-    JOB makes an Environment, as for `penstock run`. Everything it collects, counts or writes is computed by plain Spark
-    once more, without writing it again, and compared by checksums: equal rows in any order, doubles to 1e-9.
-    A query that plain Spark answers differently in a second run is said to be not comparable.
-    Outputs are written as ever: give the job a target of its own.
+    JOB makes an Environment, as for `penstock run`. Plain Spark runs everything that the job collects, counts or writes
+    a second time, without writing it, and the rows are compared by checksums: in any order, doubles to 1e-9. A query
+    that plain Spark answers differently in a second run cannot be compared. The job writes its outputs as usual, so
+    give it a separate target.
 
     \b
     Exit code: 0 no difference, 1 a difference (or the job failed), 2 nothing to compare.
@@ -47,7 +47,7 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
         try:
             run_file(job, arguments)
         except SystemExit as left:
-            if left.code:  # else the file has ended as it wanted, which says nothing of its rows
+            if left.code:  # exit code 0 says nothing about the rows
                 raise
         finally:
             _tell(output, REPORTS)

@@ -1,4 +1,4 @@
-"""The commit of a job: all its sinks together, whatever dies meanwhile."""
+"""The commit of a job: all its sinks together, even if a process dies."""
 
 from penstock.commit.prepared import Access, Prepared
 from penstock.commit.protocol import Commit

@@ -129,7 +129,9 @@ class PreparedFolders(Prepared):
             elif not staged.exists():
                 move(place, staged)
             elif not staged.exchange(place):
-                raise SinkError(f"{place} and {staged} do not change places", hint="the old rows are in the second")
+                raise SinkError(
+                    f"{place} and {staged} cannot be exchanged", hint="the old rows are in the second folder"
+                )
         remove_made(access, self.path, self.made)
         sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
         self._clean(access)

@@ -138,7 +138,7 @@ def prepared_of(found: Mapping[str, Any]) -> Prepared:
         raise CommitError(
             f"a sink of kind {found.get('kind')!r} cannot be recovered",
             cause="this release of Penstock does not know it",
-            hint="recover with the release that has written it",
+            hint="recover with the release that wrote it",
         )
     names = {one.name for one in fields(kind)}
     return kind(**{name: _frozen(value) for name, value in found.items() if name in names})

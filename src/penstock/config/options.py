@@ -16,14 +16,15 @@ AUTO_PARALLELISM_ENABLED = Option(
     f"{_AUTO}.enabled",
     BOOL,
     default=True,
-    doc="Whether the parallelism of vertices is decided from measured bytes; if not, `parallelism.default` is used.",
+    doc="Decide the parallelism of vertices that read exchanges from measured bytes. If false, they get "
+    "`parallelism.default`, or the largest parallelism if that is unset.",
 )
 MIN_PARALLELISM = Option(
     f"{_AUTO}.min-parallelism",
     INT,
     default=1,
     minimum=1,
-    doc="The smallest parallelism that is decided for a vertex.",
+    doc="The smallest parallelism that Penstock decides for a vertex.",
     aliases=("jobmanager.adaptive-batch-scheduler.min-parallelism",),
 )
 MAX_PARALLELISM = Option(
@@ -31,8 +32,8 @@ MAX_PARALLELISM = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The largest parallelism that is decided for a vertex; if unset `parallelism.default`, and without that "
-    "128 or four times the cluster's cores, whichever is larger.",
+    doc="The largest parallelism that Penstock decides for a vertex. If unset: `parallelism.default`; if that is "
+    "unset too, 128 or four times the cluster's cores, whichever is larger.",
     aliases=("jobmanager.adaptive-batch-scheduler.max-parallelism",),
 )
 DATA_VOLUME_PER_TASK = Option(
@@ -40,7 +41,7 @@ DATA_VOLUME_PER_TASK = Option(
     SIZE,
     default=16 * MIB,
     minimum=1,
-    doc="How many bytes a task should read.",
+    doc="The number of bytes that a task should read.",
     aliases=("jobmanager.adaptive-batch-scheduler.avg-data-volume-per-task",),
 )
 DEFAULT_SOURCE_PARALLELISM = Option(
@@ -48,58 +49,60 @@ DEFAULT_SOURCE_PARALLELISM = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The upper bound for what a source infers, and its parallelism where it infers nothing; "
-    "if unset, the bound of all vertices.",
+    doc="The largest parallelism that a source may infer, and its parallelism if it infers none. If unset: the "
+    "largest parallelism of a vertex.",
     aliases=("jobmanager.adaptive-batch-scheduler.default-source-parallelism",),
 )
 OPTIMIZATION_STRATEGIES = Option(
     "execution.batch.adaptive.stream-graph-optimization.strategies",
     STRINGS,
     default=(),
-    doc="Import paths of further strategies (`package.module.Class`), called after those of Penstock.",
+    doc="Import paths of your own strategies (`package.module.Class`). They are called after Penstock's.",
 )
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold",
     SIZE,
     default=64 * MIB,
     minimum=0,
-    doc="A query whose sources hold fewer bytes than this in all, and of which nothing else was said, is handed to "
-    "Spark whole; 0 turns that off.",
+    doc="Spark runs a query unchanged if its sources hold fewer bytes than this in all and you set nothing else "
+    "about how it runs. 0 turns this off.",
 )
 VERIFY = Option(
     "execution.verify",
     BOOL,
     default=False,
-    doc="Whether every job checks itself while it runs: each row that a step reads lies where the plan says, all that "
-    "was written is read exactly once, broadcasts and filters keep what they must. A breach fails the job.",
+    doc="Let every job check itself while it runs: each row is in the task that the plan says, every written row "
+    "is read exactly once, broadcasts and filters keep all rows they must keep. A failed check fails the job.",
 )
 SHADOW = Option(
     "execution.shadow",
     STRING,
     default="NO",
     choices=("NO", "ROWS", "REPORT"),
-    doc="Whether every query is run by plain Spark as well and the rows are compared: ROWS raises where they differ, "
-    "REPORT only keeps it, as `penstock verify` does. It checks a job from outside, its result alone.",
+    doc="Run every query on plain Spark too and compare the rows. ROWS raises an error if they differ; REPORT only "
+    "records it, as `penstock verify` does.",
 )
 PARALLELISM_DEFAULT = Option(
     "parallelism.default",
     INT,
     default=None,
     minimum=1,
-    doc="The global parallelism: used where nothing is decided, and the bound of decisions where no other is set.",
+    doc="The default parallelism. It is used if Penstock decides none, and as the largest parallelism if no other "
+    "maximum is set.",
 )
 SCAN_PARALLELISM = Option(
     "scan.parallelism",
     INT,
     default=None,
     minimum=1,
-    doc="The parallelism of sources, instead of what they would infer; also an option of a single table or reader.",
+    doc="The parallelism of sources, instead of the one they infer. Also an option of a single table or reader.",
 )
 SCAN_INFER_ENABLED = Option(
     "scan.infer-parallelism.enabled",
     BOOL,
     default=True,
-    doc="Whether sources are asked for their parallelism; if not, the global parallelism is used.",
+    doc="Let sources infer their parallelism. If false, they get `parallelism.default`, or their largest "
+    "parallelism if that is unset.",
     aliases=("scan.infer-parallelism.enable",),
 )
 SCAN_INFER_MAX = Option(
@@ -107,145 +110,152 @@ SCAN_INFER_MAX = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The most tasks an inferring source may get; if unset, the bound of all vertices.",
+    doc="The largest parallelism that a source may infer. If unset: the largest parallelism of a vertex.",
 )
 HIVE_INFER_MODE = Option(
     f"{_HIVE}.mode",
     STRING,
     default="dynamic",
     choices=("dynamic", "static", "none"),
-    doc="When tables of the Hive metastore infer parallelism: as a job reaches them, when it is planned, or never.",
+    doc="When tables of the Hive metastore infer their parallelism: dynamic, while the job runs; static, when the "
+    "query is planned; none, never.",
 )
 HIVE_INFER_MAX = Option(
     f"{_HIVE}.max",
     INT,
     default=1000,
     minimum=1,
-    doc="The most tasks that a table of the Hive metastore infers, be it as a job reaches it or when it is planned.",
+    doc="The largest parallelism that a table of the Hive metastore may infer.",
 )
 SCAN_MAX_CONNECTIONS = Option(
     "scan.max-connections",
     INT,
     default=None,
     minimum=1,
-    doc="The most connections at a time to the database of a source; if unset, half of those it has free.",
+    doc="The largest number of simultaneous connections to a source's database. If unset: half of the connections "
+    "that the database has free.",
 )
 SOURCES_TIMEOUT = Option(
     "sources.timeout",
     DURATION,
     default=60.0,
     minimum=0.1,
-    doc="How long a source, catalogue, broker or database may leave a question unanswered before the job fails; time "
-    "in which it works on the answer in this process does not count. A minute is long enough for a broker or "
-    "database to fail over.",
+    doc="How long Penstock waits for an answer of a source, catalogue, broker or database before the job fails. "
+    "Time in which the source's own code runs in the driver does not count. A minute is long enough for a "
+    "broker or database to fail over.",
 )
 SINK_PARALLELISM = Option(
     "sink.parallelism",
     INT,
     default=None,
     minimum=1,
-    doc="The parallelism of sinks; if unset, that of the upstream where chained, else decided by volume.",
+    doc="The parallelism of sinks. If unset: the parallelism of the operators before the sink, or one decided from "
+    "measured bytes if there is an exchange before it.",
 )
 SINK_TARGET_FILE_SIZE = Option(
     "sink.target-file-size",
     SIZE,
     default=128 * MIB,
     minimum=1,
-    doc="The size that the files of a sink with partition columns should have on disk; other sinks say it themselves.",
+    doc="The target size of the files that a sink with partition columns writes, in bytes on disk. Other sinks "
+    "take it as an argument.",
 )
 SINK_AUTO_COMPACTION = Option(
     "sink.auto-compaction",
     BOOL,
     default=False,
-    doc="Whether files of half the target size and less are merged within their folder before they become visible.",
+    doc="Merge files smaller than half the target size within their folder before they become visible.",
 )
 SINK_PARTITION_COMMIT = Option(
     "sink.partition-commit.policy.kind",
     STRINGS,
     default=(),
-    doc="What is done once all files of a partition are visible: success-file, metastore, or both.",
+    doc="What happens once all files of a partition are visible: success-file, metastore, or both.",
 )
 ADAPTIVE_PARTITIONER_ENABLED = Option(
     f"{_PARTITIONER}.enabled",
     BOOL,
     default=False,
-    doc="Whether every rebalance and rescale gives its next records to the idlest of a few channels.",
+    doc="Let every rebalance and rescale send the next rows to the least loaded of a few consumers.",
 )
 ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
     f"{_PARTITIONER}.max-traverse-size",
     INT,
     default=4,
     minimum=2,
-    doc="How many channels are compared before one is chosen.",
+    doc="How many consumers are compared to find the least loaded one.",
 )
 ADAPTIVE_PARTITIONER_IDLE_TIMEOUT = Option(
     f"{_PARTITIONER}.idle-timeout",
     DURATION,
     default=1800.0,
     minimum=1,
-    doc="How long a writer waits for a consumer that does not ask for more rows before the job fails.",
+    doc="How long a task waits for a consumer that takes no rows before the job fails.",
 )
 BROADCAST_JOIN_STRATEGY = Option(
     f"{_BROADCAST}.strategy",
     STRING,
     default="AUTO",
     choices=("AUTO", "RUNTIME_ONLY", "NONE"),
-    doc="When joins may become broadcast joins: AUTO also when planned, RUNTIME_ONLY once a side is measured.",
+    doc="When a join may become a broadcast join: AUTO, when the query is planned or once a side is measured; "
+    "RUNTIME_ONLY, only once a side is measured; NONE, only when the query is planned.",
 )
 BROADCAST_THRESHOLD = Option(
     "table.optimizer.join.broadcast-threshold",
     SIZE,
     default=None,
     minimum=-1,
-    doc="A join side below this size may be broadcast, -1 never; if unset, the Spark session's own threshold.",
+    doc="A join side smaller than this may be broadcast; -1 means never. If unset: the threshold of the Spark session.",
 )
 DYNAMIC_FILTERING_ENABLED = Option(
     f"{_FILTERING}.enabled",
     BOOL,
     default=True,
-    doc="Whether a join side that has finished filters the other side, as near to its sources as can be.",
+    doc="Filter a join side by the keys of the other side once that has finished, as close to the sources as possible.",
 )
 DYNAMIC_FILTERING_MAX_KEYS = Option(
     f"{_FILTERING}.max-keys",
     INT,
     default=8_000_000,
     minimum=1,
-    doc="A join side of more rows than this gives no filter.",
+    doc="A join side with more rows than this filters nothing.",
 )
 DYNAMIC_FILTERING_EXACT_KEYS = Option(
     f"{_FILTERING}.exact-keys",
     INT,
     default=10_000,
     minimum=1,
-    doc="Up to so many rows the filter holds the exact keys; beyond, their bounds and a Bloom filter.",
+    doc="Up to this many rows the filter holds the exact keys; beyond, their smallest and largest value and a "
+    "Bloom filter.",
 )
 DYNAMIC_FILTERING_SELECTIVITY = Option(
     f"{_FILTERING}.selectivity",
     FLOAT,
     default=0.4,
     minimum=0,
-    doc="A join side filters the other only if at most this part of the rows its keys come from is left of it.",
+    doc="Filter the other side only if this side kept at most this fraction of its source table's rows.",
 )
 SKEWED_JOIN_STRATEGY = Option(
     f"{_SKEW}.strategy",
     STRING,
     default="AUTO",
     choices=("AUTO", "FORCED", "NONE"),
-    doc="Whether skewed subpartitions of a join are split: AUTO where no operator behind it needs them whole.",
+    doc="Split skewed subpartitions of a join: AUTO, if no later operator needs all rows of a key in one task; "
+    "FORCED, always; NONE, never.",
 )
 SKEWED_FACTOR = Option(
     f"{_SKEW}.skewed-factor",
     FLOAT,
     default=4.0,
     minimum=0,
-    doc="A subpartition is skewed if it is larger than this many times the median, and than the threshold.",
+    doc="A subpartition is skewed if it is more than this many times the median, and larger than the threshold.",
 )
 SKEWED_THRESHOLD = Option(
     f"{_SKEW}.skewed-threshold",
     SIZE,
     default=256 * MIB,
     minimum=1,
-    doc="A subpartition below this size is never skewed.",
+    doc="A subpartition is skewed only if it is larger than this.",
 )
 PIPELINE_MAX_PARALLELISM = Option(
     "pipeline.max-parallelism",
@@ -253,26 +263,28 @@ PIPELINE_MAX_PARALLELISM = Option(
     default=None,
     minimum=1,
     maximum=1 << 15,
-    doc="The number of key groups (state partitions) of a stateful streaming query; if unset, that of its state, and "
-    "at the first start half as much again as its parallelism, as a power of two, at least 128.",
+    doc="The number of key groups (state partitions) of a stateful streaming query. If unset: the number its state "
+    "has; at the first start 1.5 times its parallelism, rounded up to a power of two, and at least 128.",
 )
 RESCALE_ON_RESTART = Option(
     "state.rescale-on-restart",
     BOOL,
     default=False,
-    doc="Whether a query whose state has another max parallelism than it asks for is rescaled before it starts.",
+    doc="Rescale the state of a query that asks for another number of key groups than its state has, before it "
+    "starts. If false, the query is refused.",
 )
 REST_ENABLED = Option(
     "rest.enabled",
     BOOL,
     default=False,
-    doc="Whether a driver serves the REST API and the page beside its jobs; `Environment(ui=True)` does so too.",
+    doc="Serve the REST API and the page from the driver; `Environment(ui=True)` does so too.",
 )
 REST_BIND_ADDRESS = Option(
     "rest.bind-address",
     STRING,
     default="127.0.0.1",
-    doc="Where the API and the page listen; on another address than loopback every request needs the token.",
+    doc="The address that the API and the page listen on. On any other address than loopback, every request needs "
+    "the token.",
 )
 REST_PORT = Option(
     "rest.port",
@@ -280,19 +292,21 @@ REST_PORT = Option(
     default=8081,
     minimum=0,
     maximum=65535,
-    doc="The port of the API and the page; 0, or one that is taken, means any that is free.",
+    doc="The port of the API and the page. 0, or a port that is taken, means any free port.",
 )
 REST_TOKEN = Option(
     "rest.token",
     STRING,
     default=None,
-    doc="What a request must bring to cancel a job; if unset, one is made up and shown with the page's address.",
+    doc="The token that a request needs to cancel a job. If unset, Penstock makes one and prints it with the "
+    "page's address.",
 )
 ARCHIVE_FOLDER = Option(
     "jobmanager.archive.fs.dir",
     STRING,
     default=None,
-    doc="A folder that every job leaves its event log in, on any file system Spark can write to; none if unset.",
+    doc="The folder in which every job leaves its event log, on any file system that Spark can write to. If unset, "
+    "jobs leave none.",
 )
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

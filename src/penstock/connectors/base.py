@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class DynamicFilteringInfo(Protocol):
-    """What finished vertices tell of the rows of a source that can still matter; sources know the kinds they use."""
+    """Facts from finished vertices about the rows of a source that a job needs; each source uses the kinds it knows."""
 
 
 @dataclass(frozen=True)
 class KeyFilter(DynamicFilteringInfo):
-    """Rows of a source matter only if their keys are among those of a join's finished side.
+    """The job needs only the rows of a source whose keys are among those of a join's finished side.
 
     Parameters
     ----------
     columns
         The key columns of the source.
     spell
-        Returns `predicate`, which is long where there are many keys, and wanted by few sources.
+        Returns `predicate`, which is long with many keys and used by few sources.
     """
 
     columns: tuple[str, ...]
@@ -40,13 +40,13 @@ class KeyFilter(DynamicFilteringInfo):
 
     @cached_property
     def predicate(self) -> str:
-        """Spark SQL over the columns that is true for every row that matters; it may let others through."""
+        """Spark SQL over the columns that is true for every row the job needs; it may be true for other rows."""
         return self.spell()
 
 
 @dataclass(frozen=True, slots=True)
 class ParallelismInferenceContext:
-    """What a source may know when it is asked for its parallelism.
+    """What a source knows when it infers its parallelism.
 
     Parameters
     ----------
@@ -55,11 +55,11 @@ class ParallelismInferenceContext:
     data_volume_per_task
         The bytes a task should read.
     dynamic_filtering_info
-        What is known by now of the rows that matter, or None.
+        Facts about the rows that the job needs, or None.
     columns
-        The columns that are read; None for all.
+        The columns that the job reads, or None for all.
     predicates
-        What is true of every row that matters, dynamic filters among them.
+        Conditions that hold for every row the job needs, dynamic filters included.
     """
 
     parallelism_inference_upper_bound: int
@@ -71,18 +71,18 @@ class ParallelismInferenceContext:
 
 @dataclass(frozen=True, slots=True)
 class ScanContext:
-    """What a source may know when its scan is built.
+    """What a source knows when it builds its scan.
 
     Parameters
     ----------
     parallelism
-        How many tasks it gets.
+        The number of tasks it gets.
     data_volume_per_task
         The bytes a task should read.
     columns
-        The columns that are read; None for all.
+        The columns that the job reads, or None for all.
     predicates
-        What is true of every row that matters; other rows may be left out, and need not be.
+        Conditions that hold for every row the job needs. The source may skip other rows, but need not.
     """
 
     parallelism: int
@@ -93,30 +93,31 @@ class ScanContext:
 
 @runtime_checkable
 class DynamicParallelismInference(Protocol):
-    """A source that can tell at run time how many tasks it needs."""
+    """A source that infers its parallelism while the job runs."""
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
-        """Return the number of tasks; 0 or less means that there is no answer.
+        """Return the number of tasks; 0 or less means that the source cannot infer it.
 
-        Called once, on the driver, off the scheduler's thread, after all upstream vertices have finished.
-        An exception is recorded and counts as no answer; silence fails the job, see the option ``sources.timeout``.
+        Penstock calls it once, on the driver, in a thread of its own, after all upstream vertices have finished. An
+        exception is recorded, and the source gets the default parallelism. A call that does not return fails the job,
+        see the option ``sources.timeout``.
         """
 
 
 @runtime_checkable
 class ParallelismProvider(Protocol):
-    """A connector that may fix its parallelism when the plan is made (static inference)."""
+    """A connector that may fix its parallelism when the query is planned (static inference)."""
 
     @property
     def parallelism(self) -> int | None:
-        """The number of tasks, None to leave it to the planner."""
+        """The number of tasks, or None to leave it to Penstock."""
 
 
 class Source(ABC):
-    """Something `Environment.read` turns into a DataFrame.
+    """A source that `Environment.read` turns into a DataFrame.
 
-    A source that also has `DynamicParallelismInference.infer_parallelism` is asked for its parallelism at run time;
-    one with a `parallelism` that is not None has it fixed.
+    A source with `DynamicParallelismInference.infer_parallelism` infers its parallelism while the job runs. A source
+    with a `parallelism` that is not None has a fixed one.
     """
 
     @property
@@ -126,19 +127,19 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the source's rows as an ordinary DataFrame, without reading them yet."""
+        """Return the source's rows as an ordinary DataFrame. Reads no rows yet."""
 
 
 @dataclass(frozen=True)
 class SourceProvider:
-    """A source with a parallelism that is fixed when the plan is made.
+    """A source with a parallelism that is fixed when the query is planned.
 
     Parameters
     ----------
     source
         The source.
     parallelism
-        The number of tasks, None to leave it to the planner.
+        The number of tasks, or None to leave it to Penstock.
     """
 
     source: Source
@@ -146,30 +147,30 @@ class SourceProvider:
 
 
 class DataFrameScanProvider(Source):
-    """A source whose scan is built while the job runs: its parallelism is known by then, and so are dynamic filters."""
+    """A source that builds its scan while the job runs, when its parallelism and dynamic filters are known."""
 
     uses_predicates: ClassVar[bool] = True
-    """Whether it leaves out data that ``context.predicates`` rule out."""
+    """Whether it skips data that ``context.predicates`` rule out."""
 
     @abstractmethod
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the rows that matter, as a scan of files or of at most ``context.parallelism`` tasks.
+        """Return the rows that the job needs, as a scan of files or as at most ``context.parallelism`` tasks.
 
-        Its columns are those of ``context.columns`` or more, by the names and types that `read` gives them.
+        It has at least the columns of ``context.columns``, with the names and types that `read` gives them.
         """
 
 
 @runtime_checkable
 class CountableSplits(Protocol):
-    """A `Scan` that can find out whether its splits have every row once; asked by ``execution.verify``."""
+    """A `Scan` that can check whether its splits have every row once; ``execution.verify`` uses it."""
 
     def rows_not_read_once(self) -> int:
-        """Return how many rows of the source would be left out by the splits, or read by several of them."""
+        """Return the number of rows of the source that are in no split, or in several."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a job's options say of its sinks; what a sink was given itself wins.
+    """The options of a job for its sinks; a sink's own arguments override them.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ class SinkOptions:
     auto_compaction
         ``sink.auto-compaction``.
     partition_commit
-        ``sink.partition-commit.policy.kind``, one word for each policy.
+        ``sink.partition-commit.policy.kind``, the names of the policies.
     """
 
     target_file_size: int
@@ -193,11 +194,11 @@ class StageReport:
     Parameters
     ----------
     chosen
-        In a few words.
+        The result in a few words.
     reason
-        Why, in half a sentence.
+        The reason, half a sentence.
     tasks
-        How many Spark tasks did it, None if the driver did.
+        The number of Spark tasks, or None if the driver did it.
     """
 
     chosen: str
@@ -207,17 +208,17 @@ class StageReport:
 
 @dataclass(frozen=True)
 class SinkStage:
-    """Something a sink does after its rows were written; a node of the job's graph behind the sink.
+    """A step of a sink after its rows are written; a node of the job's graph after the sink.
 
     Parameters
     ----------
     name
-        A name for people.
+        The name that people see.
     run
-        Does it. Called once for a job, on a thread of its own.
+        Runs the step. Called once per job, in its own thread.
     after_commit
-        Whether it waits until everything is visible; if it fails then, the job fails, and is undone if all its sinks
-        can be.
+        Whether the step waits until all sinks have committed. If it fails then, the job fails, and is undone if all
+        its sinks can be undone.
     """
 
     name: str
@@ -226,10 +227,10 @@ class SinkStage:
 
 
 class SinkJob(ABC):
-    """The writing of one job into a sink: all of it appears, or nothing."""
+    """The writing of one job into a sink: all rows become visible, or none."""
 
     def check(self, schema: StructType) -> None:  # noqa: B027
-        """Refuse rows that the target cannot hold, before any vertex runs; other sinks take what comes.
+        """Refuse rows that the target cannot hold, before any vertex runs. The default accepts all.
 
         Raises
         ------
@@ -239,58 +240,58 @@ class SinkJob(ABC):
 
     @abstractmethod
     def write(self, df: DataFrame) -> None:
-        """Write the rows where nobody sees them yet. Called once, on a thread of its own."""
+        """Write the rows where no reader sees them yet. Called once, in its own thread."""
 
     def sample_size(self, df: DataFrame) -> int:  # noqa: ARG002
-        """Write some rows as `write` would, remove them, and return the bytes they took; 0 if that cannot be told.
+        """Write some rows as `write` would, remove them, and return the bytes they took; 0 if not known.
 
-        Called, if at all, before `write`, for sinks with a `Sink.file_size`.
+        Called before `write`, and only for sinks with a `Sink.file_size`.
         """
         return 0
 
     def restart(self) -> bool:
-        """Forget what a `write` that failed has left, so that it can be called again; return whether that can be.
+        """Remove what a failed `write` has left, so that it can be called again; return whether that is possible.
 
-        Spark repeats every kind of stage but one at the end of a query whose tasks run together.
+        Spark itself repeats every failed stage except a barrier stage at the end of a query.
         """
         return False
 
     def prepare(self) -> Prepared | None:
-        """Make what was written durable, and return how any process can commit it, or undo it.
+        """Make the written rows durable, and return a record by which any process can commit or undo them.
 
-        Called after all vertices of the job have finished, and before any sink commits. The default is for sinks whose
-        commit only this process can do: `commit` is called instead, and a crash meanwhile leaves what it leaves.
+        Called after all vertices of the job have finished and before any sink commits. The default returns None, for
+        sinks that only this process can commit: Penstock then calls `commit`, and cannot recover from a crash in it.
         """
         return None
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """What the commit needs and journals do not keep, for each `Prepared.address`; see `Access.secrets`."""
+        """The secrets that the commit needs and journals do not keep, by `Prepared.address`; see `Access.secrets`."""
         return {}
 
     def commit(self) -> None:  # noqa: B027
-        """Make everything visible, if `prepare` returned None."""
+        """Make all rows visible. Called only if `prepare` returned None."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Remove whatever was written, if `prepare` was not called or returned None; then also after `commit`."""
+        """Remove the written rows. Called if `prepare` was not called or returned None, even after `commit`."""
 
     def refresh(self) -> None:  # noqa: B027
-        """Let readers that keep rows see what is there now; called after the commit, and after it was undone."""
+        """Invalidate caches of the target in this session. Called after the commit, and after it was undone."""
 
 
 class NothingToWrite(SinkJob):
-    """The writing of a job whose token is in the target already: its rows are not even made."""
+    """The writing of a job whose token is in the target already: it does not compute the rows."""
 
     def write(self, df: DataFrame) -> None:
-        """Leave the rows alone."""
+        """Write nothing."""
 
     def restart(self) -> bool:
-        """Return that there is nothing in the way."""
+        """Return True: there is nothing to remove."""
         return True
 
     def abort(self) -> None:
-        """Do nothing; there is nothing of this job."""
+        """Do nothing: this job has written nothing."""
 
 
 class Sink(ABC):
@@ -298,7 +299,7 @@ class Sink(ABC):
 
     parallelism: int | None = None
     materialised: ClassVar[bool] = False
-    """Whether the sink wants its rows behind an exchange of their own, so that they can be read again."""
+    """Whether the sink needs its rows after an exchange of their own, so that they can be read again."""
     restartable: ClassVar[bool] = False
     """Whether its jobs can `SinkJob.restart`."""
 
@@ -308,29 +309,29 @@ class Sink(ABC):
         return type(self).__name__
 
     @property
-    def folders_by(self) -> Sequence[str]:
-        """The columns by which rows go to files of their own."""
+    def partition_columns(self) -> Sequence[str]:
+        """The partition columns: rows with other values go to other files."""
         return ()
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
-        """Return what is done after the rows were written, in order."""
+        """Return the steps after the rows are written, in order."""
         return ()
 
     def file_size(self, options: SinkOptions) -> int | None:  # noqa: ARG002
-        """Return the bytes that files should have, None where the tasks of the upstream write as they are.
+        """Return the target bytes of a file, or None if the tasks before the sink write as they are.
 
-        Where there is a size, and no parallelism is given, the rows come through an exchange by `folders_by` that is
-        cut to fit.
+        With a size and without a parallelism, Penstock adds an exchange by `partition_columns` before the sink, and
+        divides it so that files have about this size.
         """
         return None
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
-        """What journals do not keep and a commit needs, for each `Prepared.address`; see `Access.secrets`."""
+        """The secrets that a commit needs and journals do not keep, by `Prepared.address`; see `Access.secrets`."""
         return {}
 
     def recover(self, access: Access) -> None:  # noqa: B027
-        """Complete or take back what a dead process has left half-way at the target; called before `open`."""
+        """Complete or undo the interrupted commit of a dead process at the target. Called before `open`."""
 
     @abstractmethod
     def open(self, spark: SparkSession) -> SinkJob:
@@ -339,14 +340,14 @@ class Sink(ABC):
         Raises
         ------
         SinkError
-            If the target cannot be written as asked.
+            If the target cannot be written.
         """
 
 
 class DataFrameSinkProvider(ABC):
-    """A target that is more than one function: it adds operators of its own before what it writes.
+    """A target that adds its own operators before one or several sinks.
 
-    They become vertices of the job like the user's own, and are decided like them (FLIP-146).
+    These operators become vertices of the job like the user's own (FLIP-146).
     """
 
     @property
@@ -356,14 +357,14 @@ class DataFrameSinkProvider(ABC):
 
     @abstractmethod
     def consume_data_frame(self, df: DataFrame) -> Sequence[tuple[DataFrame, Sink]]:
-        """Return what is written where: one or several DataFrames made of `df`, each with its sink.
+        """Return one or several DataFrames made from `df`, each with its sink.
 
-        What they share is run once, and all sinks commit together.
+        Their common part runs once, and all sinks commit together.
         """
 
 
 def checked_parallelism(value: object, where: str) -> int:
-    """Return a parallelism a user gave.
+    """Return a user's parallelism as a number.
 
     Raises
     ------

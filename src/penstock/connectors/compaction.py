@@ -71,8 +71,8 @@ def groups_to_merge(files: Iterable[tuple[str, int]], target: int) -> list[list[
     groups = []
     for found in small.values():
         sizes = [size for _, size in found]
-        dealt = evenly(sizes, max(1, round(sum(sizes) / target)))
-        groups += [[found[place][0] for place in places] for places in dealt if len(places) > 1]
+        tasks = evenly(sizes, max(1, round(sum(sizes) / target)))
+        groups += [[found[index][0] for index in indices] for indices in tasks if len(indices) > 1]
     return groups
 
 

@@ -68,7 +68,7 @@ class SourceCoordinator:
             self.problem = f"its inference raised {type(error).__name__}: {first_line(error)}"
             return NO_ANSWER
         if number <= 0:
-            self.problem = f"its inference gave {number}"
+            self.problem = f"its inference returned {number}"
             return NO_ANSWER
         return number
 

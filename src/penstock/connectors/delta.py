@@ -358,8 +358,8 @@ def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
     if promised:
         raise SinkError(
             f"table {path} cannot be written",
-            cause=f"nothing here sees to {promised[0]}",
-            hint="write it by Delta Lake itself",
+            cause=f"Penstock does not maintain {promised[0]}",
+            hint="write it with Delta Lake itself",
         )
 
 
@@ -382,6 +382,6 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
         raise SourceError(
             f"table {path} uses {feature}, which is not supported",
             cause=_REFUSED[feature],
-            hint="rewrite the table without it, or read it by another connector",
+            hint="rewrite the table without it, or read it with another connector",
         )
     return table

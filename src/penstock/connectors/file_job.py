@@ -94,8 +94,11 @@ class FileSinkJob(SinkJob):
         sink = self._sink
         done = compact(self._spark, self._staging, sink.format, self._schema, sink.partition_by, sink.options, target)
         if not done.merged:
-            return StageReport("nothing to merge", f"{show_count(done.before, 'file')}, none small beside another")
-        reason = f"{done.merged} of {show_bytes(done.merged_bytes)} were each less than half of {show_bytes(target)}"
+            return StageReport("nothing to merge", f"no folder has two small files ({show_count(done.before, 'file')})")
+        reason = (
+            f"{done.merged} of them, {show_bytes(done.merged_bytes)} in all, were smaller than half of "
+            f"{show_bytes(target)}"
+        )
         return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
@@ -194,7 +197,9 @@ class FileSinkJob(SinkJob):
         """Refuse names that are there: a file that is taken back later must be one of this job."""
         for file in files:
             if self._target.child(file).exists():
-                raise SinkError(f"{self._target}/{file} exists already", hint="run the job again: names are random")
+                raise SinkError(
+                    f"{self._target}/{file} exists already", hint="run the job again: its files then get other names"
+                )
 
     def abort(self) -> None:
         """Remove the hidden folder."""

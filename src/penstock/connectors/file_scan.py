@@ -75,14 +75,14 @@ class FileScan(Scan):
         """Choose the size of a split."""
         listing = self.listing()
         if not sum(listing.sizes):
-            return Splitting(None, f"{why}, but there is nothing to read")
+            return Splitting(None, f"{why}, but the files are empty")
         possible = self.cut(parallelism)
         settings = files.split_settings(_split_size(listing, parallelism), OPEN_COST)
         found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
         if listing.fraction < 1:
             found += f", {listing.fraction:.0%} of each row read"
         if possible != parallelism:
-            return Splitting(possible, f"{why}, but {found} can be cut into {possible} at most", settings)
+            return Splitting(possible, f"{why}, but {found} can be split into at most {possible}", settings)
         return Splitting(parallelism, f"{found}: {why}", settings)
 
     def leaf(self, session: Any | None = None) -> Any:

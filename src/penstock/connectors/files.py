@@ -192,7 +192,7 @@ class FileSink(Sink):
         return PurePath(self.path).name
 
     @property
-    def folders_by(self) -> Sequence[str]:
+    def partition_columns(self) -> Sequence[str]:
         """The partition columns."""
         return self.partition_by
 

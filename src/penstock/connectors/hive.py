@@ -48,7 +48,7 @@ class HiveScan(Scan):
     def reason(self) -> str:
         """What the metastore says."""
         sizes = self._relation.sizes
-        return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore"
+        return f"{show_count(len(sizes), 'partition')} of {show_bytes(sum(sizes))} by the metastore's statistics"
 
     @property
     def size_in_bytes(self) -> int:

@@ -157,7 +157,7 @@ class ObjectStoreSource(SplitSource):
                 what = "asking for its files"
                 raise SourceTimeoutError.of(self.uri, what, timeout(), first_line(error)) from error
             raise SourceError(
-                f"{self.uri} cannot be listed", cause=str(error), hint="check the place and its keys"
+                f"{self.uri} cannot be listed", cause=str(error), hint="check the URI and its credentials"
             ) from error
         files = [
             FilePart(info.path, info.size)

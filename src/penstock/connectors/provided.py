@@ -81,7 +81,7 @@ class ProvidedScan(Scan):
             return number
         plan = self._build(bound)
         if plan.listing is None:
-            self._reason = "its own tasks"
+            self._reason = "the tasks of its own DataFrame"
             return plan.partitions
         sizes = [int(size * plan.listing.fraction) for size in plan.listing.sizes]
         found = f"{show_count(len(sizes), 'file')} of {show_bytes(sum(plan.listing.sizes))}"

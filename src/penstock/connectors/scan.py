@@ -87,7 +87,7 @@ class Scan(ABC):
         """
         possible = self.cut(parallelism)
         why = f"{why}: {self.reason}" if self.reason else why
-        return Splitting(possible, why if possible == parallelism else f"{why}; it can be cut into {possible}")
+        return Splitting(possible, why if possible == parallelism else f"{why}; it can be split into {possible}")
 
     @abstractmethod
     def leaf(self, session: Any | None = None) -> Any:

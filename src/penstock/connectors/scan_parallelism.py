@@ -66,12 +66,12 @@ class SourceBounds:
         """
         bounds = {
             "scan.infer-parallelism.max": options.infer_max,
-            "the maximum of its kind of source": options.kind_max,
+            "the maximum for this kind of source": options.kind_max,
             "the vertex's maximum": self.vertex,
         }
         if options.infer_max is None:
             bounds |= {
-                "the global parallelism": self.everywhere,
+                "the default parallelism": self.everywhere,
                 "the job's maximum": max(self.job, self.default or 0),
             }
         name, bound = min(((n, one) for n, one in bounds.items() if one is not None), key=lambda one: one[1])
@@ -104,16 +104,16 @@ def choose_scan_parallelism(
         What bounds it.
     """
     if options.parallelism is not None:
-        return options.parallelism, f"scan.parallelism is {options.parallelism}"
+        return options.parallelism, f"parallelism is set to {options.parallelism}"
     if static is not None:
         return static, f"fixed by the connector at {static}"
     if not options.infer:
         number = bounds.everywhere or bounds.upper
-        return number, f"inference is off, so the global parallelism {number}"
+        return number, f"inference is off, so the default of {number} applies"
     if inferred <= 0:
-        return bounds.upper, f"no answer, so the upper bound {bounds.upper}"
+        return bounds.upper, f"the source gave no number, so the upper bound of {bounds.upper} applies"
     number, by = bounds.inferred(inferred, options)
-    return number, f"{inferred} inferred, {by}" if by else f"{inferred} inferred"
+    return number, f"{inferred} inferred, but {by}" if by else f"{inferred} inferred"
 
 
 ROWS_PER_TASK = 1000

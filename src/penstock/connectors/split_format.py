@@ -32,11 +32,24 @@ def scan(spark: SparkSession, source: SplitSource, columns: list[str], tasks: li
         The splits of each task; None to ask the source for them when the query runs.
     """
     spark.dataSource.register(_SplitFormat)
+    return spark.read.format(_FORMAT).option("job", _told(source, columns, tasks)).load()
+
+
+def read_without_spark(source: SplitSource, columns: list[str], tasks: list[list[Any]]) -> Iterator[Any]:
+    """Return the batches of all tasks, read by the code that Spark's workers run, from what they are told."""
+    for splits in tasks:
+        worker = _SplitFormat({"job": _told(source, columns, [splits])})
+        reader = worker.reader(worker.schema())
+        for partition in reader.partitions():
+            yield from reader.read(partition)
+
+
+def _told(source: SplitSource, columns: list[str], tasks: list[list[Any]] | None) -> str:
+    """Return what Spark's workers are told of a scan."""
     whole = source.schema  # told here: there is no session to parse one with in tasks
     schema = type(whole)([whole[name] for name in columns])
     told = source, schema, tasks, timeout()
-    job = base64.b64encode(cloudpickle.dumps(told)).decode()  # type: ignore[no-untyped-call]
-    return spark.read.format(_FORMAT).option("job", job).load()
+    return base64.b64encode(cloudpickle.dumps(told)).decode()  # type: ignore[no-untyped-call]
 
 
 class _Task(InputPartition):

@@ -1,4 +1,4 @@
-"""Sources whose splits are read by Python, as record batches of Arrow."""
+"""Sources whose splits Python reads as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class SplitSource(DataFrameScanProvider):
-    """A source that tells its splits on the driver, and reads each of them in a task.
+    """A source that lists its splits on the driver and reads each split in a task.
 
-    Write `schema`, `enumerate_splits` and `read_split`; splits and the source itself are pickled. If it uses the
-    predicates of its context, say so by `uses_predicates`.
+    Write `schema`, `enumerate_splits` and `read_split`. Splits and the source itself are pickled. Set
+    `uses_predicates` to True if it uses the predicates of its context.
     """
 
     uses_predicates: ClassVar[bool] = False
@@ -33,18 +33,18 @@ class SplitSource(DataFrameScanProvider):
 
     @abstractmethod
     def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
-        """Return the splits, on the driver and without reading the data.
+        """Return the splits. Called on the driver; should not read the data.
 
-        As many as the data makes of ``context.data_volume_per_task``; if there are more than ``context.parallelism``,
+        Make splits of about ``context.data_volume_per_task`` bytes. If there are more than ``context.parallelism``,
         some tasks read several.
         """
 
     @abstractmethod
     def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a split, with these columns in this order. Called in a task; may be called again."""
+        """Return the rows of a split with these columns in this order. Called in a task, again if the task failed."""
 
     def split_size(self, split: Any) -> int:  # noqa: ARG002
-        """Return about how large a split is, in any unit; splits of one task are chosen by it."""
+        """Return about how large a split is, in any unit. Tasks with several splits get about equal sizes."""
         return 1
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
@@ -53,21 +53,25 @@ class SplitSource(DataFrameScanProvider):
         return len(self.enumerate_splits(ScanContext(bound, volume, context.columns, context.predicates)))
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """Return the rows as plain Spark reads them; the splits are told when the query runs."""
+        """Return the rows as plain Spark reads them; the splits are listed when the query runs."""
         return self._scan(spark, self.schema.fieldNames(), None)
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
-        """Return the splits, dealt to the tasks."""
-        splits = self.enumerate_splits(context)
-        dealt = evenly([self.split_size(split) for split in splits], context.parallelism)
+        """Return the splits, distributed over the tasks."""
         columns = self.schema.fieldNames() if context.columns is None else context.columns
         columns = columns or self.schema.fieldNames()[:1]  # rows that are only counted need a column all the same
-        return self._scan(spark, columns, [[splits[i] for i in group] for group in dealt])
+        return self._scan(spark, columns, dealt(self, self.enumerate_splits(context), context.parallelism))
 
     def _scan(self, spark: SparkSession, columns: Sequence[str], tasks: list[list[Any]] | None) -> DataFrame:
         from penstock.connectors.split_format import scan
 
         return scan(spark, self, list(columns), tasks)
+
+
+def dealt(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
+    """Return the splits that each task reads: the largest first, each to the task with the least."""
+    groups = evenly([source.split_size(split) for split in splits], parallelism)
+    return [[splits[i] for i in group] for group in groups]
 
 
 def arrow_schema(schema: StructType, columns: Sequence[str] | None = None) -> pa.Schema:

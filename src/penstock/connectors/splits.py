@@ -89,7 +89,7 @@ def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int
 
 
 def evenly(sizes: Sequence[int], tasks: int) -> list[list[int]]:
-    """Return which splits each of at most so many tasks reads: the largest first, each to the task with the least.
+    """Return the splits of each task: the largest first, each to the least loaded task.
 
     Parameters
     ----------
@@ -101,14 +101,14 @@ def evenly(sizes: Sequence[int], tasks: int) -> list[list[int]]:
     Returns
     -------
     list[list[int]]
-        The places of the splits, in their order within a task; no task without splits.
+        The indices of the splits of each task, in order; no task without splits.
     """
     if len(sizes) <= tasks:
-        return [[place] for place in range(len(sizes))]
+        return [[index] for index in range(len(sizes))]
     filled = [(0, task) for task in range(tasks)]
-    dealt: list[list[int]] = [[] for _ in range(tasks)]
-    for place in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+    splits_of: list[list[int]] = [[] for _ in range(tasks)]
+    for index in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
         size, task = heapq.heappop(filled)
-        dealt[task].append(place)
-        heapq.heappush(filled, (size + sizes[place], task))
-    return [sorted(places) for places in dealt if places]
+        splits_of[task].append(index)
+        heapq.heappush(filled, (size + sizes[index], task))
+    return [sorted(indices) for indices in splits_of if indices]

@@ -53,7 +53,7 @@ class TableColumns:
         for given in rows.fieldNames():
             name = given if given in self.names else folded.get(given.lower())
             if name is None or name in found:
-                problem = "twice" if name else "that the table has not"
+                problem = "twice" if name else "that the table does not have"
                 raise SinkError(
                     f"the rows for {self.where} have a column {given} {problem}",
                     cause=f"its columns are {', '.join(self.names)}",

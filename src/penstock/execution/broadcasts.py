@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import first_line
 from penstock.graph import Side
 from penstock.optimizer.graphs import is_broadcast
@@ -67,8 +67,7 @@ class Broadcasts:
             build = Side.of_input(edge.type_number)
             self._context.decisions.came_otherwise(
                 DecisionKind.BROADCAST,
-                edge.target_id,
-                self._context.graph.node(edge.target_id).name,
+                NodeRef(edge.target_id, self._context.graph.node(edge.target_id).name),
                 f"the {build} side is shuffled",
                 f"it could not be broadcast: {self._too_large[name]}",
                 lambda decision: decision.chosen == build,

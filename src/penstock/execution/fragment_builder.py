@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, NodeRef
 from penstock.execution.reads import CoalescedRead
 from penstock.graph import JoinOperator, JoinType, Side
 from penstock.optimizer.graphs import equi_join, is_broadcast
@@ -133,8 +133,7 @@ class FragmentBuilder:
             return fragment.rdd_leaf(bridge, bridge.session, plan.output(), physical.execute())
         self.context.decisions.came_otherwise(
             DecisionKind.SKEW,
-            node_id,
-            self.graph.node(node_id).name,
+            NodeRef(node_id, self.graph.node(node_id).name),
             "its subpartitions stay whole",
             "Spark plans it as another operator than one that joins the rows of each task",
             lambda decision: LARGEST in decision.figures,

@@ -10,7 +10,7 @@ from penstock.connectors.base import KeyFilter
 from penstock.connectors.file_scan import FileScan
 from penstock.connectors.jdbc.keys import key_conditions
 from penstock.connectors.plain_scan import PlainScan
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import VerificationError, first_line
 from penstock.graph import CalcOperator, JoinOperator
 from penstock.optimizer.dynamic_filtering import JOIN, SIDE
@@ -135,7 +135,7 @@ class KeyFilters:
             return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
 
         self._context.decisions.came_otherwise(
-            DecisionKind.DYNAMIC_FILTER, node.id, node.name, instead, because, is_meant
+            DecisionKind.DYNAMIC_FILTER, NodeRef(node.id, node.name), instead, because, is_meant
         )
 
     def _worth_handing_over(

@@ -1,6 +1,7 @@
 """Stream graph and job graph: plain data, without Spark."""
 
-from penstock.graph.context import StreamEdgeUpdateRequest, StreamGraphContext, StreamNodeUpdateRequest
+from penstock.graph.changes import GraphChange, RefusedChange, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.graph.context import StreamGraphContext
 from penstock.graph.filter_paths import DynamicFilterRef, FilterPath, JoinInput
 from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
 from penstock.graph.join_types import JoinType, Side
@@ -27,6 +28,7 @@ __all__ = [
     "CalcOperator",
     "DynamicFilterRef",
     "FilterPath",
+    "GraphChange",
     "GroupingSets",
     "JobEdge",
     "JobGraph",
@@ -40,6 +42,7 @@ __all__ = [
     "JoinType",
     "Operator",
     "OperatorKind",
+    "RefusedChange",
     "ScanOperator",
     "ShuffledJoin",
     "Side",

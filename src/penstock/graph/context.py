@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import GraphError
+from penstock.graph.changes import GraphChange, RefusedChange, StreamEdgeUpdateRequest, StreamNodeUpdateRequest
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -19,32 +20,10 @@ from penstock.graph.partitioner import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.graph.filter_paths import DynamicFilterRef
-    from penstock.graph.operators import Operator
+    from penstock.graph.changes import UpdateRequest
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 log = logging.getLogger("penstock.graph")
-
-
-@dataclass(frozen=True, slots=True)
-class StreamEdgeUpdateRequest:
-    """A change of one edge; what is None (or type number 0) stays as it is."""
-
-    edge_id: str
-    partitioner: Partitioner | None = None
-    type_number: int = 0
-    intra_input_correlated: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamNodeUpdateRequest:
-    """A change of one node; what is None stays as it is."""
-
-    node_id: int
-    parallelism: int | None = None
-    max_parallelism: int | None = None
-    operator: Operator | None = None
-    filters: tuple[DynamicFilterRef, ...] | None = None
 
 
 class PendingGraph(Protocol):
@@ -57,10 +36,13 @@ class PendingGraph(Protocol):
     def is_frozen(self, node_id: int) -> bool:
         """Whether a node belongs to a job vertex already."""
 
-    def commit(self, graph: StreamGraph, touched: Sequence[int]) -> None:
-        """Take a changed graph, and the nodes whose vertices may become ready by it."""
+    def commit(self, change: GraphChange) -> None:
+        """Change the graph."""
 
-    def hold(self, node_id: int, until: int) -> bool:
+    def refuse(self, refused: RefusedChange) -> None:
+        """Note that a change cannot be."""
+
+    def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a node wait for another node; False if that cannot be."""
 
 
@@ -89,7 +71,7 @@ class StreamGraphContext:
         """Whether a node has become part of a job vertex, so that it and its input edges stay as they are."""
         return self._owner.is_frozen(node_id)
 
-    def hold(self, node_id: int, until: int) -> bool:
+    def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a pending node wait until another node has finished.
 
         Returns
@@ -97,7 +79,7 @@ class StreamGraphContext:
         bool
             False, and nothing is changed, if the node is frozen or the other node waits for it.
         """
-        return self._owner.hold(node_id, until)
+        return self._owner.defer(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
         """Change edges: all of the batch, or none.
@@ -111,16 +93,7 @@ class StreamGraphContext:
         bool
             Whether the batch was applied; the reason of a refusal goes to the log ``penstock.graph``.
         """
-        graph = self.stream_graph
-        try:
-            for request in requests:
-                graph = graph.replace(edges=[self._changed_edge(graph, request)])
-        except _RefusedError as refusal:
-            log.info("edge modification refused: %s", refusal)
-            return False
-        edges = [graph.edge(request.edge_id) for request in requests]
-        self._owner.commit(graph, [end for edge in edges for end in (edge.source_id, edge.target_id)])
-        return True
+        return self._carry_out(self._planned(requests))
 
     def modify_stream_node(self, requests: Sequence[StreamNodeUpdateRequest]) -> bool:
         """Change nodes: all of the batch, or none. Frozen nodes refuse.
@@ -135,24 +108,47 @@ class StreamGraphContext:
         GraphError
             If a request gives a node an operator of another kind.
         """
-        graph = self.stream_graph
-        changed: dict[int, StreamNode] = {}
-        for request in requests:
-            node = changed.get(request.node_id, graph.node(request.node_id))
-            if self.is_frozen(node.id):
-                log.info("node modification refused: %s is frozen", node.name)
-                return False
-            if request.operator is not None and request.operator.kind is not node.kind:
-                raise GraphError(f"{node.name} is a {node.kind}, and cannot become a {request.operator.kind}")
-            changed[node.id] = replace(
-                node,
-                parallelism=request.parallelism or node.parallelism,
-                max_parallelism=request.max_parallelism or node.max_parallelism,
-                operator=request.operator or node.operator,
-                filters=node.filters if request.filters is None else request.filters,
-            )
-        self._owner.commit(graph.replace(nodes=changed.values()), ())
+        return self._carry_out(self._planned(requests))
+
+    def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
+        """Commit a change, or note its refusal; return whether it was a change."""
+        if isinstance(planned, RefusedChange):
+            log.info("change refused: %s", planned.because)
+            self._owner.refuse(planned)
+            return False
+        self._owner.commit(planned)
         return True
+
+    def _planned(self, requests: Sequence[UpdateRequest]) -> GraphChange | RefusedChange:
+        """Return what a batch would change, or why it is refused; nothing is changed yet."""
+        before = graph = self.stream_graph
+        nodes, edges = [], []
+        try:
+            for request in requests:
+                match request:
+                    case StreamEdgeUpdateRequest():
+                        graph = graph.replace(edges=[self._changed_edge(graph, request)])
+                        edges.append(request.edge_id)
+                    case StreamNodeUpdateRequest():
+                        graph = graph.replace(nodes=[self._changed_node(graph, request)])
+                        nodes.append(request.node_id)
+        except _RefusedError as refusal:
+            return RefusedChange(tuple(requests), str(refusal))
+        return replace(GraphChange.between(before, graph, nodes, edges), asked=tuple(requests))
+
+    def _changed_node(self, graph: StreamGraph, request: StreamNodeUpdateRequest) -> StreamNode:
+        node = graph.node(request.node_id)
+        if self.is_frozen(node.id):
+            raise _RefusedError(f"{node.name} is frozen")
+        if request.operator is not None and request.operator.kind is not node.kind:
+            raise GraphError(f"{node.name} is a {node.kind}, and cannot become a {request.operator.kind}")
+        return replace(
+            node,
+            parallelism=request.parallelism or node.parallelism,
+            max_parallelism=request.max_parallelism or node.max_parallelism,
+            operator=request.operator or node.operator,
+            filters=node.filters if request.filters is None else request.filters,
+        )
 
     def _changed_edge(self, graph: StreamGraph, request: StreamEdgeUpdateRequest) -> StreamEdge:
         edge = graph.edge(request.edge_id)

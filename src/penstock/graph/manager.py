@@ -10,8 +10,9 @@ from penstock.graph.job_graph import JobEdge, JobGraph, JobVertex, JobVertexID
 from penstock.graph.operators import ADDS_TASKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
+    from penstock.graph.changes import GraphChange, GraphListener, RefusedChange
     from penstock.graph.context import PendingGraph
     from penstock.graph.stream_graph import StreamGraph
 
@@ -20,7 +21,7 @@ class AdaptiveGraphManager:
     """Turns groups of nodes joined by FORWARD edges into vertices, once all their inputs have finished.
 
     Groups without any input from elsewhere (sources and what is chained to them) become vertices at once, unless
-    something holds them back. A node that became part of a vertex is frozen, with its input edges.
+    they are deferred. A node that became part of a vertex is frozen, with its input edges.
 
     Parameters
     ----------
@@ -28,15 +29,23 @@ class AdaptiveGraphManager:
         The graph.
     initialize
         Is called with the manager before the first vertices are made.
+    listener
+        Hears of all changes.
     """
 
-    def __init__(self, stream_graph: StreamGraph, initialize: Callable[[PendingGraph], None] | None = None) -> None:
+    def __init__(
+        self,
+        stream_graph: StreamGraph,
+        initialize: Callable[[PendingGraph], None] | None = None,
+        listener: GraphListener | None = None,
+    ) -> None:
         self._graph = stream_graph
+        self._listener = listener
         self._job_graph = JobGraph()
         self._vertex_of: dict[int, JobVertexID] = {}
         self._finished_nodes: set[int] = set()
         self._finished_vertices: set[JobVertexID] = set()
-        self._holds: dict[int, set[int]] = {}
+        self._deferred: dict[int, set[int]] = {}
         self._touched: list[int] = []
         self._context = StreamGraphContext(self)
         if initialize is not None:
@@ -77,22 +86,22 @@ class AdaptiveGraphManager:
         self._finished_vertices.add(vertex_id)
         self._finished_nodes.update(vertex.node_ids)
         self._touched += [edge.target_id for edge in self._graph.out_edges(vertex.tail_id)]
-        for node_id in list(self._holds):
-            self._holds[node_id] -= self._finished_nodes
-            if not self._holds[node_id]:
-                del self._holds[node_id]
+        for node_id in list(self._deferred):
+            self._deferred[node_id] -= self._finished_nodes
+            if not self._deferred[node_id]:
+                del self._deferred[node_id]
                 self._touched.append(node_id)
         return vertex
 
     def grow(self) -> list[JobVertex]:
         """Return the vertices that can be made since the last call.
 
-        Should nothing run while operators are pending, nothing is held back any longer.
+        If nothing runs while operators are pending, nothing is deferred any longer.
         """
         touched, self._touched = self._touched, []
         made = self._grow(touched)
-        if not made and self._holds and len(self._finished_vertices) == len(self._job_graph):
-            self._holds.clear()
+        if not made and self._deferred and len(self._finished_vertices) == len(self._job_graph):
+            self._deferred.clear()
             made = self._grow(node.id for node in self._graph)
         return made
 
@@ -111,24 +120,31 @@ class AdaptiveGraphManager:
         """Whether a node belongs to a job vertex already."""
         return node_id in self._vertex_of
 
-    def commit(self, graph: StreamGraph, touched: Sequence[int]) -> None:
-        """Take a changed graph, and the nodes whose vertices may become ready by it."""
-        self._graph = graph
-        self._touched += touched
+    def commit(self, change: GraphChange) -> None:
+        """Change the graph; vertices at the ends of changed edges may become ready by it."""
+        self._graph = change.applied_to(self._graph)
+        self._touched += [end for _, edge in change.edges for end in (edge.source_id, edge.target_id)]
+        if self._listener is not None:
+            self._listener.on_graph_changed(change)
 
-    def hold(self, node_id: int, until: int) -> bool:
+    def refuse(self, refused: RefusedChange) -> None:
+        """Note that a change cannot be."""
+        if self._listener is not None:
+            self._listener.on_change_refused(refused)
+
+    def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a node wait for another node; False if that cannot be."""
         if self.is_frozen(node_id) or until in self._finished_nodes or self._waits_for(until, node_id):
             return False
-        self._holds.setdefault(node_id, set()).add(until)
+        self._deferred.setdefault(node_id, set()).add(until)
         return True
 
     def _waits_for(self, node_id: int, other: int) -> bool:
-        """Whether a node cannot finish before another, by edges, chains and holds."""
+        """Whether a node cannot finish before another, by edges, chains and deferrals."""
         waiters: dict[int, list[int]] = {}
-        for held, awaited in self._holds.items():
+        for deferred, awaited in self._deferred.items():
             for one in awaited:
-                waiters.setdefault(one, []).append(held)
+                waiters.setdefault(one, []).append(deferred)
         seen, todo = {other}, [other]
         while todo:
             current = todo.pop()
@@ -150,7 +166,7 @@ class AdaptiveGraphManager:
                 continue
             group = forward_group(self._graph, node_id)
             seen |= group
-            if not self._holds.keys().isdisjoint(group):
+            if not self._deferred.keys().isdisjoint(group):
                 continue
             inputs = [e for n in group for e in self._graph.in_edges(n) if e.source_id not in group]
             if all(edge.source_id in self._finished_nodes for edge in inputs):

@@ -70,24 +70,24 @@ class RescalePartitioner(Partitioner):
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRebalancePartitioner(RebalancePartitioner):
-    """To whichever task is idlest of the next few; both ends run in one stage, batch by batch."""
+    """To the least loaded of the next few tasks; both ends run in one stage, batch by batch."""
 
     max_traverse_size: int
     chained: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        return f"{self.name}(idlest of {self.max_traverse_size})"
+        return f"{self.name}(least loaded of {self.max_traverse_size})"
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptiveRescalePartitioner(RescalePartitioner):
-    """To whichever of some tasks is idlest of the next few; both ends run in one stage, batch by batch."""
+    """To the least loaded of the next few of some tasks; both ends run in one stage, batch by batch."""
 
     max_traverse_size: int
     chained: ClassVar[bool] = True
 
     def __str__(self) -> str:
-        return f"{self.name}(idlest of {self.max_traverse_size})"
+        return f"{self.name}(least loaded of {self.max_traverse_size})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class StreamGraph:
             raise GraphError(f"two edges have the id {edge.id}")
         for end in (edge.source_id, edge.target_id):
             if end not in self._nodes:
-                raise GraphError(f"edge {edge.id} refers to node {end}, which the graph has not")
+                raise GraphError(f"edge {edge.id} refers to node {end}, which is not in the graph")
         self._edges[edge.id] = edge
         self._in[edge.target_id].append(edge.id)
         self._out[edge.source_id].append(edge.id)

@@ -27,7 +27,7 @@ def node_changes(before: StreamNode, after: StreamNode) -> Iterator[Change]:
         case JoinOperator(strategy=old), JoinOperator(strategy=new):
             yield from _join_changes(old, new)
         case AggregateOperator(aggregates_first=False), AggregateOperator(aggregates_first=True):
-            yield "aggregates after rows are multiplied", "aggregates before rows are multiplied"
+            yield "aggregates after rows are copied", "aggregates before rows are copied"
 
 
 def _join_changes(before: JoinStrategy, after: JoinStrategy) -> Iterator[Change]:

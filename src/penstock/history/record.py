@@ -6,10 +6,19 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.events import ExecutionState
+
 Event = dict[str, Any]
 """One line of a job's log; ``type`` says what it is, ``at`` when it happened in seconds since the epoch."""
 
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
+
+
+def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
+    """Return when a vertex of a record began to run, and when it ended; None for what has not happened."""
+    reached = {ExecutionState(state): at for state, at in vertex["timestamps"].items()}
+    ends = [at for state, at in reached.items() if state.is_terminal]
+    return reached.get(ExecutionState.RUNNING), ends[0] if ends else None
 
 
 @dataclass
@@ -25,7 +34,9 @@ class JobRecord:
     decisions
         All decisions, in order.
     changes
-        What the optimizer changed: before, after and why.
+        What the optimizer changed: before, after and why; `decision` is the number of the decision that changed it.
+    refused
+        What strategies asked for that could not be, and why not.
     tasks
         The tasks of each vertex that has ended.
     """
@@ -47,6 +58,7 @@ class JobRecord:
     tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
     exceptions: list[dict[str, Any]] = field(default_factory=list)
     timestamps: dict[str, float] = field(default_factory=dict)
     version: int = 0
@@ -72,6 +84,7 @@ class JobRecord:
                 vertices={key: dict(vertex) for key, vertex in self.vertices.items()},
                 decisions=list(self.decisions),
                 changes=list(self.changes),
+                refused=list(self.refused),
                 exceptions=list(self.exceptions),
                 timestamps=dict(self.timestamps),
                 _lock=threading.Lock(),
@@ -102,7 +115,11 @@ class JobRecord:
         self.edges |= {edge["id"]: edge for edge in event["edges"]}
 
     def _on_change(self, event: Event) -> None:
-        self.changes.append({key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")})
+        change = {key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")}
+        self.changes.append(change | {"decision": event.get("decision")})  # logs of older releases do not tell
+
+    def _on_refused(self, event: Event) -> None:
+        self.refused.append({key: event[key] for key in ("at", "what", "because", "nodes")})
 
     def _on_vertex(self, event: Event) -> None:
         values = {key: value for key, value in event.items() if key not in {"type", "at"}}
@@ -142,7 +159,7 @@ class JobRecord:
 
     def status_counts(self) -> dict[str, int]:
         """Return how many vertices are in each state, and how many operators are pending."""
-        counts = dict.fromkeys(("CREATED", "SCHEDULED", "RUNNING", "FINISHED", "FAILED", "CANCELED"), 0)
+        counts = {state.value: 0 for state in ExecutionState}
         for vertex in self.vertices.values():
             counts[vertex["state"]] += 1
         return counts | {"pending-operators": self.pending}

@@ -1,4 +1,4 @@
-"""Broadcasts a join side that was measured to be small, and chains the join to the other side.
+"""Broadcasts a join side that has been measured and is small, and chains the join to the other side.
 
 Before::
 
@@ -10,9 +10,9 @@ After::
 
     orders ──FORWARD───┐
                        ├─▶ join ─▶ ...
-    users ──BROADCAST──┘               where orders has been written already: RESCALE
+    users ──BROADCAST──┘               RESCALE instead of FORWARD if orders has been written already
 
-Sides, order and thresholds are those of Flink's adaptive broadcast join, restated.
+Sides, order and thresholds follow Flink's adaptive broadcast join.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
     from penstock.optimizer.graphs import EquiJoin
 
 _BYTES_PER_ROW = 32
-"""What a hash table takes for a row besides its bytes, roughly."""
+"""The memory a hash table needs for a row beyond the row's own bytes, roughly."""
 
 
 def table_memory(result: ResultInfo) -> int | None:
-    """Return the bytes a hash table of a result would take in memory, or None if its rows were not counted."""
+    """Return the bytes of memory that a hash table of a result needs, or None if its rows were not counted."""
     if result.memory is None or result.rows is None:
         return None
     return result.memory + _BYTES_PER_ROW * result.rows
 
 
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
-    """Looks at every join of which a side has just been measured."""
+    """Broadcasts a join side once it is measured and small enough."""
 
     def __init__(self) -> None:
         self._refused: set[tuple[int, Side]] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Switch joins; each as soon as one side of it is small enough."""
+        """Turn joins with a small side into broadcast joins."""
         if context.config.get(BROADCAST_JOIN_STRATEGY) == "NONE":
             return False
         changed = False
@@ -70,20 +70,24 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             result = context.result(build.source_id)
             if result is None or not is_hashed(build) or not join.type.can_build(side):
                 continue
-            if self._fits(join, side, result, context) and self._switch(build, join.edges[side.other], context):
-                limit = show_bytes(context.resources.broadcast_threshold)
-                reason = f"{show_bytes(result.total)} were measured, less than the threshold of {limit}"
-                figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
-                context.decide(DecisionKind.BROADCAST, join.node, side, reason, **figures)
+            if not self._fits(join, side, result, context):
+                continue
+            requests = self._switch(build, join.edges[side.other], context)
+            limit = show_bytes(context.resources.broadcast_threshold)
+            reason = f"this side has {show_bytes(result.total)}, below the broadcast threshold of {limit}"
+            figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
+            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, **figures):
                 return True
         return False
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
         limits, table = context.resources, table_memory(result)
         if not result.total < limits.broadcast_threshold:
-            why = f"{show_bytes(result.total)} were measured, not less than {show_bytes(limits.broadcast_threshold)}"
+            limit = show_bytes(limits.broadcast_threshold)
+            why = f"it has {show_bytes(result.total)}, not below the broadcast threshold of {limit}"
         elif table is not None and table > limits.broadcast_memory:
-            why = f"as a table it would take {show_bytes(table)} of {show_bytes(limits.broadcast_memory)}"
+            allowed = show_bytes(limits.broadcast_memory)
+            why = f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} allowed"
         else:
             return True
         if (join.id, side) not in self._refused:
@@ -91,12 +95,13 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why)
         return False
 
-    def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> bool:
+    def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> list[StreamEdgeUpdateRequest]:
+        """Return the requests that broadcast one side, and chain the join to the other where that can be."""
         requests = [StreamEdgeUpdateRequest(build.id, BROADCAST)]
         if is_hashed(probe):
             requests.append(StreamEdgeUpdateRequest(probe.id, ForwardForUnspecifiedPartitioner()))
             if not context.is_frozen(probe.source_id):
                 requests += hashed_again(relying_edges(context.stream_graph, build.target_id))
-        elif probe.is_forward:  # the join itself does not rely on the hash any longer
+        elif probe.is_forward:  # the join no longer needs its rows hashed
             requests.append(StreamEdgeUpdateRequest(probe.id, FORWARD))
-        return context.modify_stream_edge(requests)
+        return requests

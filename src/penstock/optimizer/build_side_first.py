@@ -1,4 +1,4 @@
-"""Holds back what is large until that is measured which may turn out small.
+"""Delays a join's large side until the side that may be small has been measured.
 
 Before::
 
@@ -8,10 +8,10 @@ Before::
 
 After::
 
-    orders waits for users; once users is measured, orders is either chained to a broadcast join and never
-    written, or written as before, less what users' keys rule out.
+    orders waits for users. Once users is measured, orders is chained to a broadcast join and never shuffled, or
+    it is shuffled as before, without the rows that users' keys filter out.
 
-A source waits for a side further away as well, if that side's keys can filter it before an exchange.
+A source also waits for a side further away if that side's keys can filter it before an exchange.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ if TYPE_CHECKING:
     from penstock.optimizer.graphs import EquiJoin
 
 _MUCH_LARGER = 4
-"""How many times more than what waits holds may lie below a side that is awaited although it is the larger."""
+"""A side is measured first only if its sources hold at most this many times the bytes of the other side's."""
 
 
 def first_side(
     join_type: JoinType, source_bytes: Mapping[Side, int], shrinking: Collection[Side], small: int
 ) -> Side | None:
-    """Return the side of a join to measure first, or None where both had better start at once.
+    """Return the side of a join to measure first, or None if both should start at once.
 
     Parameters
     ----------
     join_type
-        Its type.
+        The type of the join.
     source_bytes
-        The bytes that the sources below each side hold.
+        The bytes of the sources below each side.
     shrinking
-        The sides that may give much less than their sources hold.
+        The sides that may be much smaller than their sources.
     small
-        Holding back a side of fewer bytes is not worth it.
+        A side of fewer bytes is not worth delaying.
     """
     useful = [
         side
@@ -61,17 +61,17 @@ def first_side(
         and source_bytes[side.other] >= small
         and source_bytes[side] <= source_bytes[side.other] * _MUCH_LARGER
     ]
-    # Of two sides that may be small, the one with less below it; that one can be broadcast at least.
+    # If both may be small: the side with smaller sources, then the one that can be broadcast.
     return min(useful, key=lambda side: (source_bytes[side], not join_type.can_build(side)), default=None)
 
 
 class BuildSideFirst(StreamGraphOptimizationStrategy):
-    """Decides before the job runs what waits for what."""
+    """Decides before the job runs which parts of it wait for others."""
 
     def initialize(self, context: StrategyContext) -> None:
-        """Hold sources back that can be filtered, then probe sides."""
+        """Delay sources that can be filtered, then probe sides."""
         if context.config.flag(DYNAMIC_FILTERING_ENABLED):
-            # A source that will be filtered makes the sides above it worth waiting for in turn.
+            # A source that will be filtered may make the sides above it small, so others may wait for those.
             while self._await_keys(context):
                 pass
         if context.config.get(BROADCAST_JOIN_STRATEGY) != "NONE":
@@ -79,12 +79,12 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 self._await_build_side(join, context)
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Change nothing; what was held back starts by itself."""
+        """Change nothing: what was delayed starts by itself."""
         del finished, context
         return False
 
     def _await_keys(self, context: StrategyContext) -> bool:
-        """Let sources wait for keys, the least first; return whether sides became worth waiting for by that."""
+        """Let sources wait for keys, smallest side first; return whether more sides may be small because of that."""
         graph = context.stream_graph
         found = []
         for join in equi_joins(graph):
@@ -97,7 +97,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                     found.append((side.source_bytes, join.id, path.targets[0], awaited))
         changed = False
         for _, _, source_id, awaited in sorted(found, key=lambda one: one[:2]):
-            if not awaited.is_forward and context.hold(source_id, awaited.source_id):
+            if not awaited.is_forward and context.defer(source_id, awaited.source_id):
                 changed |= self._note_may_shrink(source_id, context)
         return changed
 
@@ -109,7 +109,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         return path.prunes or (exchanged and not is_small_table(source_id, 0.0, join_id, context))
 
     def _note_may_shrink(self, source_id: int, context: StrategyContext) -> bool:
-        """Note that the sides above a source may give less than it holds; return whether that was news."""
+        """Mark the join sides above a source as possibly small; return whether any was not marked before."""
         requests = []
         for join in equi_joins(context.stream_graph):
             changed = join.operator
@@ -129,9 +129,9 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         first = first_side(join.type, held, shrinking, context.resources.volume_per_task)
         if first is None or not is_hashed(join.edges[first.other]):
             return
-        if context.hold(join.edges[first.other].source_id, join.edges[first].source_id):
+        if context.defer(join.edges[first.other].source_id, join.edges[first].source_id):
             reason = (
-                f"the sources below it hold {show_bytes(held[first])} before filters, joins or aggregates, "
-                f"those of the other side {show_bytes(held[first.other])}"
+                f"it reads {show_bytes(held[first])} from its sources and may be much smaller after filters, joins or "
+                f"aggregates; the other side reads {show_bytes(held[first.other])} and waits"
             )
             context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason)

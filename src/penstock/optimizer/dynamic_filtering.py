@@ -1,4 +1,4 @@
-"""Filters a join's pending side by the keys of the side that has finished, as close to its sources as can be.
+"""Filters a join's pending side by the keys of the side that has finished, as close to its sources as possible.
 
 Before::
 
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from penstock.optimizer.graphs import EquiJoin
 
 JOIN, SIDE = "join", "side"
-"""The figures of a decision that tell whose rows give the keys."""
+"""The figures of a decision that name the join side the keys come from."""
 
 
 def part_left(rows: int | None, of: int | None, filtered: int | None) -> float:
-    """Return about which part of the filtered rows is left by the keys of so many rows; 1.0 if nothing is known.
+    """Return about which fraction of the filtered rows a filter keeps; 1.0 if that is not known.
 
-    Of two tables that are joined, the one with fewer rows usually has each key once. So about as large a part of the
-    filtered rows is left as there are key rows for each row of the smaller table.
+    Of two tables that are joined, the smaller one usually has each key once. So the filter keeps about the fraction
+    of the smaller table's rows that its keys come from.
 
     Parameters
     ----------
     rows
-        The rows that give the keys, or None.
+        The rows that the keys come from, or None.
     of
-        The rows that were read from the source of the keys, or None.
+        The rows that were read from the source table of the keys, or None.
     filtered
         The rows of the source that would be filtered, or None.
     """
@@ -66,23 +66,23 @@ def part_left(rows: int | None, of: int | None, filtered: int | None) -> float:
 
 
 def scan(graph: StreamGraph, node_id: int) -> ScanOperator:
-    """Return what is known of a source; nothing of a node that is none."""
+    """Return the scan operator of a source; an empty one for any other node."""
     operator = graph.node(node_id).operator
     return operator if isinstance(operator, ScanOperator) else ScanOperator()
 
 
 def is_small_table(source_id: int, left: float, join_id: int, context: StrategyContext) -> bool:
-    """Whether a source is broadcast, and read whole sooner than the keys are fetched that leave a part of it.
+    """Whether a source is a small broadcast table, faster to read whole than to wait for keys that filter it.
 
-    A smaller table is worth more where an exchange lies between the joins, as rows that find nothing in it are not
-    exchanged; and where its own keys filter what is exchanged before it is looked up in.
+    Filtering it is worth more if an exchange lies between the joins, because rows without a partner in it are then not
+    exchanged, and if its own keys filter another table before that is exchanged.
 
     Parameters
     ----------
     source_id, left
-        The source, and which part of it would be left.
+        The source, and the fraction of it that the filter would keep.
     join_id
-        The join that gives the keys.
+        The join that the keys come from.
     """
     graph = context.stream_graph
     saved = (1 - left) * (scan(graph, source_id).bytes or 0)
@@ -99,7 +99,7 @@ def is_small_table(source_id: int, left: float, join_id: int, context: StrategyC
 
 
 def left_by(join: EquiJoin, build: Side, rows: int | None, context: StrategyContext) -> float:
-    """Return about which part of its probe side's rows a join leaves.
+    """Return about which fraction of its probe side's rows a join keeps.
 
     Parameters
     ----------
@@ -116,21 +116,21 @@ def left_by(join: EquiJoin, build: Side, rows: int | None, context: StrategyCont
 
 
 class DynamicFiltering(StreamGraphOptimizationStrategy):
-    """Places filters; the keys are fetched when the vertex that uses them starts."""
+    """Places filters; their keys are collected when the vertex that uses them starts."""
 
     def __init__(self) -> None:
         self._seen: set[DynamicFilterRef] = set()
         self._given_by: dict[JoinInput, list[tuple[DynamicFilterRef, FilterPath]]] = {}
 
     def initialize(self, context: StrategyContext) -> None:
-        """Note which sides give keys for which paths."""
+        """Collect the filter paths that start at each join side."""
         for join in equi_joins(context.stream_graph):
             for index, path in enumerate(join.operator.filters):
                 ref = DynamicFilterRef(join.id, index)
                 self._given_by.setdefault(path.filter_source, []).append((ref, path))
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Place the filters that the finished sides' keys make worth while."""
+        """Place the filters from finished join sides that are worth their cost."""
         if not context.config.flag(DYNAMIC_FILTERING_ENABLED):
             return False
         changed = False
@@ -158,19 +158,17 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if target is None or not (prunes or _is_worth_it(target, left, ref, path, context)):
             return False
         node, given_by = graph.node(target), path.filter_source
-        if not context.modify_stream_node([StreamNodeUpdateRequest(target, filters=(*node.filters, ref))]):
-            return False
+        request = StreamNodeUpdateRequest(target, filters=(*node.filters, ref))
         chosen = f"by the {given_by.side} side of {given_by.join_id} {graph.node(given_by.join_id).name}"
-        reason = f"{show_count(rows, 'row')} give keys, which leaves about {left:.1%}"
+        reason = f"the keys of its {show_count(rows, 'row')} keep about {left:.1%} of the rows"
         figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side}
-        context.decide(DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
-        return True
+        return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
 
     def _target(self, path: FilterPath, left: float, context: StrategyContext) -> tuple[int | None, bool]:
-        """Return where to filter, and whether the source can leave out files there.
+        """Return the node to filter at, and whether the source can skip files there.
 
-        That is as low as can be, but behind broadcast joins that leave even less: looking a row up in their small
-        tables is cheaper than in a large filter.
+        That is the lowest possible node, but above broadcast joins that keep even fewer rows: a lookup in their small
+        tables is cheaper than a lookup in a large filter.
         """
         graph = context.stream_graph
         pending = [one for one in path.targets if not context.is_frozen(one) and len(graph.out_edges(one)) == 1]
@@ -188,7 +186,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         return best, False
 
     def _left_by(self, node_id: int, context: StrategyContext) -> float:
-        """Return about which part of its probe side's rows a broadcast join leaves."""
+        """Return about which fraction of its probe side's rows a broadcast join keeps."""
         join = equi_join(context.stream_graph, node_id)
         build = None if join is None else join.broadcast_side
         if join is None or build is None:
@@ -198,13 +196,13 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
 
 
 def _is_worth_it(target: int, left: float, ref: DynamicFilterRef, path: FilterPath, context: StrategyContext) -> bool:
-    """Whether rows are worth looking up in a filter behind a node, where the source itself cannot leave them out."""
+    """Whether a filter above a node is worth its lookups, if the source itself cannot skip the rows."""
     graph, most = context.stream_graph, context.config.get(DYNAMIC_FILTERING_SELECTIVITY)
     assert isinstance(most, float)
     return (
         left <= most
         and crosses_exchange(graph, target, ref.join_id)
-        # Else a join that is chained to it looks up the very same keys.
+        # Otherwise a join that is chained to it looks up the very same keys.
         and crosses_exchange(graph, target, path.filter_source.join_id, unless_reached=True)
         and not is_small_table(path.targets[0], left, ref.join_id, context)
     )

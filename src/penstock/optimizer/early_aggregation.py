@@ -1,4 +1,4 @@
-"""Lets an aggregate over ROLLUP, CUBE or GROUPING SETS sum up before its rows are multiplied.
+"""Lets an aggregate over ROLLUP, CUBE or GROUPING SETS aggregate before Spark copies its rows for each set.
 
 Before::
 
@@ -8,8 +8,8 @@ After::
 
     inventory ─▶ join items ─▶ partial sums ─▶ a copy of each sum for each of 5 sets ─▶ merged ──HASH──▶ Aggregate
 
-How many groups there can be at most is told by the join sides that the grouped columns come from, once those are
-measured; it is done where even so many groups would cost less than the copies they save.
+The join sides that the grouped columns come from bound the number of groups, once they are measured. The order changes
+if even that many groups cost less than the copies they save.
 """
 
 from __future__ import annotations
@@ -28,19 +28,27 @@ if TYPE_CHECKING:
     from penstock.graph import GroupingSets, StreamNode
 
 _WORTH_IT = 0.9
-"""The most that the way around may cost, as a part of the plain way."""
+"""Aggregating first may cost at most this fraction of aggregating the copies."""
 
 
-def pays(rows: int, groups: int, copies: int) -> bool:
-    """Whether a task that reads so many rows of so many groups at most does less if it sums them up twice."""
+def is_worth_it(rows: int, groups: int, copies: int) -> bool:
+    """Whether a task hashes fewer rows if it aggregates before and after they are copied.
+
+    Parameters
+    ----------
+    rows, groups
+        The rows that the task reads, and the most groups they fall into.
+    copies
+        The number of grouping sets.
+    """
     return rows + copies * groups <= _WORTH_IT * copies * rows
 
 
 class EarlyAggregation(StreamGraphOptimizationStrategy):
-    """Looks at aggregates over grouping sets whenever something has been measured."""
+    """Decides for each aggregate over grouping sets whether it aggregates before or after rows are copied."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Decide for aggregates whose groups are bounded by now."""
+        """Decide for aggregates whose number of groups is bounded by now."""
         del finished
         changed = False
         for node in context.stream_graph:
@@ -54,29 +62,25 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
         if sets is None or context.is_frozen(sets.node_id):
             return False
         if [edge.source_id for edge in graph.in_edges(node.id)] != [sets.node_id]:
-            return False  # the copies are written for several readers
+            return False  # several operators read the copies
         groups, read = _most_groups(sets, context), _input(sets.node_id, context)
         if groups is None or read is None:
             return False
         rows, size = read
         tasks = max(1, ceil(size / context.resources.volume_per_task))
-        if not pays(rows // tasks, groups, sets.copies):
+        if not is_worth_it(rows // tasks, groups, sets.copies):
             return False
-        if not context.modify_stream_node(
-            [StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))]
-        ):
-            return False
+        request = StreamNodeUpdateRequest(node.id, operator=replace(aggregate, aggregates_first=True))
         reason = (
-            f"{show_count(rows, 'row')} are read of {show_count(groups, 'group')} at most, "
-            f"for {sets.copies} grouping sets"
+            f"{show_count(rows, 'row')} fall into at most {show_count(groups, 'group')}, "
+            f"and {sets.copies} grouping sets would copy every row {sets.copies} times"
         )
-        chosen = "before rows are multiplied"
-        context.decide(DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
-        return True
+        chosen = "before rows are copied for each grouping set"
+        return context.change([request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
 
 
 def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
-    """Return how many groups there are at most, or None if that is not known."""
+    """Return the largest possible number of groups, or None if it is not known."""
     bounds: dict[int, int] = {}
     for inputs in sets.origins:
         known = [
@@ -94,9 +98,9 @@ def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:
 
 
 def _input(node_id: int, context: StrategyContext) -> tuple[int, int] | None:
-    """Return how many rows, and bytes, a node's vertex reads, or None if that is not known.
+    """Return the rows and bytes that a node's vertex reads, or None if they are not known.
 
-    Joins may leave few of them; then neither way takes long.
+    Joins may keep few of the rows; then either order is fast.
     """
     graph = context.stream_graph
     node = graph.node(node_id)

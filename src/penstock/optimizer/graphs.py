@@ -1,4 +1,4 @@
-"""Small questions about a stream graph that several strategies ask."""
+"""Functions on a stream graph that several strategies use."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class EquiJoin:
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether the rows of both sides lie hashed, exchanged for this join or as they were before it."""
+        """Whether both sides are hash partitioned, by an exchange for this join or by an earlier one."""
         kinds = (HashPartitioner, ForwardForConsecutiveHashPartitioner)
         return all(isinstance(edge.partitioner, kinds) for edge in (self.left, self.right))
 
@@ -64,7 +64,7 @@ class EquiJoin:
 
 
 def equi_join(graph: StreamGraph, node_id: int) -> EquiJoin | None:
-    """Return a node as an equi-join, or None if it is none."""
+    """Return a node as an equi-join, or None if it is not one."""
     node = graph.node(node_id)
     if not isinstance(node.operator, JoinOperator):
         return None
@@ -73,7 +73,7 @@ def equi_join(graph: StreamGraph, node_id: int) -> EquiJoin | None:
 
 
 def equi_joins(graph: StreamGraph) -> Iterator[EquiJoin]:
-    """Return all equi-joins of a graph, each after those before it."""
+    """Return all equi-joins of a graph in topological order."""
     return (join for node in graph if (join := equi_join(graph, node.id)) is not None)
 
 
@@ -94,14 +94,14 @@ def is_broadcast(edge: StreamEdge) -> bool:
 
 
 def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
-    """Return the nodes that get a node's rows broadcast by its vertex; none if they go elsewhere as well."""
+    """Return the nodes that a node's vertex broadcasts its rows to; none if others read them too."""
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:
-    """Return the chained edges behind a node that rely on how its rows lie hashed."""
+    """Return the chained edges after a node that need its rows hash partitioned."""
     found, todo = [], [node_id]
     while todo:
         for edge in graph.out_edges(todo.pop()):
@@ -113,7 +113,7 @@ def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:
 
 
 def hashed_again(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
-    """Return requests that make hash exchanges of chained edges."""
+    """Return requests that turn chained edges back into hash exchanges."""
     return [
         StreamEdgeUpdateRequest(edge.id, edge.partitioner.hash)
         for edge in edges
@@ -122,12 +122,12 @@ def hashed_again(edges: list[StreamEdge]) -> list[StreamEdgeUpdateRequest]:
 
 
 def crosses_exchange(graph: StreamGraph, node_id: int, target_id: int, *, unless_reached: bool = False) -> bool:
-    """Whether rows go through an exchange on their way from a node to a node behind it.
+    """Whether rows go through an exchange between a node and a node after it.
 
     Parameters
     ----------
     unless_reached
-        What to answer where the way ends without an exchange before the other node is reached.
+        What to return if the path ends before the other node, without an exchange.
     """
     current, crossed = node_id, False
     while current != target_id:

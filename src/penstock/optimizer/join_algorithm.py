@@ -9,7 +9,7 @@ Before::
 After::
 
     orders   ──HASH──┐
-                     ├─▶ join (shuffled hash, builds left)
+                     ├─▶ join (shuffled hash, build side left)
     lineitem ──HASH──┘
 """
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HashTable:
-    """The hash tables that the tasks of a join would make.
+    """The hash tables that the tasks of a join would build.
 
     Parameters
     ----------
     side
-        The side whose rows are in them.
+        The build side.
     memory
-        The bytes that the largest takes.
+        The bytes of the largest table.
     """
 
     side: Side
@@ -54,16 +54,16 @@ class HashTable:
 
 
 def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None:
-    """Return the memory of the largest hash table that a task would make of a result, or None if unknown.
+    """Return the memory of the largest hash table that a task would build from a result, or None if unknown.
 
     Parameters
     ----------
     result
         The measured side.
     all_bytes
-        Bytes as written of both sides.
+        The bytes of both sides as written.
     volume
-        Bytes of both sides that a task reads.
+        The bytes of both sides that a task reads.
     """
     memory = table_memory(result)
     if memory is None or not result.total:
@@ -75,9 +75,9 @@ def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None
 def smallest_table(
     join_type: JoinType, results: Mapping[Side, ResultInfo], volume: int, limit: int
 ) -> HashTable | None:
-    """Return the hash tables of the smaller side among those that the join type allows and that fit, or None.
+    """Return the hash tables of the smaller side that the join type allows and that fits, or None.
 
-    Of sides of equal bytes the right one.
+    If both sides have the same bytes, it is the right one.
     """
     total = sum(result.total for result in results.values())
     fitting = [
@@ -91,9 +91,9 @@ def smallest_table(
 
 
 def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
-    """Whether an operator chained behind a node may run several of its tasks as one (a coalesce).
+    """Whether an operator chained after a node may run several of its tasks as one (a coalesce).
 
-    Such a task holds the hash tables of all of them until it ends.
+    Such a task keeps the hash tables of all of them until it ends.
     """
     todo = [node_id]
     while todo:
@@ -106,10 +106,10 @@ def may_merge_tasks(graph: StreamGraph, node_id: int) -> bool:
 
 
 class JoinAlgorithm(StreamGraphOptimizationStrategy):
-    """Looks at every pending join of which both sides have been measured."""
+    """Chooses the algorithm of each pending join once both sides are measured."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Choose the algorithm of joins that are about to become vertices."""
+        """Choose the algorithm of joins that read what has finished."""
         changed = False
         for join in joins_behind(context.stream_graph, finished.ids):
             if not context.is_frozen(join.id) and join.operator.strategy.algorithm is None:
@@ -127,9 +127,9 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         algorithm = ShuffledJoin.SORT_MERGE if table is None else ShuffledJoin.SHUFFLED_HASH
         strategy = replace(join.operator.strategy, algorithm=algorithm, build=None if table is None else table.side)
         request = StreamNodeUpdateRequest(join.id, operator=join.operator.with_strategy(strategy))
-        if not context.modify_stream_node([request]):
-            return False
-        if table is not None:
-            reason = f"the largest table of a task takes {show_bytes(table.memory)} of {show_bytes(limits.task_memory)}"
-            context.decide(DecisionKind.JOIN_ALGORITHM, join.node, f"hash join, builds {table.side}", reason)
-        return True
+        if table is None:
+            return context.modify_stream_node([request])
+        limit = show_bytes(limits.task_memory)
+        reason = f"the largest hash table of a task takes {show_bytes(table.memory)}, of {limit} that it may take"
+        chosen = f"shuffled hash join, build side {table.side}"
+        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason)

@@ -1,17 +1,17 @@
-"""Puts the broadcast joins of a chain in the order of what they leave: the most reducing one first.
+"""Orders the broadcast joins of a chain: the join that keeps the fewest rows runs first.
 
 Before::
 
-    sales ─▶ join items (leaves 90 %) ─▶ join stores (leaves 60 %) ─▶ join days (leaves 1 %)
+    sales ─▶ join items (keeps 90 %) ─▶ join stores (keeps 60 %) ─▶ join days (keeps 1 %)
 
 After::
 
     sales ─▶ join days ─▶ join stores ─▶ join items
 
-Only inner joins with nothing but dropped columns between them change places, and a join comes after those whose
-columns its condition needs. A join whose condition may fail keeps its place, as another join may remove the rows for
-which it fails. What a join leaves is known once its small side is measured; a chain that grows by another join is put
-in order anew.
+Only inner joins with nothing but dropped columns between them change places, and a join runs after those whose columns
+its condition needs. A join whose condition may fail keeps its place, because another join may remove the rows for which
+it fails. The fraction that a join keeps is known once its small side is measured. A chain that grows by another join is
+ordered again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def best_order(joins: Sequence[int], left: Mapping[int, float], needs: Mapping[int, set[int]]) -> tuple[int, ...]:
-    """Return joins in the order of what they leave, each after those it needs; of equals the earlier first."""
+    """Return joins by the fraction of rows they keep, each after those it needs; ties keep their order."""
     todo: list[int] = list(joins)
     done: list[int] = []
     while todo:
@@ -44,7 +44,7 @@ def best_order(joins: Sequence[int], left: Mapping[int, float], needs: Mapping[i
 
 
 class JoinOrder(StreamGraphOptimizationStrategy):
-    """Looks at a chain of joins when the last of its small sides has been measured."""
+    """Orders a chain of joins once all of its small sides have been measured."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Order chains whose small sides are all measured."""
@@ -72,7 +72,7 @@ class JoinOrder(StreamGraphOptimizationStrategy):
         last = joins[-1]
         order = best_order([one.id for one in joins], left, needs)
         sequence = JoinSequence(tuple(chain[: chain.index(last.id) + 1]), order)
-        # A chain may have been put in order before, when it was shorter.
+        # The chain may have been ordered before, when it was shorter.
         known = {one.id: decided for one in joins if (decided := one.operator.strategy.sequence) is not None}
         if known == {last.id: sequence} or (not known and order == tuple(one.id for one in joins)):
             return False
@@ -85,15 +85,13 @@ class JoinOrder(StreamGraphOptimizationStrategy):
             for one in joins
             if one.id in wanted
         ]
-        if not context.modify_stream_node(requests):
-            return False
-        chosen = ", ".join(f"{node_id} ({left[node_id]:.1%} left)" for node_id in order)
-        context.decide(DecisionKind.JOIN_ORDER, last.node, chosen, "the most reducing join first")
-        return True
+        chosen = ", ".join(f"{node_id} (keeps {left[node_id]:.1%})" for node_id in order)
+        reason = "the join that keeps the fewest rows runs first"
+        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, reason)
 
 
 def _left_by(join: EquiJoin, context: StrategyContext) -> float | None:
-    """Return about which part of its probe side's rows a broadcast join leaves, or None before that is measured."""
+    """Return about which fraction of its probe side's rows a broadcast join keeps, or None before it is measured."""
     build = join.broadcast_side
     result = None if build is None else context.result(join.edges[build].source_id)
     return None if build is None or result is None else left_by(join, build, result.rows, context)

@@ -7,15 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.config.options import OPTIMIZATION_STRATEGIES
-from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, OptimizerError, first_line
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst
+from penstock.optimizer.collapse_exchanges import CollapseExchanges
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.early_aggregation import EarlyAggregation
 from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
-from penstock.optimizer.one_task import OneTask
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
@@ -39,9 +38,9 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     AdaptiveSkewedJoin,
     AdaptiveSkewedAggregation,
     JoinAlgorithm,
-    OneTask,
+    CollapseExchanges,
 )
-"""In the order in which they are called; those of the user come after them."""
+"""In the order in which they are called; the user's own come after them."""
 
 _ROUNDS = 100
 """How often strategies may change the graph because of one finished vertex."""
@@ -55,7 +54,7 @@ class StreamGraphOptimizer:
     strategies
         The strategies, in order.
     config, resources, decisions
-        What they are given, see `StrategyContext`.
+        Passed to them, see `StrategyContext`.
     """
 
     def __init__(
@@ -72,24 +71,23 @@ class StreamGraphOptimizer:
 
     def initialize(self, owner: PendingGraph) -> None:
         """Show the strategies the graph before anything runs."""
-        self._owner = owner
         self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
         for strategy in list(self._strategies):
-            before = owner.graph
+            self._context.begin()
             try:
                 strategy.initialize(self._context)
             except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
-                self._skip(strategy, error, before)
+                self._skip(strategy, error)
 
     def on_operators_finished(self, finished: OperatorsFinished) -> bool:
         """Let the strategies change the pending graph; return whether they did.
 
-        A strategy that raises is recorded, what it changed in that call is undone, and it is not called again.
+        If a strategy raises, that is recorded, its changes in that call are undone, and it is not called again.
 
         Raises
         ------
         OptimizerError
-            If a strategy keeps changing the graph without an end.
+            If a strategy keeps changing the graph.
         """
         self._context.add_results(finished.results)
         changed_by: list[StreamGraphOptimizationStrategy] = []
@@ -101,19 +99,17 @@ class StreamGraphOptimizer:
         raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
-        before = self._owner.graph
+        self._context.begin()
         try:
             return strategy.on_operators_finished(finished, self._context)
         except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
-            self._skip(strategy, error, before)
+            self._skip(strategy, error)
             return False
 
-    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception, before: object) -> None:
+    def _skip(self, strategy: StreamGraphOptimizationStrategy, error: Exception) -> None:
         log.warning("strategy %s raised and is not called again in this job", strategy.name, exc_info=error)
-        self._owner.commit(before, ())  # type: ignore[arg-type]
         self._strategies.remove(strategy)
-        reason = f"it raised {type(error).__name__}: {first_line(error)}"
-        self._context.decide(DecisionKind.STRATEGY, strategy.name, "skipped", reason)
+        self._context.undo(strategy.name, f"it raised {type(error).__name__}: {first_line(error)}")
 
 
 def strategies_of(
@@ -124,7 +120,7 @@ def strategies_of(
     Raises
     ------
     ConfigError
-        If an import path of the option leads to nothing that is a strategy.
+        If an import path of the option does not name a strategy.
     """
     named = config.get(OPTIMIZATION_STRATEGIES) or ()
     assert isinstance(named, tuple)
@@ -142,5 +138,5 @@ def _imported(path: str) -> type[StreamGraphOptimizationStrategy]:
             f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"give module.Class in {key}"
         ) from error
     if not (isinstance(found, type) and issubclass(found, StreamGraphOptimizationStrategy)):
-        raise ConfigError(f"{path!r} in {key} is no strategy", hint="derive it from StreamGraphOptimizationStrategy")
+        raise ConfigError(f"{path!r} in {key} is not a strategy", hint="derive it from StreamGraphOptimizationStrategy")
     return found

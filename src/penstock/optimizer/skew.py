@@ -1,6 +1,6 @@
-"""Splitting skewed subpartitions along the tasks that wrote them, as plain arithmetic.
+"""Splitting skewed subpartitions into slices by upstream task, as plain arithmetic.
 
-The rules are those of Flink's skewed join strategy and its decider, restated.
+The rules follow Flink's skewed join strategy and its decider.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LARGEST = "largest"
-"""The figure of a decision to split that tells the bytes of the largest subpartition."""
+"""The figure of a decision to split that holds the bytes of the largest subpartition."""
 Range = tuple[int, int]
 """Start and end of a range of upstream tasks; the end is exclusive."""
 
@@ -30,13 +30,13 @@ def skew_threshold(sizes: Sequence[int], factor: float, threshold: int) -> int:
 
 
 def split_target(sizes: Sequence[int], threshold: int, volume: int) -> int:
-    """Return the bytes a slice should have: the volume per task, or the mean of what is not skewed if larger."""
+    """Return the bytes a slice should have: the volume per task, or the mean of the other subpartitions if larger."""
     normal = [size for size in sizes if size <= threshold]
     return max(volume, sum(normal) // len(normal)) if normal else volume
 
 
 def split_along_mappers(bytes_per_mapper: Sequence[int], target: int) -> list[Range]:
-    """Return ranges of consecutive mappers with less than `target` bytes each; a mapper is never cut."""
+    """Return ranges of consecutive mappers with less than `target` bytes each; no mapper is divided."""
     ranges: list[Range] = []
     start, filled = 0, 0
     for mapper, size in enumerate(bytes_per_mapper):

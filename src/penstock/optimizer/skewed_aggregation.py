@@ -26,7 +26,7 @@ from penstock.optimizer.strategy import (
     StrategyContext,
     StreamGraphOptimizationStrategy,
 )
-from penstock.units import show_bytes
+from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from penstock.graph import StreamEdge
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _NEED_WHOLE_GROUPS = frozenset({OperatorKind.AGGREGATE, OperatorKind.GROUPED_MAP, OperatorKind.WINDOW})
 _WORTH_IT = 2
-"""A hot subpartition is spread if it is this many times what a core would get in all: partial results are exchanged."""
+"""A skewed subpartition is split if it is this many times a core's fair share, because a split costs an exchange."""
 
 
 class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
-    """Looks at every exchange by keys that an aggregate is chained to."""
+    """Splits skewed subpartitions before an aggregate and merges its partial results."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._seen: set[str] = set()
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Let skewed exchanges before aggregates be split."""
@@ -57,14 +57,14 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
                 if target.kind is OperatorKind.REPARTITION:
                     changed |= self._look_at(edge, result, context)
                 elif target.kind in _NEED_WHOLE_GROUPS:
-                    self._tell_why_not(edge, result, context)
+                    self._record_obstacle(edge, result, context)
         return changed
 
-    def _tell_why_not(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
-        """Say why the rows of a hot key stay in one task, where those of a group cannot be merged from several."""
+    def _record_obstacle(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
+        """Record why the rows of a hot key stay in one task, if an operator needs them there."""
         why_not = obstacle(context.stream_graph, [edge], "it")
-        if why_not and edge.id not in self._told and skewed_subpartitions(result, context.config):
-            self._told.add(edge.id)
+        if why_not and edge.id not in self._seen and skewed_subpartitions(result, context.config):
+            self._seen.add(edge.id)
             largest = int(result.subpartitions.max())
             reason = f"{why_not}; the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
             context.decide(DecisionKind.SKEW, context.stream_graph.node(edge.target_id), "not split", reason)
@@ -73,21 +73,22 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         graph = context.stream_graph
         relying = relying_edges(graph, edge.target_id)
         skewed = skewed_subpartitions(result, context.config)
-        if edge.id in self._told or not skewed or not relying:
+        if edge.id in self._seen or not skewed or not relying:
             return False
-        self._told.add(edge.id)
+        self._seen.add(edge.id)
         node = graph.node(relying[0].target_id)
         why_not = obstacle(graph, relying)
         largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
         if not why_not and largest < _WORTH_IT * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
-            why_not = f"its share of {show_bytes(largest)} keeps nobody waiting on {context.resources.cores} cores"
+            why_not = (
+                f"its largest subpartition has {show_bytes(largest)}, less than twice the share of each of "
+                f"{show_count(context.resources.cores, 'core')}, so no core waits long for it"
+            )
         if why_not:
             context.decide(DecisionKind.SKEW, node, "not split", why_not)
             return False
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
-        if not context.modify_stream_edge([request, *hashed_again(relying)]):
-            return False
+        requests = [request, *hashed_again(relying)]
         reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
-        chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, partial results merged"
-        context.decide(DecisionKind.SKEW, node, chosen, reason, largest=largest)
-        return True
+        chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, and partial results merged"
+        return context.change(requests, DecisionKind.SKEW, node, chosen, reason, largest=largest)

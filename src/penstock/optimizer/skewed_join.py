@@ -1,4 +1,4 @@
-"""Splits skewed subpartitions of a join along the tasks that wrote them; the other side's are read by every slice.
+"""Splits skewed subpartitions of a join into slices by upstream task; every slice reads the other side's subpartition.
 
 Before::
 
@@ -12,9 +12,9 @@ After::
                                              ├─▶ join      20 tasks read 250 MiB each, and that user's row
     users  ──HASH────────────────────────────┘
 
-What counts as skewed and which sides may be split is as in Flink's adaptive skewed join, restated. Unlike there, an
-aggregate behind the join that relies on its keys lying together does not forbid the split where its functions can
-be merged: its partial results are then exchanged once more (`FORCED` does that with every operator).
+What counts as skewed and which sides may be split follows Flink's adaptive skewed join. Unlike there, an aggregate
+after the join that needs all rows of a key in one task does not forbid the split if its functions can be merged: its
+partial results are then exchanged once more (`FORCED` does that with every operator).
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ if TYPE_CHECKING:
 
 
 def skewed_subpartitions(result: ResultInfo, config: Configuration) -> list[int]:
-    """Return which subpartitions of a result are skewed."""
+    """Return the indices of a result's skewed subpartitions."""
     factor = config.get(SKEWED_FACTOR)
     assert isinstance(factor, float)
     limit = skew_threshold(result.subpartitions.tolist(), factor, config.integer(SKEWED_THRESHOLD))
     return [int(i) for i in (result.subpartitions > limit).nonzero()[0]]
 
 
-def obstacle(graph: StreamGraph, relying: list[StreamEdge], word: str | None = None) -> str | None:
-    """Return why operators that rely on keys lying together forbid a split, or None.
+def obstacle(graph: StreamGraph, relying: list[StreamEdge], called: str | None = None) -> str | None:
+    """Return why operators that need all rows of a key in one task forbid a split, or None.
 
     Parameters
     ----------
     graph, relying
         The graph, and the edges that lead to them.
-    word
-        What to call the operator, if not by its name.
+    called
+        What the reason calls the operator, if not by its name.
     """
     for edge in relying:
         node = graph.node(edge.target_id)
-        name = word or f"{node.name} behind it"
+        name = called or f"{node.name} after it"
         if not isinstance(node.operator, AggregateOperator):
-            return f"{name} needs equal keys in one task"
+            return f"{name} needs all rows of a key in one task"
         if node.operator.not_mergeable is not None:
-            return f"{name} cannot be merged: {node.operator.not_mergeable}"
+            return f"{name} cannot be merged from partial results: {node.operator.not_mergeable}"
     return None
 
 
 class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
-    """Looks at every pending join of which both sides have been measured."""
+    """Splits skewed sides of each pending join once both sides are measured."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -102,20 +102,22 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         if why_not is not None:
             context.decide(DecisionKind.SKEW, join.node, "not split", why_not)
             return False
-        requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False) for side in split]
-        if not context.modify_stream_edge([*requests, *hashed_again(relying)]):
-            return False
+        again = hashed_again(relying)
+        changed = False
         for side in split:
             sizes = results[side].subpartitions.tolist()
             largest, median = max(sizes), median_size(sizes)
-            reason = f"the largest of its subpartitions has {show_bytes(largest)}, the median {show_bytes(median)}"
+            reason = f"its largest subpartition has {show_bytes(largest)}, the median {show_bytes(median)}"
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
-            context.decide(DecisionKind.SKEW, join.node, chosen, reason, **{LARGEST: largest}, median=median)
-        return True
+            requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *again]
+            figures = {LARGEST: largest, "median": median}
+            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, **figures):
+                again, changed = [], True
+        return changed
 
 
 def _why_not(join: EquiJoin, side: Side) -> str:
     if not join.type.can_split(side):
-        return f"a {join.type} join must find all rows of a key of that side in one task"
+        return f"a {join.type} join needs all rows of a key from this side in one task"
     hints = " and ".join(filter(None, (join.operator.left.hint, join.operator.right.hint)))
-    return f"the hint {hints} may have Spark read all rows in one task"
+    return f"with the hint {hints} Spark may read the whole side in every task, so slices would repeat rows"

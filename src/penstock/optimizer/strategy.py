@@ -1,13 +1,13 @@
-"""What a strategy is given, and what it may do (FLIP-469)."""
+"""The interface of strategies: what they receive and what they can change (FLIP-469)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import Decision, DecisionKind, DecisionLog
-from penstock.graph import StreamGraphContext, StreamNode
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef
+from penstock.graph import GraphChange, RefusedChange, StreamGraphContext, StreamNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
     import numpy as np
 
     from penstock.config import Configuration
+    from penstock.decisions import Decision, Subject
+    from penstock.graph.changes import UpdateRequest
     from penstock.graph.context import PendingGraph
 
 
 @dataclass(frozen=True, slots=True)
 class ResultInfo:
-    """What a finished vertex has written.
+    """The output of a finished vertex.
 
     Parameters
     ----------
     subpartitions
         Bytes per subpartition as written (compressed), shape (subpartitions,).
     rows
-        Rows, or None if they were not counted.
+        The number of rows, or None if they were not counted.
     memory
         Bytes of the rows in memory, or None.
     mappers
-        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)); asked
-        of Spark on demand, as there are many.
+        Returns the bytes that each upstream task wrote for some subpartitions, shape (tasks, len(indices)). Read from
+        Spark on demand, because there are many.
     scanned
         Rows that were read from each source in the vertex, by node id.
     """
@@ -56,9 +58,9 @@ class OperatorsFinished:
     Parameters
     ----------
     ids
-        Their nodes.
+        Their node ids.
     results
-        What was written, by the node that wrote it.
+        The outputs, by the id of the node that wrote them.
     """
 
     ids: tuple[int, ...]
@@ -67,20 +69,20 @@ class OperatorsFinished:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What the cluster and the session offer, in bytes.
+    """The resources of the cluster and the session, in bytes except for the cores.
 
     Parameters
     ----------
     broadcast_threshold
-        Below it a join side may be broadcast, -1 never.
+        A join side below this size may be broadcast; -1 means never.
     broadcast_memory
-        The most a broadcast table may take in memory.
+        The most memory that a broadcast table may take.
     task_memory
-        The most a hash table within one task may take.
+        The most memory that a hash table of one task may take.
     volume_per_task
-        What a task should read.
+        The bytes a task should read.
     cores
-        How many tasks run at a time.
+        The number of tasks that run at the same time.
     """
 
     broadcast_threshold: int
@@ -91,18 +93,18 @@ class Resources:
 
 
 class StrategyContext(StreamGraphContext):
-    """The stream graph with the job's options, and the place for decisions.
+    """The stream graph as a strategy sees it, with the job's options, resources, results and decisions.
 
     Parameters
     ----------
     owner
-        Who has the graph.
+        Owns the graph.
     config
         The job's options.
     resources
-        What there is to use.
+        The resources of the cluster and the session.
     decisions
-        Takes the decisions.
+        Records the decisions.
     """
 
     def __init__(
@@ -112,51 +114,118 @@ class StrategyContext(StreamGraphContext):
         self.config = config
         self.resources = resources
         self._decisions = decisions
+        self._begun = owner.graph
+        self._changed_by: list[Decision] = []
         self._results: dict[int, ResultInfo] = {}
         self._scanned: dict[int, int] = {}
 
     def add_results(self, results: Mapping[int, ResultInfo]) -> None:
-        """Add what finished vertices have written, by the node that wrote it."""
+        """Add the outputs of finished vertices, by the id of the node that wrote them."""
         self._results.update(results)
         for result in results.values():
             self._scanned.update(result.scanned)
 
     def result(self, node_id: int) -> ResultInfo | None:
-        """Return what a node has written, or None before its vertex has finished."""
+        """Return the output of a node, or None before its vertex has finished."""
         return self._results.get(node_id)
 
     def rows_scanned(self, source_id: int) -> int | None:
-        """Return how many rows were read from a source, or None if that was not measured yet."""
+        """Return the number of rows read from a source, or None if it has not been measured yet."""
         return self._scanned.get(source_id)
 
     def decide(
         self, kind: DecisionKind, about: StreamNode | str, chosen: int | str, reason: str, **figures: Any
     ) -> None:
-        """Record a decision: what about, what was chosen, why, and from which figures.
+        """Record a decision that changes nothing: what about, what was chosen, why, and from which figures.
 
         One about a node is shown with its vertex, and gets what came of that; so does one about a name that only one
         node has.
         """
+        self._decisions.record(self._choice(kind, about, chosen, reason, figures))
+
+    def change(
+        self,
+        requests: Sequence[UpdateRequest],
+        kind: DecisionKind,
+        about: StreamNode | str,
+        chosen: int | str,
+        reason: str,
+        **figures: Any,
+    ) -> bool:
+        """Change edges and nodes, and record the decision to do so: all of it, or none.
+
+        Parameters
+        ----------
+        requests
+            What is asked for, see `modify_stream_edge` and `modify_stream_node`.
+        kind, about, chosen, reason, figures
+            The decision, see `decide`.
+
+        Returns
+        -------
+        bool
+            Whether all of it was done.
+        """
+        choice = self._choice(kind, about, chosen, reason, figures)
+        planned = self._planned(requests)
+        if isinstance(planned, RefusedChange):
+            return self._carry_out(replace(planned, choice=choice))
+        decision = self._decisions.record(choice)
+        self._changed_by.append(decision)
+        return self._carry_out(replace(planned, decision=decision))
+
+    def begin(self) -> None:
+        """Note where `undo` goes back to; for the optimizer, before it calls a strategy."""
+        self._begun, self._changed_by = self.stream_graph, []
+
+    def undo(self, strategy: str, because: str) -> None:
+        """Take back what was changed since `begin`, and say so of the decisions that changed it; for the optimizer.
+
+        Parameters
+        ----------
+        strategy, because
+            The name of the strategy that is not called again, and why not.
+        """
+        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", because, {})
+        skipped = self._decisions.record(choice)
+        for decision in self._changed_by:
+            self._decisions.settle(decision.id, instead="undone", because=f"{strategy} was skipped: {because}")
+        now = self.stream_graph
+        if now is not self._begun:
+            nodes, edges = [node.id for node in now], [edge.id for edge in now.edges]
+            self._carry_out(replace(GraphChange.between(now, self._begun, nodes, edges), decision=skipped))
+
+    def _choice(
+        self,
+        kind: DecisionKind,
+        about: StreamNode | str,
+        chosen: int | str,
+        reason: str,
+        figures: Mapping[str, Any],
+    ) -> Choice:
         named = {name.replace("_", " "): value for name, value in figures.items()}
-        nodes = [about] if isinstance(about, StreamNode) else [n for n in self.stream_graph if n.name == about]
-        subject = f"{about.id} {about.name}" if isinstance(about, StreamNode) else about
-        ids = (nodes[0].id,) if len(nodes) == 1 else ()
-        self._decisions.record(Decision(kind, subject, chosen, reason, named, nodes=ids))
+        return Choice(kind, self._subject(about), chosen, reason, named)
+
+    def _subject(self, about: StreamNode | str) -> Subject:
+        if isinstance(about, StreamNode):
+            return NodeRef(about.id, about.name)
+        called_so = [node.id for node in self.stream_graph if node.name == about]
+        return NameRef(about, tuple(called_so) if len(called_so) == 1 else ())
 
 
 class StreamGraphOptimizationStrategy(ABC):
-    """Changes what is still pending of a running job, from what has finished.
+    """Changes the pending part of a running job, from the measured outputs of the finished part.
 
-    One instance serves one job, and is always called from the same thread.
+    A class that is given is made anew for each job; an object serves all jobs. A job calls it from one thread.
     """
 
     @property
     def name(self) -> str:
-        """The name under which it is recorded."""
+        """The name that decisions show."""
         return type(self).__name__
 
     def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
-        """Look at the graph before anything runs; `context.hold` lets one part wait for another."""
+        """Prepare once before anything runs; `context.defer` lets one part of the job wait for another."""
 
     @abstractmethod
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:

@@ -89,7 +89,7 @@ def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
     )
     found = next(filter(None, reasons), "")
     if not found and catalyst.mixes_listings(bridge, plan.handle):
-        found = "it reads a path as it was at two times, which only Spark's own plan tells apart"
+        found = "it reads a path before and after the files there changed, which only Spark's own plan keeps apart"
     return found
 
 
@@ -110,7 +110,7 @@ def _users_nodes(plan: LogicalNode) -> list[LogicalNode]:
 
 def _unknown(node: LogicalNode) -> str:
     unknown = sorted(node.unstable - OF_A_PLACE - OF_A_CALL)
-    return f"{unknown[0]} may give other rows each time it runs" if unknown else ""
+    return f"{unknown[0]} may return other rows each time it runs" if unknown else ""
 
 
 def _counts_places(node: LogicalNode) -> str:
@@ -121,7 +121,7 @@ def _counts_places(node: LogicalNode) -> str:
     counting = sorted(node.unstable & OF_A_PLACE)
     if not counting or (node.name in KEEPS_PLACES and _has_tasks_of_leaf(node)):
         return ""
-    return f"{counting[0]} depends on how Spark's own plan lays rows out"
+    return f"{counting[0]} depends on which task each row is in, and only Spark's own plan has Spark's tasks"
 
 
 def _has_tasks_of_leaf(node: LogicalNode) -> bool:
@@ -133,7 +133,8 @@ def _is_called_again(node: LogicalNode) -> str:
     if len(node.children) < 2:
         return ""
     called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & OF_A_CALL)
-    return f"{called[0]} is not deterministic, and only Spark's own plan tells how often it is called" if called else ""
+    why = "is not deterministic, and only Spark's own plan calls it as often as Spark does"
+    return f"{called[0]} {why}" if called else ""
 
 
 def _observed_order(node: LogicalNode) -> tuple[bool, str]:

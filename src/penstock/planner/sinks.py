@@ -62,7 +62,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_si
     operator = SinkOperator(file_size if sized else None)
     node_id = builder.node(operator, name, NodePlan(None), location=output.location)
     builder.sinks[node_id] = output.sink
-    by = _attributes(plan, output.sink.folders_by) if sized else []
+    by = _attributes(plan, output.sink.partition_columns) if sized else []
     if by:
         keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
         spread_by = slot_columns(translator.bridge, plan.handle, by)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, WHOLE_QUERY_THRESHOLD
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NameRef
 from penstock.marks import has_exchanges
 from penstock.planner.outputs import check_output
 from penstock.planner.sinks import sink_options
@@ -41,10 +41,10 @@ class WholeQuery:
     known_bytes: int | None
     reason: str
 
-    def decision(self, job: str) -> Decision:
+    def decision(self, job: str) -> Choice:
         """Return what is recorded of it."""
         figures = {} if self.known_bytes is None else {"bytes in": self.known_bytes}
-        return Decision(DecisionKind.WHOLE_QUERY, job, "handed to Spark whole", self.reason, figures)
+        return Choice(DecisionKind.WHOLE_QUERY, NameRef(job), "handed to Spark whole", self.reason, figures)
 
 
 def plan_whole(
@@ -66,7 +66,7 @@ def plan_whole(
         check_output(bridge, output)
     plans = [catalyst.optimized_plan(output.df) for output in outputs]
     if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
-        return WholeQuery(None, "metrics are observed on it, which Spark reports for whole queries only")
+        return WholeQuery(None, "it observes metrics (DataFrame.observe), which Spark reports for whole queries only")
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or threshold <= 0 or has_own_strategies or _options_say_how(config):
         return None
@@ -79,7 +79,7 @@ def plan_whole(
     known = catalyst.leaf_bytes(plan)
     if known >= threshold or _plan_says_how(bridge, config, plan):
         return None
-    why = f"its sources hold {show_bytes(known)}, less than the threshold of {show_bytes(threshold)}"
+    why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
     return WholeQuery(known, why)
 
 

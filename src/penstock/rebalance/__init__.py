@@ -1,1 +1,1 @@
-"""Load-based adaptive exchange: rows go to whichever consumer is idlest."""
+"""Load-based rebalancing: rows go to the least loaded consumer."""

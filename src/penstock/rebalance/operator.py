@@ -1,4 +1,4 @@
-"""`penstock.rebalance` and `penstock.rescale`: rows dealt out anew, to the idlest consumer where that is asked for."""
+"""`penstock.rebalance` and `penstock.rescale`: distribute rows over tasks, evenly or to the least loaded consumer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from penstock.hashing import hash_int
 from penstock.location import callers_line
 from penstock.marks import Exchange, Mark, Stage, marked, remember_stage
 from penstock.rebalance import credit, pandas_function, protocol, record_writer, rendezvous, task, transport
-from penstock.rebalance.meeting_place import rendezvous_of
 from penstock.rebalance.pandas_function import PandasFunction
+from penstock.rebalance.rendezvous_server import rendezvous_of
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
@@ -44,25 +44,25 @@ def rebalance(
     adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
-    """Deal the rows of a DataFrame out anew, evenly or to the idlest consumer.
+    """Distribute the rows of a DataFrame over tasks, evenly or to the least loaded consumer.
 
     Parameters
     ----------
     df
         Any DataFrame, also a streaming one.
     parallelism
-        How many consumers there are, in plain Spark too; if None, as many as can run at the same time, or what the job
-        decides.
+        The number of consumers, on plain Spark too. If None: as many as can run at the same time, or as many as the
+        job decides.
     adaptive
-        Whether each consumer gets as much as it can take; if None, as the option
-        ``taskmanager.network.adaptive-partitioner.enabled`` says.
+        Whether each consumer gets as many rows as it can process. If None, the option
+        ``taskmanager.network.adaptive-partitioner.enabled`` decides.
     max_traverse_size
-        How many consumers are compared for each batch; if None, as the option ``...max-traverse-size`` says.
+        How many consumers are compared for each batch. If None, the option ``...max-traverse-size`` decides.
 
     Returns
     -------
     Rebalanced
-        To be followed by `Rebalanced.map_in_arrow`, `Rebalanced.map_in_pandas` or `Rebalanced.dataframe`.
+        Call `Rebalanced.map_in_arrow`, `Rebalanced.map_in_pandas` or `Rebalanced.dataframe` on it.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def rescale(
     adaptive: bool | None = None,  # noqa: FBT001 - as it is spelled beside the number of consumers
     max_traverse_size: int | None = None,
 ) -> Rebalanced:
-    """Deal rows out as `rebalance` does, but from each task to a few neighbouring consumers only.
+    """Distribute rows as `rebalance` does, but from each task to a few neighbouring consumers only.
 
     Parameters
     ----------
@@ -97,16 +97,16 @@ def _made(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalan
 
 @dataclass(frozen=True)
 class Rebalanced:
-    """Rows that are about to be dealt out; made by `rebalance` and `rescale`.
+    """A DataFrame whose rows will be distributed over tasks; `rebalance` and `rescale` return it.
 
     Parameters
     ----------
     df
         The rows.
     parallelism
-        How many consumers there are, or None.
+        The number of consumers, or None.
     exchange
-        How they are dealt out.
+        How the rows are distributed.
     """
 
     df: DataFrame
@@ -143,7 +143,7 @@ class Rebalanced:
         return self._mapped(replace(self.exchange, function=function, schema=schema, is_pandas=True))
 
     def dataframe(self) -> DataFrame:
-        """Return the rows as they are, dealt out."""
+        """Return the distributed rows, unchanged."""
         return self._mapped(self.exchange)
 
     def _mapped(self, exchange: Exchange) -> DataFrame:

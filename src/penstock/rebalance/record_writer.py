@@ -1,4 +1,4 @@
-"""Which channel gets the next records: the idlest of a few (FLINK-31655). Pure."""
+"""Which channel gets the next records: the least loaded of a few (FLINK-31655). Pure."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class AdaptiveLoadBasedRecordWriter:
             What waits in each channel now.
         """
         ring = [(self._current + step) % self._channels for step in range(1, self._channels + 1)]
-        chosen = self._idlest(ring[: self._window], loads)
+        chosen = self._least_loaded(ring[: self._window], loads)
         if chosen is None:
-            chosen = self._idlest(ring[self._window :], loads)
+            chosen = self._least_loaded(ring[self._window :], loads)
         if chosen is not None:
             self._current = chosen
         return chosen
 
-    def _idlest(self, channels: Iterable[int], loads: Sequence[ChannelLoad]) -> int | None:
+    def _least_loaded(self, channels: Iterable[int], loads: Sequence[ChannelLoad]) -> int | None:
         best: int | None = None
         for channel in channels:
             load = loads[channel]

@@ -122,7 +122,7 @@ def _proof(secret: bytes, role: bytes, nonce: bytes, body: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Rendezvous:
-    """Where the tasks of an exchange meet; made by `penstock.rebalance.meeting_place`.
+    """Where the tasks of an exchange meet; made by `penstock.rebalance.rendezvous_server`.
 
     Parameters
     ----------

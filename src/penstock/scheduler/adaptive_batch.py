@@ -8,11 +8,12 @@ import threading
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, NameRef
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
+from penstock.events import ExecutionState, GraphPlanned, VerticesCreated
 from penstock.execution.context import JobContext, group_of
 from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import AdaptiveGraphManager
@@ -25,7 +26,7 @@ from penstock.scheduler.events import (
     JobVertexFinishedEvent,
     JobVertexInitializedEvent,
 )
-from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex, ExecutionState
+from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.resources import resources_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.decisions import DecisionLog
+    from penstock.events import JobAccount
     from penstock.graph import JobVertex, StreamGraph
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
@@ -56,13 +58,6 @@ _PATIENCE_OF_FAILED = 10.0
 """The same for a job that failed, which nobody waits to see the end of: sinks should be cleaned when all is quiet."""
 _LOOK = 1.0
 """Seconds between two looks at sources that do not answer."""
-
-
-class JobStatusListener(Protocol):
-    """Wants to see a job run."""
-
-    def on_job_changed(self) -> None:
-        """Note that a vertex was made, or changed its state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +97,14 @@ class AdaptiveBatchScheduler:
         The job's plan.
     config
         The options.
-    decisions
-        Takes the decisions.
+    decisions, account
+        Take the decisions, and what else happens.
     job_id, job_name
         The job's names for Spark and for people.
     sinks
         The opened sinks, by node.
     strategies
         What may reshape the pending graph, in order.
-    listeners
-        Those who watch.
     """
 
     def __init__(
@@ -121,11 +114,11 @@ class AdaptiveBatchScheduler:
         plan: JobPlan,
         config: Configuration,
         decisions: DecisionLog,
+        account: JobAccount,
         job_id: str,
         job_name: str,
         sinks: Mapping[int, SinkJob],
         strategies: Sequence[StreamGraphOptimizationStrategy] = (),
-        listeners: Sequence[JobStatusListener] = (),
     ) -> None:
         self._bridge = bridge
         self._plan = plan
@@ -133,10 +126,11 @@ class AdaptiveBatchScheduler:
         self._job_name = job_name
         self._threads = f"penstock-{job_id}"
         self._timeout = config.seconds(SOURCES_TIMEOUT)
-        self._listeners = listeners
+        self._account = account
+        account.emit(GraphPlanned(plan.graph))
         optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
-        self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize)
-        self.execution_graph = ExecutionGraph()
+        self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize, account)
+        self.execution_graph = ExecutionGraph(account)
         self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
         context = JobContext(
             bridge,
@@ -152,7 +146,7 @@ class AdaptiveBatchScheduler:
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)
         self._decider = VertexDecider(plan, config, cores, self._manager, results, self._runner.sinks, decisions)
-        self._execution = VertexExecution(context, self._decider, self._runner, job_name)
+        self._execution = VertexExecution(context, self._decider, self._runner, job_name, account)
         self._handler = AdaptiveExecutionHandler(self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
@@ -181,8 +175,8 @@ class AdaptiveBatchScheduler:
         JobCancelledError
             If the job was cancelled.
         """
-        for subject, chosen, reason in self._plan.notes:
-            self._decisions.record(Decision(DecisionKind.SHARING, subject, chosen, reason))
+        for name, chosen, reason in self._plan.notes:
+            self._decisions.record(Choice(DecisionKind.SHARING, NameRef(name), chosen, reason))
         self._workers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-vertex")
         self._askers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-source")
         patience: float | None = None
@@ -225,14 +219,18 @@ class AdaptiveBatchScheduler:
     def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
         log.debug("%d new vertices, %d operators pending", len(vertices), pending_operators)
-        for vertex in vertices:
-            self._initialize(self.execution_graph.attach(vertex))
-        self._tell()
+        made = [self.execution_graph.attach(vertex) for vertex in vertices]
+        self._account.emit(VerticesCreated(tuple(execution.snapshot for execution in made), pending_operators))
+        for execution in made:
+            self._initialize(execution)
+        self._account.deliver()
 
     def _only_stages_after_commit_are_left(self) -> bool:
         later = sum(not self._manager.is_frozen(n) for n, (_, stage) in self._plan.stages.items() if stage.after_commit)
-        running = [execution for execution in self.execution_graph if execution.state is not ExecutionState.FINISHED]
-        return self._manager.pending_operators == later and all(execution in self._waiting for execution in running)
+        return self._manager.pending_operators == later and all(
+            execution.state is ExecutionState.FINISHED or execution in self._waiting
+            for execution in self.execution_graph
+        )
 
     def _waits_for_commit(self, vertex: JobVertex) -> bool:
         _, stage = self._plan.stages.get(vertex.tail_id, (0, None))
@@ -289,7 +287,7 @@ class AdaptiveBatchScheduler:
                 raise describe_failure(self._plan, vertex, error) from error
             case JobCancelEvent(reason):
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
-        self._tell()
+        self._account.deliver()
 
     def _submit(self, execution: ExecutionJobVertex) -> None:
         execution.move(ExecutionState.SCHEDULED)
@@ -302,7 +300,7 @@ class AdaptiveBatchScheduler:
         vertex = execution.vertex
         try:
             inferred = {n: self._answers[n].result() for n in vertex.node_ids if n in self._plan.sources}
-            self._execution.execute(execution, inferred, self._tell)
+            self._execution.execute(execution, inferred)
             self._events.put(JobVertexFinishedEvent(vertex.id))
         except BaseException as error:  # noqa: BLE001 - whatever it is, the job must hear of it
             self._fail(execution, error)
@@ -326,8 +324,4 @@ class AdaptiveBatchScheduler:
                 if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
                     with suppress(GraphError):  # it has begun
                         execution.move(ExecutionState.CANCELED)
-        self._tell()
-
-    def _tell(self) -> None:
-        for listener in self._listeners:
-            listener.on_job_changed()
+        self._account.deliver()

@@ -89,5 +89,5 @@ class Ending:
             message += f", and what hangs was left behind: {'; '.join(left_behind)}"
             hint = "what was left behind makes nothing visible when it wakes up"
         if self.has_committed:
-            hint = "its sinks had begun to show what was written, and may go on with that: look at the targets"
+            hint = "its sinks had already begun to commit and may continue: look at the targets"
         return JobCancelledError(message, cause=self.asked, hint=hint)

@@ -1,4 +1,4 @@
-"""What happens to a job."""
+"""What workers and users tell the scheduler; what listeners hear is in `penstock.events`."""
 
 from __future__ import annotations
 

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import GraphError
+from penstock.events import ExecutionState, VertexChanged, VertexSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.events import JobAccount
     from penstock.graph import JobVertex, JobVertexID
-
-
-class ExecutionState(StrEnum):
-    """The states of a vertex and of a job."""
-
-    CREATED = "CREATED"
-    SCHEDULED = "SCHEDULED"
-    RUNNING = "RUNNING"
-    FINISHED = "FINISHED"
-    FAILED = "FAILED"
-    CANCELED = "CANCELED"
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether nothing comes after it."""
-        return self in {ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED}
-
 
 _NEXT = {
     ExecutionState.CREATED: {ExecutionState.SCHEDULED, ExecutionState.FAILED, ExecutionState.CANCELED},
@@ -39,43 +24,66 @@ _NEXT = {
 }
 
 
-@dataclass
 class ExecutionJobVertex:
-    """A vertex in execution.
+    """A vertex in execution. Safe to use from several threads: only one of them ends it.
 
     Parameters
     ----------
     vertex
         The job vertex.
-    state
-        Where it is.
-    parallelism
-        The decided number of tasks, or None before.
-    reason
-        Why that many.
-    tasks
-        How many ran, None while unknown or where nothing had to run.
-    bytes_in, bytes_out, rows_out
-        Measured figures, None while unknown.
-    subpartitions
-        Bytes of each subpartition it wrote; empty while unknown, and of sinks.
-    timestamps
-        When each state was reached, seconds since the epoch.
+    account
+        Takes what happens to it.
+
+    Attributes
+    ----------
+    snapshot
+        What is known of it now.
     """
 
-    vertex: JobVertex
-    state: ExecutionState = ExecutionState.CREATED
-    parallelism: int | None = None
-    reason: str = ""
-    tasks: int | None = None
-    bytes_in: int | None = None
-    bytes_out: int | None = None
-    rows_out: int | None = None
-    subpartitions: Sequence[int] = ()
-    timestamps: dict[ExecutionState, float] = field(default_factory=dict)
+    def __init__(self, vertex: JobVertex, account: JobAccount) -> None:
+        self.vertex = vertex
+        self.snapshot = VertexSnapshot(vertex, timestamps={ExecutionState.CREATED: time.time()})
+        self._account = account
+        self._lock = threading.Lock()
 
-    def __post_init__(self) -> None:
-        self.timestamps[self.state] = time.time()
+    @property
+    def state(self) -> ExecutionState:
+        """Where it is."""
+        return self.snapshot.state
+
+    def decided(self, parallelism: int | None, reason: str, bytes_in: int) -> None:
+        """Note what was decided about it before it runs."""
+        with self._lock:
+            self.snapshot = replace(self.snapshot, parallelism=parallelism, reason=reason, bytes_in=bytes_in)
+
+    def measured(
+        self,
+        tasks: int | None,
+        rows_out: int | None,
+        bytes_out: int | None,
+        subpartitions: Sequence[int],
+        reason: str | None = None,
+    ) -> None:
+        """Note what was measured when it had run; tasks that nobody decided count as decided so.
+
+        Parameters
+        ----------
+        tasks, rows_out, bytes_out, subpartitions
+            As in `VertexSnapshot`.
+        reason
+            Why that many tasks ran, None where that was decided before.
+        """
+        with self._lock:
+            before = self.snapshot
+            self.snapshot = replace(
+                before,
+                tasks=tasks,
+                rows_out=rows_out,
+                bytes_out=bytes_out,
+                subpartitions=subpartitions,
+                parallelism=before.parallelism or tasks,
+                reason=before.reason if reason is None else reason,
+            )
 
     def move(self, state: ExecutionState) -> None:
         """Go on to another state.
@@ -85,25 +93,26 @@ class ExecutionJobVertex:
         GraphError
             If that cannot follow the present one.
         """
-        if state not in _NEXT.get(self.state, ()):
-            raise GraphError(f"vertex {self.vertex.id} cannot go from {self.state} to {state}")
-        self.state = state
-        self.timestamps[state] = time.time()
-
-    @property
-    def seconds(self) -> float:
-        """How long it has been running, or ran."""
-        start = self.timestamps.get(ExecutionState.RUNNING)
-        if start is None:
-            return 0.0
-        ends = [at for state, at in self.timestamps.items() if state.is_terminal]
-        return (ends[0] if ends else time.time()) - start
+        with self._lock:
+            before = self.snapshot
+            if state not in _NEXT.get(before.state, ()):
+                raise GraphError(f"vertex {self.vertex.id} cannot go from {before.state} to {state}")
+            at = time.time()
+            self.snapshot = replace(before, state=state, timestamps={**before.timestamps, state: at})
+            self._account.emit(VertexChanged(self.snapshot, at=at))
 
 
 class ExecutionGraph:
-    """All vertices in execution, in the order they were made."""
+    """All vertices in execution, in the order they were made.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    account
+        Takes what happens to them.
+    """
+
+    def __init__(self, account: JobAccount) -> None:
+        self._account = account
         self._vertices: dict[JobVertexID, ExecutionJobVertex] = {}
 
     def __iter__(self) -> Iterator[ExecutionJobVertex]:
@@ -114,7 +123,7 @@ class ExecutionGraph:
 
     def attach(self, vertex: JobVertex) -> ExecutionJobVertex:
         """Add a vertex that was made."""
-        execution = ExecutionJobVertex(vertex)
+        execution = ExecutionJobVertex(vertex, self._account)
         self._vertices[vertex.id] = execution
         return execution
 

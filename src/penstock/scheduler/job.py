@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.commit import Access, Commit
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
 from penstock.errors import JobCancelledError
+from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateChanged
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.ending import Ending
-from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
+    from penstock.events import JobStatusEvent, JobStatusListener, VertexSnapshot
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
     from penstock.planner.whole_query import WholeQuery
-    from penstock.scheduler.adaptive_batch import JobGraphs, JobStatusListener
-    from penstock.scheduler.execution_graph import ExecutionJobVertex
+    from penstock.scheduler.adaptive_batch import JobGraphs
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.scheduler")
@@ -70,7 +70,8 @@ class Job:
         self.id = uuid.uuid4().hex[:12]
         self.name = name
         self.state = ExecutionState.CREATED
-        self.decisions = DecisionLog()
+        self._account = JobAccount(self.id)
+        self.decisions = DecisionLog(self._account)
         self.started = time.time()
         RECENT.append(self)
         self.ended: float | None = None
@@ -82,12 +83,16 @@ class Job:
         self._ending = Ending(name)
         # Not Thread.join: once interrupted from the keyboard, it holds a running thread for ended.
         self._done = threading.Event()
-        self._listeners: list[JobStatusListener] = []
 
     @property
-    def vertices(self) -> list[ExecutionJobVertex]:
-        """The vertices made so far; none where Spark was handed the query whole."""
-        return list(self._graphs.execution) if self._graphs else []
+    def vertices(self) -> list[VertexSnapshot]:
+        """The vertices made so far, as they are now; none where Spark was handed the query whole."""
+        return [execution.snapshot for execution in self._graphs.execution] if self._graphs else []
+
+    @property
+    def events(self) -> list[JobStatusEvent]:
+        """What has happened so far, in order."""
+        return self._account.events
 
     @property
     def pending_operators(self) -> int:
@@ -113,14 +118,14 @@ class Job:
         """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
         rows = (
             VertexRow(
-                execution.vertex.id,
-                execution.vertex.name,
-                execution.bytes_in,
-                execution.parallelism,
-                execution.reason,
-                execution.seconds,
+                one.vertex.id,
+                one.vertex.name,
+                one.bytes_in,
+                one.parallelism,
+                one.reason,
+                one.seconds,
             )
-            for execution in self.vertices
+            for one in self.vertices
         )
         notes = ((str(decision.chosen), decision.reason) for decision in self.decisions)
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
@@ -129,8 +134,12 @@ class Job:
         return html_of_table(self.table())
 
     def watch(self, listener: JobStatusListener) -> None:
-        """Tell a listener of every change from now on; before the job starts, of all."""
-        self._listeners.append(listener)
+        """Tell a listener of all that happens to the job; what has happened already comes at once.
+
+        It is told on the job's own threads, and should not take long.
+        """
+        self._account.watch(listener)
+        self._account.deliver()
 
     @property
     def _cancelled(self) -> str:
@@ -167,7 +176,7 @@ class Job:
             if scheduler is not None:
                 scheduler.leave_behind()
             self._end(ExecutionState.CANCELED, self._ending.error(self._left_behind() or ["its planning"]))
-            start_thread(f"penstock-tell-{self.id}", self._tell).join(_TELLING)
+            start_thread(f"penstock-tell-{self.id}", partial(self._account.deliver, wait=True)).join(_TELLING)
         finally:
             self._done.set()
 
@@ -203,7 +212,7 @@ class Job:
         """Run a planned job on a thread of its own; for `Environment`."""
         sessions = SessionPool(bridge, _clone_settings(bridge, config))
         self._scheduler = AdaptiveBatchScheduler(
-            bridge, sessions, plan, config, self.decisions, self.id, self.name, sinks, strategies, self._listeners
+            bridge, sessions, plan, config, self.decisions, self._account, self.id, self.name, sinks, strategies
         )
         self._graphs = self._scheduler.graphs
         self._begin(bridge, self._scheduler.run, list(sinks.values()))
@@ -235,6 +244,7 @@ class Job:
         self._bridge = bridge
         if not self.state.is_terminal:
             self.state = ExecutionState.RUNNING
+            self._account.emit(JobStateChanged(self.state, self.pending_operators))
         commit = Commit(Access(bridge), self.id, self.name, sinks, self._ending.check, self._ending.begin_commit)
 
         def make_visible() -> None:
@@ -253,35 +263,37 @@ class Job:
                 error = self._failed(problem, commit)
             self._ran(error)
 
-        self._tell()
+        self._account.deliver()
         start_thread(f"penstock-{self.id}", partial(contextvars.copy_context().run, body))
 
     def _before_commit(self) -> None:
         """Do what must be done while all sinks have their rows and none shows them; a job may still be cancelled."""
 
-    def _tell(self) -> None:
-        for listener in tuple(self._listeners):
-            listener.on_job_changed()
-
     def _ran(self, error: BaseException | None) -> None:
         """End the job, unless it was cancelled and did not come to an end in time."""
         if not self._ending.settle():
             if self._ending.has_committed:
-                log.warning("job %s was given up while its sinks committed; that has ended now: %s", self.id, error)
+                log.warning(
+                    "job %s was cancelled while its sinks committed; the commit has ended now: %s", self.id, error
+                )
             return
         if self._ending.asked and not self._ending.cancelled:
-            why = f"its sinks had begun to show what was written ({self._ending.asked})"
-            self.decisions.record(Decision(DecisionKind.CANCEL, self.name, "came too late", why))
+            why = f"its sinks had already begun to commit ({self._ending.asked})"
+            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), "came too late", why))
         if error is None:
             self._end(ExecutionState.FINISHED, None)
         else:
             cancelled = isinstance(error, JobCancelledError)
             self._end(ExecutionState.CANCELED if cancelled else ExecutionState.FAILED, error)
-        self._tell()
+        self._account.deliver(wait=True)
         self._done.set()
 
     def _end(self, state: ExecutionState, error: BaseException | None) -> None:
         self._error, self.state, self.ended = error, state, time.time()
+        if error is not None:
+            failed = (one.vertex.id for one in self.vertices if one.state is ExecutionState.FAILED)
+            self._account.emit(ErrorOccurred(error, next(failed, None), at=self.ended))
+        self._account.emit(JobStateChanged(state, self.pending_operators, at=self.ended))
         # With these go the plans and results in the JVM.
         self._scheduler = None
         forget_frames(error)
@@ -305,7 +317,8 @@ class Job:
         left = [str(work) for work in works(f"penstock-{self.id}") if work.thread is not threading.current_thread()]
         if left:
             count = show_count(len(left), "thread")
-            self.decisions.record(Decision(DecisionKind.CANCEL, self.name, f"{count} left behind", "; ".join(left)))
+            left_behind = f"{count} left behind"
+            self.decisions.record(Choice(DecisionKind.CANCEL, NameRef(self.name), left_behind, "; ".join(left)))
         return left
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import Decision, DecisionKind
+from penstock.decisions import Choice, DecisionKind, VertexRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,31 +31,28 @@ def record_run(
         What the tasks of an adaptive exchange in it tell.
     """
     vertex, decisions = execution.vertex, context.decisions
-    execution.tasks = run.tasks
+    reason = None
     if run.report is not None:
-        execution.reason = f"{run.report.chosen}: {run.report.reason}"
-        said = run.report.chosen, run.report.reason
-        decisions.record(Decision(DecisionKind.SINK_STAGE, f"{vertex.id} {vertex.name}", *said, nodes=vertex.node_ids))
-    if run.result is not None:
-        execution.rows_out, execution.bytes_out = run.result.rows, run.result.size_in_bytes
-    execution.subpartitions = results.subpartitions(vertex)
-    execution.parallelism = execution.parallelism or run.tasks
+        reason = f"{run.report.chosen}: {run.report.reason}"
+        subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
+        decisions.record(Choice(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason))
+    rows, size = (None, None) if run.result is None else (run.result.rows, run.result.size_in_bytes)
+    execution.measured(run.tasks, rows, size, results.subpartitions(vertex), reason)
     for decision in decisions.of(vertex.node_ids):
-        decisions.settle(decision, tasks=run.tasks, rows=execution.rows_out, bytes=execution.bytes_out)
+        decisions.settle(decision.id, tasks=run.tasks, rows=rows, bytes=size)
     for report in channels:
         decisions.record(_channel(vertex, report))
 
 
-def _channel(vertex: JobVertex, report: dict[str, Any]) -> Decision:
+def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
     """Return what each consumer of an adaptive exchange took of one task."""
     rows = {f"rows to {one['reader']}": one["rows"] for one in report["channels"]}
     paces = {f"rows a second of {one['reader']}": one["pace"] for one in report["channels"]}
     own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
-    return Decision(
+    return Choice(
         DecisionKind.REBALANCE,
-        f"{vertex.id} {vertex.name}, task {report['index']}",
+        VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"]),
         f"{report['rows']} rows",
-        f"it waited {report['waited']:.1f} s for rows, and {report['blocked']:.1f} s for others to take its own",
+        f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
-        nodes=vertex.node_ids,
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.events import ExecutionState
 from penstock.execution.reads import VertexSetup
-from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.outcomes import record_run
 from penstock.threads import doing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from penstock.connectors.base import KeyFilter
+    from penstock.events import JobAccount
     from penstock.execution.context import JobContext
     from penstock.execution.vertex_runner import VertexRunner
     from penstock.graph import JobVertex
@@ -31,29 +32,32 @@ class VertexExecution:
         Decide a vertex, and run it.
     job_name
         The job's name for people.
+    account
+        Takes what happens to the vertices.
     """
 
-    def __init__(self, context: JobContext, decider: VertexDecider, runner: VertexRunner, job_name: str) -> None:
+    def __init__(
+        self, context: JobContext, decider: VertexDecider, runner: VertexRunner, job_name: str, account: JobAccount
+    ) -> None:
         self._context = context
         self._decider = decider
         self._runner = runner
         self._job_name = job_name
+        self._account = account
 
-    def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int], running: Callable[[], None]) -> None:
+    def execute(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> None:
         """Decide a vertex, run it, and record what came of it; its result is registered then.
 
         Parameters
         ----------
         inferred
             What its sources answered, by node.
-        running
-            Is called when its tasks are about to start.
         """
         vertex = execution.vertex
         with doing(f"running {vertex.id} {vertex.name}"):
             setup = self._decide(execution, inferred)
             execution.move(ExecutionState.RUNNING)
-            running()
+            self._account.deliver()
             run = self._runner.run(vertex, setup, self._description(vertex))
         record_run(self._context, execution, run, self._runner.results, self._runner.channels(vertex))
         execution.move(ExecutionState.FINISHED)
@@ -62,8 +66,7 @@ class VertexExecution:
         if execution.vertex.tail_id in self._context.plan.stages:  # a stage behind a sink reads nothing
             return VertexSetup()
         decided = self._decider.decide(execution.vertex, inferred)
-        execution.parallelism, execution.reason = decided.parallelism, decided.reason
-        execution.bytes_in = decided.bytes_in
+        execution.decided(decided.parallelism, decided.reason, decided.bytes_in)
         return decided.setup
 
     def fetch_filters(self, vertex: JobVertex) -> dict[int, KeyFilter]:

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobCancelledError, PenstockError, RowsDifferError
+from penstock.events import ExecutionState
 from penstock.planner.outputs import Output
-from penstock.scheduler.execution_graph import ExecutionState
 from penstock.scheduler.job import Job
 from penstock.shadow.compare import NotComparableError, PlainRun, compare_rows, run_plain
 from penstock.shadow.comparison import REPORTS, Comparison, ShadowReport, Verdict
@@ -101,7 +101,7 @@ class ShadowedJob(Job):
         RowsDifferError
             If plain Spark runs the query.
         """
-        self.state, self.ended = ExecutionState.FAILED, time.time()
+        self._end(ExecutionState.FAILED, None)
         if not isinstance(error, PenstockError):
             self.failed(error)
             self._raise_differences(error)

@@ -107,9 +107,9 @@ class ShadowedSink(Sink):
         return self.inner.name
 
     @property
-    def folders_by(self) -> Sequence[str]:
+    def partition_columns(self) -> Sequence[str]:
         """As the sink says."""
-        return self.inner.folders_by
+        return self.inner.partition_columns
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
         """Return the sink's stages; they get the sink's own job."""

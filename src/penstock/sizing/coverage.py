@@ -1,4 +1,4 @@
-"""What must be true of what a vertex reads, whatever was decided: nothing is left out, nothing is read twice. Pure."""
+"""Checks that the tasks of a vertex read everything exactly once, whatever was decided. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def check_ranges(who: str, ranges: Sequence[Range], subpartitions: int) -> None:
-    """Check that every subpartition is read by one task.
+    """Check that exactly one task reads each subpartition.
 
     Raises
     ------
     VerificationError
-        If one is left out, or is read twice.
+        If a subpartition is missing, or is read twice.
     """
     read = [span for span in ranges if span[0] < span[1]]
     ends = [0, *(edge for span in read for edge in span), subpartitions]
@@ -29,25 +29,25 @@ def check_ranges(who: str, ranges: Sequence[Range], subpartitions: int) -> None:
         raise VerificationError.not_tiled(who, f"subpartitions 0 to {subpartitions} by {ranges}")
 
 
-def check_rows(who: str, there: int | None, found: int | None) -> None:
-    """Check that as many rows came through as there are; None where they were not counted.
+def check_rows(who: str, written: int | None, read: int | None) -> None:
+    """Check that as many rows were read as were written; None means that they were not counted.
 
     Raises
     ------
     VerificationError
-        If they are not as many.
+        If the counts differ.
     """
-    if there is not None and found is not None and there != found:
-        raise VerificationError.rows_lost(who, there, found)
+    if written is not None and read is not None and written != read:
+        raise VerificationError.rows_lost(who, written, read)
 
 
 def check_splits(source: str, wrong: int) -> None:
-    """Check that no row of a source is in no split, or in several.
+    """Check that each row of a source is in exactly one split.
 
     Raises
     ------
     VerificationError
-        If there are such rows.
+        If `wrong` rows are not.
     """
     if wrong:
         raise VerificationError.not_tiled(f"the splits of {source}", f"{wrong} of its rows")
@@ -59,23 +59,23 @@ def check_slices(
     sizes: Mapping[str, Sequence[int]],
     mappers: Mapping[str, int],
 ) -> None:
-    """Check that what was written is read once by inputs that are cut alike, each pair of two inputs' pieces once.
+    """Check that the tasks read each piece of one input once, or each pair of pieces of two inputs once.
 
     Parameters
     ----------
     who
         The vertex, for the error.
     slices
-        For every edge what each task reads of it, bit by bit; all have as many tasks.
+        What each task reads of each edge; all edges have the same number of tasks.
     sizes
-        For every edge the bytes of each of its subpartitions, as many for all; what is empty need not be read.
+        The bytes per subpartition of each edge, equally many for all; empty subpartitions need not be read.
     mappers
-        For every edge how many upstream tasks wrote it.
+        The number of upstream tasks of each edge.
 
     Raises
     ------
     VerificationError
-        If a piece, or a pair of pieces, is left out or is read twice.
+        If a piece, or a pair of pieces, is missing or is read twice.
     """
     edges = list(slices)
     if len(edges) > _PAIR or len({len(sizes[edge]) for edge in edges}) > 1:
@@ -94,17 +94,17 @@ _Cells = dict[int, list[slice]]
 
 
 def _cells(task: Sequence[Slice], mappers: int) -> _Cells:
-    """Return which upstream tasks' rows of which subpartitions a task reads."""
-    found: _Cells = {}
-    for one in task:
-        part = slice(*(one.mappers or (0, mappers)))
-        for index in range(*one.subpartitions):
-            found.setdefault(index, []).append(part)
-    return found
+    """Return the upstream tasks that a task reads from, by subpartition."""
+    cells: _Cells = {}
+    for piece in task:
+        part = slice(*(piece.mappers or (0, mappers)))
+        for index in range(*piece.subpartitions):
+            cells.setdefault(index, []).append(part)
+    return cells
 
 
 def _count(counts: dict[int, np.ndarray], read: Sequence[_Cells], mappers: Sequence[int]) -> None:
-    """Count how often each upstream task's rows of a subpartition (of two inputs: each pair of them) are read."""
+    """Count how often each upstream task's rows of a subpartition are read; with two inputs, each pair of them."""
     for index in set().union(*read):
         grid = counts.setdefault(index, np.zeros(mappers, dtype=np.int64))
         first, *others = (cells.get(index, []) for cells in read)

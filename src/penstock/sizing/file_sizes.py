@@ -1,7 +1,7 @@
-"""Cutting an exchange so that the files written behind it have a wanted size. Pure arithmetic.
+"""Divides an exchange among tasks so that the files they write have a target size. Pure arithmetic.
 
 A subpartition that is too large for a file (a partition that holds most of the rows) is read in several pieces: by the
-slots its rows are dealt out to, and along the tasks that wrote it. Small ones share a task.
+slots its rows are distributed over, and by upstream task. Small ones share a task.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from penstock.sizing.packing import Range
 
 _TOO_LARGE = 1.25
-"""A file may be so many times as large as wanted."""
+"""A file may have at most this many times the target size."""
 _PARTS = (1, 0.95, 0.9, 0.85, 0.8, 1.05, 1.1, 1.15, 1.2, 1.25, 1.33)
-"""How many times as many files as there would be of the wanted size are tried: neighbours may part better so."""
+"""Factors of the ideal number of files that are tried, because another number may divide the neighbours better."""
 _PIECES = 4
-"""How many pieces that can be read apart should make a file."""
+"""How many pieces that can be read separately should make a file."""
 _MOST_SLOTS = 32
 _ALIKE = 0.2
-"""Slots whose bytes differ by no more than this part are taken to be written alike."""
+"""Slots whose bytes differ by at most this fraction are assumed to have the same writers."""
 
 
 def slot_count(known_bytes: int, target: int, writers: int) -> int:
-    """Return in how many slots the rows of a subpartition lie, so that a huge one can be cut into files finely enough.
+    """Return the number of slots per subpartition that lets a huge one be divided into files of the target size.
 
     Parameters
     ----------
     known_bytes
-        What is written into the exchange; all of it may belong into one subpartition.
+        The bytes written into the exchange; all of them may be in one subpartition.
     target
-        The wanted bytes of a file.
+        The target bytes of a file.
     writers
-        How many tasks write: a slot can be cut along them too.
+        The number of upstream tasks: a slot can be divided by them too.
     """
     return max(1, min(_MOST_SLOTS, math.ceil(_PIECES * known_bytes / target / max(writers, 1))))
 
@@ -52,12 +52,12 @@ def cut_for_files(
     Parameters
     ----------
     sizes
-        The bytes on disk that each subpartition will make. Each `slots` of them in a row are one: rows with equal keys
-        lie in any of these.
+        The bytes on disk that each subpartition will make. Every `slots` neighbours are one subpartition of keys: rows
+        with equal keys are in any of them.
     by_mapper
-        Returns those of one subpartition by the tasks that wrote it.
+        Returns the bytes of one subpartition by upstream task.
     target
-        The wanted bytes of a file.
+        The target bytes of a file.
     slots
         See `slot_count`.
 
@@ -83,11 +83,13 @@ def cut_for_files(
 def _cut_large(
     sizes: Sequence[float], slots: range, by_mapper: Callable[[int], Sequence[float]], target: float
 ) -> list[tuple[Slice, ...]]:
-    """Cut slots that lie in a row where it suits the wanted size, within a slot along the tasks that wrote it."""
+    """Divide neighbouring slots at the target size, within a slot by upstream task."""
     like, parts = -1.0, [1.0]
     cells: list[float] = []
     for slot in slots:
-        if abs(sizes[slot] - like) > _ALIKE * like:  # asking what each task wrote is slow, and most slots are alike
+        if (
+            abs(sizes[slot] - like) > _ALIKE * like
+        ):  # bytes per upstream task are slow to read, and most slots are alike
             found = by_mapper(slot)
             like, parts = sizes[slot], [size / max(sum(found), 1) for size in found]
         cells += [sizes[slot] * part for part in parts]
@@ -95,9 +97,9 @@ def _cut_large(
 
 
 def _pieces(first: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
-    """Return a run of cells as slices: the end of a slot, whole slots, the beginning of one, as far as there are such.
+    """Return a run of cells as slices: the end of a slot, whole slots, and the beginning of a slot.
 
-    Cells lie by slot, and within a slot by the task that wrote them; `low` and `high` count from the first slot's.
+    Cells are ordered by slot, then by upstream task; `low` and `high` count from the first slot's first cell.
     """
     (start, head), (end, tail) = divmod(low, writers), divmod(high, writers)
     start, end = first + start, first + end
@@ -112,7 +114,7 @@ def _pieces(first: int, writers: int, low: int, high: int) -> tuple[Slice, ...]:
 
 
 def runs_near(weights: Sequence[float], target: float) -> list[Range]:
-    """Return runs of neighbours with weights near a target: few too far off, the others close to it."""
+    """Return runs of neighbours with weights near a target: as few as possible too far off, the others close to it."""
     about = sum(weights) / target
     together = len(weights) / max(about, 1)
     equal = [len(weights) / whole for whole in (math.floor(together), math.ceil(together)) if whole]
@@ -127,14 +129,14 @@ def runs_near(weights: Sequence[float], target: float) -> list[Range]:
 
 
 def even_runs(weights: Sequence[float], count: int) -> list[Range]:
-    """Return at most `count` runs of neighbours, none of them empty, whose weights are as even as neighbours allow."""
+    """Return at most `count` runs of neighbours, none of them empty, with weights as even as possible."""
     count = min(count, len(weights))
     sums = list(accumulate(weights))
     edges = [0]
-    for mark in range(1, count):
-        wanted = sums[-1] * mark / count
-        place = bisect_left(sums, wanted)
-        before = sums[place - 1] if place else 0.0
-        edge = place if wanted - before < sums[place] - wanted else place + 1
-        edges.append(min(max(edge, edges[-1] + 1), len(weights) - (count - mark)))
+    for number in range(1, count):
+        wanted = sums[-1] * number / count
+        index = bisect_left(sums, wanted)
+        before = sums[index - 1] if index else 0.0
+        edge = index if wanted - before < sums[index] - wanted else index + 1
+        edges.append(min(max(edge, edges[-1] + 1), len(weights) - (count - number)))
     return [(low, high) for low, high in zip(edges, [*edges[1:], len(weights)], strict=True)]

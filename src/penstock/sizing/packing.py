@@ -1,6 +1,6 @@
-"""Packing a row of sizes into contiguous ranges, and the search for a limit that gives an allowed number of them.
+"""Packs a row of sizes into contiguous ranges, and searches for a limit that gives an allowed number of them.
 
-The rules are those of Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos), restated.
+The rules follow Flink's adaptive batch scheduler (its decider for vertex parallelism and input infos).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Range = tuple[int, int]
 
 
 class SizeRow:
-    """Sizes of consecutive units (subpartitions, or slices of them) with what packing needs of them.
+    """Sizes of consecutive units (subpartitions, or slices of them), with their prefix sums.
 
     Parameters
     ----------
     sizes
-        Bytes per unit, not negative, at least one unit.
+        Bytes per unit, not negative. At least one unit.
     """
 
     def __init__(self, sizes: Sequence[int] | np.ndarray) -> None:
@@ -64,7 +64,7 @@ class SizeRow:
         return list(pairwise(cuts))
 
     def count(self, limit: int, stop: int | None = None) -> int:
-        """Return how many ranges `pack` would give; counting ends once there are more than `stop`."""
+        """Return how many ranges `pack` would return; counting stops once there are more than `stop`."""
         stop = len(self) if stop is None else stop
         cuts = self._cuts(limit, stop)
         return len(cuts) - 1 if cuts[-1] == len(self) else stop + 1
@@ -84,9 +84,9 @@ class SizeRow:
     def smallest_limit(self, at_most: int, low: int, high: int) -> int:
         """Return the smallest limit in [low, high] that gives at most so many ranges, -1 if `high` gives more.
 
-        The search gallops up from the even share, as the answer lies just above it unless single units are huge.
-        The bounds are then drawn together by what a trial shows: a success proves its own largest range sufficient,
-        a failure proves every limit insufficient that would not lengthen one of its ranges.
+        The search gallops up from the even share, because the answer lies just above it unless single units are huge.
+        Each trial then narrows the bounds: a success proves that its own largest range is a sufficient limit, a
+        failure proves that every limit fails that would not lengthen one of its ranges.
         """
         if high < self.total and self.count(high, at_most) > at_most:
             return -1
@@ -116,21 +116,21 @@ class SizeRow:
 
 
 def spread_by_count(units: int, ranges: int) -> list[Range]:
-    """Return `ranges` ranges over `units` units that differ in length by at most one."""
+    """Return `ranges` ranges over `units` units whose lengths differ by at most one."""
     return [(i * units // ranges, (i + 1) * units // ranges) for i in range(ranges)]
 
 
 def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list[Range], str]:
-    """Return contiguous ranges of about `volume` bytes, between `lower` and `upper` in number if that can be.
+    """Return contiguous ranges of about `volume` bytes, between `lower` and `upper` in number if possible.
 
-    Too few ranges: the largest limit that gives at least `lower`, then the smallest that gives the same number, which
-    is the most even. Too many: the smallest limit that gives at most `upper`. If no limit gives an allowed number,
-    units are spread by count.
+    With too few ranges, it takes the largest limit that gives at least `lower`, then the smallest limit that gives the
+    same number, which is the most even. With too many, it takes the smallest limit that gives at most `upper`. If no
+    limit gives an allowed number, it divides the units by count.
 
     Returns
     -------
     ranges, reason
-        The reason is half a sentence, empty where the volume alone decided.
+        The reason is half a sentence, empty if the volume alone decided.
     """
     count = row.count(volume, upper)
     if lower <= count <= upper:
@@ -140,20 +140,20 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
         limit = row.largest_limit(lower, low, volume)
         if limit >= 0:
             limit = row.smallest_limit(row.count(limit), low, limit)
-        why = f"raised to the lower bound {lower}"
+        why = f"raised to the minimum parallelism {lower}"
     else:
         limit = row.smallest_limit(upper, volume, max(row.total, volume))
-        why = f"capped at the upper bound {upper}"
+        why = f"limited by the maximum parallelism {upper}"
     if limit >= 0:
         ranges = row.pack(limit)
         if lower <= len(ranges) <= upper:
             return ranges, why
     number = max(1, min(len(row), upper))
-    return spread_by_count(len(row), number), f"{why}, subpartitions spread by count"
+    return spread_by_count(len(row), number), f"{why}, with about as many subpartitions in each task"
 
 
 def pack_exactly(row: SizeRow, number: int) -> list[Range]:
-    """Return so many contiguous ranges of about as many bytes each; of fewer units, some are empty: ``(0, 0)``."""
+    """Return `number` contiguous ranges of about equal bytes; with fewer units, some are empty: ``(0, 0)``."""
     ranges, _ = pack_within(row, max(row.total, 1), number, number)
     if len(ranges) != number:
         ranges = spread_by_count(len(row), number)

@@ -1,8 +1,8 @@
 """How many tasks a vertex gets and which subpartitions every task reads. Pure arithmetic.
 
-The rules are those of Flink's adaptive batch scheduler (`DefaultVertexParallelismAndInputInfosDecider`) for inputs that
-are exchanged by keys, restated. What is read in other ways is cut elsewhere: skewed subpartitions (`skew_cut`), what is
-dealt to neighbours (`rescaling`) and files of a wanted size (`file_sizes`).
+The rules follow Flink's adaptive batch scheduler (`DefaultVertexParallelismAndInputInfosDecider`) for hash exchanges.
+Other modules divide the other inputs: skewed subpartitions (`skew_cut`), rescale exchanges (`rescaling`) and files of a
+target size (`file_sizes`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if self.minimum < 1 or self.maximum < self.minimum:
-            raise ValueError(f"bounds {self.minimum} to {self.maximum} hold no parallelism")
+            raise ValueError(f"no parallelism lies between the bounds {self.minimum} and {self.maximum}")
         if self.volume_per_task < 1:
-            raise ValueError(f"a volume per task of {self.volume_per_task} bytes")
+            raise ValueError(f"the volume per task must be at least 1 byte, not {self.volume_per_task}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class VertexDecision:
 
 
 def global_maximum(max_parallelism: int | None, parallelism_default: int | None, cores: int) -> int:
-    """Return the bound of all decisions: the option, else the global parallelism, else 128 or four times the cores."""
+    """Return the bound of all decisions: the option, else the default parallelism, else 128 or four times the cores."""
     return max_parallelism or parallelism_default or max(FALLBACK_MAX_PARALLELISM, 4 * cores)
 
 
@@ -79,33 +79,33 @@ def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
 
 
 def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:
-    """Decide the parallelism of a vertex whose inputs are cut alike, and what each task reads.
+    """Decide the parallelism of a vertex whose inputs share one set of ranges, and what each task reads.
 
     Parameters
     ----------
     inputs
-        At least one: its bytes per subpartition, as many of each.
+        The bytes per subpartition of each input. At least one input; all have the same number of subpartitions.
     bounds
         The vertex's bounds, see `vertex_bounds`.
     parallelism
-        A number that is given already; of fewer subpartitions, some tasks read nothing.
+        The number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
     """
     widths = {len(sizes) for sizes in inputs}
     if len(widths) != 1:
-        raise ValueError(f"inputs that are cut alike have different numbers of subpartitions: {sorted(widths)}")
+        raise ValueError(f"inputs of one vertex have different numbers of subpartitions: {sorted(widths)}")
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     row = SizeRow(np.sum(inputs, axis=0))
     ranges, why = pack_within(row, bounds.volume_per_task, low, high)
     if not low <= len(ranges) <= high:
         ranges = pack_exactly(row, low)
-    reason = f"{show_bytes(row.total)}, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
-    return VertexDecision(reason if parallelism is None else f"asked for {parallelism}", ranges)
+    reason = f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
+    return VertexDecision(reason if parallelism is None else f"parallelism is set to {parallelism}", ranges)
 
 
 def subpartition_count(known_bytes: int, volume: int, upper: int) -> int:
-    """Return how many subpartitions a vertex should write, from the bytes that are known to lie before its consumer.
+    """Return how many subpartitions a vertex should write, from the known input bytes of its consumer.
 
-    Four per expected task leave room to pack them evenly; none of them is worth less than a 64th of the volume.
+    Four per expected task leave room to pack them evenly.
     """
     wanted = math.ceil(4 * max(known_bytes, 0) / volume)
     return max(1, min(max(wanted, 4), upper))

@@ -1,6 +1,6 @@
-"""What the tasks behind a rescale read: each of a few upstream tasks only. Pure arithmetic.
+"""What the tasks after a rescale read: the rows of a few upstream tasks each. Pure arithmetic.
 
-As of Flink's pointwise edges, the tasks of one side are dealt to those of the other in order, as evenly as can be.
+As with Flink's pointwise edges, tasks are assigned in order and as evenly as possible.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from penstock.sizing.skew_cut import Slice
 
 
 def rescaled(writers: int, subpartitions: int, readers: int) -> list[tuple[Slice, ...]]:
-    """Return for every reader what it reads.
+    """Return what each reader reads.
 
     Parameters
     ----------
     writers
-        How many upstream tasks there are.
+        The number of upstream tasks.
     subpartitions
-        In how many parts each has dealt out its rows.
+        The number of subpartitions that each of them wrote.
     readers
-        How many tasks are to read them.
+        The number of tasks that read them.
     """
     if readers <= writers:
         return [(Slice((0, subpartitions), span),) for span in spread_by_count(writers, readers)]

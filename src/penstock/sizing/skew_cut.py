@@ -1,7 +1,7 @@
 """What the tasks of a vertex read of inputs with skewed subpartitions. Pure arithmetic.
 
-A task reads a range of whole subpartitions, or a part of one of them: from some upstream tasks only. Where there may be
-only so many tasks, parts are put together again, and what is skewed least is not split.
+A task reads a range of whole subpartitions, or a slice of one: the rows of some upstream tasks. If the number of tasks
+is limited, slices are joined again, and the least skewed subpartitions are not split.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Slice:
     Parameters
     ----------
     subpartitions
-        The range; of several upstream tasks, one subpartition or all.
+        The range. With a range of upstream tasks, it is one subpartition or all of them.
     mappers
-        The range of upstream tasks, None for all.
+        The range of upstream tasks, or None for all.
     """
 
     subpartitions: Range
@@ -40,7 +40,7 @@ class Slice:
 _NOTHING = Slice((0, 0))
 
 Cuts = list[tuple[Slice, ...]]
-"""For every task what it reads of each input."""
+"""What each task reads of each input."""
 
 
 def cut_skewed(
@@ -49,22 +49,22 @@ def cut_skewed(
     bounds: Bounds,
     parallelism: int | None = None,
 ) -> Cuts:
-    """Return for every task what it reads of each of several inputs that must meet by subpartition.
+    """Return what each task reads of inputs that are joined by subpartition.
 
-    Subpartitions between skewed ones are packed by the volume per task. Of a skewed one every slice of each input meets
-    every slice of the others, each combination in a task of its own, if there may be so many tasks.
+    Subpartitions between skewed ones are packed by the volume per task. Of a skewed one, every slice of an input is
+    joined with every slice of the others, each combination in its own task if the bounds allow so many tasks.
 
     Parameters
     ----------
     sizes
-        Of every input the bytes per subpartition, shape (subpartitions,).
+        The bytes per subpartition of each input, shape (subpartitions,).
     slices
-        Of every input the ranges of upstream tasks of its skewed subpartitions.
+        For each input, the ranges of upstream tasks that divide its skewed subpartitions.
     bounds
         The vertex's bounds.
     parallelism
-        The number of tasks if it is given; there are exactly so many then, some of them with nothing to read if there
-        is not enough to divide.
+        The number of tasks if it is set. There are exactly that many then; some read nothing if there is not enough to
+        divide.
     """
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     tasks = _combined(sizes, slices, bounds.volume_per_task)
@@ -73,14 +73,14 @@ def cut_skewed(
     most, least_limit = (low, 1) if parallelism is not None or len(tasks) < low else (high, bounds.volume_per_task)
     row = SizeRow(np.sum(sizes, axis=0))
     apart = _apart(row, _of_one_input(slices), most)
-    ways = [_stretches(row, dict(apart[: len(apart) >> halved])) for halved in range(len(apart).bit_length() + 1)]
-    found = [_divided(_packed(stretches, most, least_limit), most) for stretches in ways]
-    runs = min(found, key=lambda runs: max(run.bytes for run in runs))
+    candidates = [_stretches(row, dict(apart[: len(apart) >> halved])) for halved in range(len(apart).bit_length() + 1)]
+    divided = [_divided(_packed(stretches, most, least_limit), most) for stretches in candidates]
+    runs = min(divided, key=lambda runs: max(run.bytes for run in runs))
     return [run.slices(len(sizes)) for run in runs] + [(_NOTHING,) * len(sizes)] * (low - len(runs))
 
 
 def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequence[Range]]], volume: int) -> Cuts:
-    """Return the tasks where nothing bounds their number."""
+    """Return the tasks if nothing bounds their number."""
     total = np.sum(sizes, axis=0)
     tasks: Cuts = []
     start = 0
@@ -97,7 +97,7 @@ def _combined(sizes: Sequence[np.ndarray], slices: Sequence[Mapping[int, Sequenc
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Neighbours that can be put together to tasks: whole subpartitions, or the slices of one.
+    """Neighbours that one task can read together: whole subpartitions, or the slices of one.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ class _Stretch:
     first
         The first subpartition.
     span
-        Which of the neighbours.
+        The range of neighbours.
     parts
-        The ranges of upstream tasks if they are slices.
+        The ranges of upstream tasks if the neighbours are slices.
     split
-        Which input is sliced.
+        The index of the input that is sliced.
     """
 
     row: SizeRow
@@ -120,52 +120,52 @@ class _Stretch:
     split: int = 0
 
     def packed(self, limit: int) -> list[_Stretch]:
-        """Return runs of neighbours of at most so many bytes each, one neighbour at least."""
+        """Return runs of neighbours of at most `limit` bytes each, and at least one neighbour."""
         return [replace(self, span=span) for span in self.row.pack(limit)]
 
     @property
     def bytes(self) -> int:
-        """How much it is."""
+        """The bytes of the range."""
         return self.row.bytes_in(self.span)
 
     def halves(self) -> tuple[_Stretch, _Stretch]:
-        """Return two runs of about as many bytes each."""
+        """Return two runs of about equal bytes."""
         start, end = self.span
         middles = range(start + 1, end)
         middle = min(middles, key=lambda at: max(self.row.bytes_in((start, at)), self.row.bytes_in((at, end))))
         return replace(self, span=(start, middle)), replace(self, span=(middle, end))
 
     def slices(self, inputs: int) -> tuple[Slice, ...]:
-        """Return what a task with this run reads of every input."""
+        """Return what a task with this run reads of each input."""
         start, end = self.span
         if not self.parts:
             return (Slice((self.first + start, self.first + end)),) * inputs
         whole = Slice((self.first, self.first + 1))
         part = replace(whole, mappers=(self.parts[start][0], self.parts[end - 1][1]))
         all_of_it = end - start == len(self.parts)
-        return tuple(part if place == self.split and not all_of_it else whole for place in range(inputs))
+        return tuple(part if index == self.split and not all_of_it else whole for index in range(inputs))
 
 
 _Parts = tuple[int, "Sequence[Range]"]
-"""An input, and the ranges of upstream tasks in which one of its subpartitions is sliced."""
+"""The index of an input, and the ranges of upstream tasks that divide one of its subpartitions."""
 
 
 def _of_one_input(slices: Sequence[Mapping[int, Sequence[Range]]]) -> dict[int, _Parts]:
-    """Return for each skewed subpartition the input that has most slices of it, and these.
+    """Return for each skewed subpartition the input with the most slices of it, and these slices.
 
-    Neighbouring slices of one input can be read by one task. Combinations of two inputs' slices in general cannot: the
-    task would find pairs that belong to another one.
+    One task can read neighbouring slices of one input. Combinations of two inputs' slices in general cannot share a
+    task: it would join pairs that belong to another task.
     """
-    found: dict[int, _Parts] = {}
-    for place, own in enumerate(slices):
+    most: dict[int, _Parts] = {}
+    for number, own in enumerate(slices):
         for index, parts in own.items():
-            if index not in found or len(parts) > len(found[index][1]):
-                found[index] = place, parts
-    return found
+            if index not in most or len(parts) > len(most[index][1]):
+                most[index] = number, parts
+    return most
 
 
 def _apart(row: SizeRow, skewed: Mapping[int, _Parts], most: int) -> list[tuple[int, _Parts]]:
-    """Return the skewed subpartitions that can have tasks of their own if there are so many, the largest first."""
+    """Return the skewed subpartitions that can have their own tasks if there are at most `most`, largest first."""
     apart: list[int] = []
     for index in sorted(skewed, key=lambda index: -int(row.sizes[index])):
         if len(_gaps([*apart, index], len(row))) + len(apart) + 1 <= most:
@@ -174,21 +174,22 @@ def _apart(row: SizeRow, skewed: Mapping[int, _Parts], most: int) -> list[tuple[
 
 
 def _stretches(row: SizeRow, apart: Mapping[int, _Parts]) -> list[_Stretch]:
-    """Return what can be put together, in order."""
-    found = [_Stretch(SizeRow(row.sizes[start:end]), start, (0, end - start)) for start, end in _gaps(apart, len(row))]
-    for index, (place, parts) in apart.items():
-        each = -(-int(row.sizes[index]) // len(parts))  # slices are cut to about the same size
-        found.append(_Stretch(SizeRow([each] * len(parts)), index, (0, len(parts)), tuple(parts), place))
-    return sorted(found, key=lambda one: one.first)
+    """Return all stretches, in order."""
+    gaps = _gaps(apart, len(row))
+    stretches = [_Stretch(SizeRow(row.sizes[start:end]), start, (0, end - start)) for start, end in gaps]
+    for index, (split, parts) in apart.items():
+        each = -(-int(row.sizes[index]) // len(parts))  # slices have about the same size
+        stretches.append(_Stretch(SizeRow([each] * len(parts)), index, (0, len(parts)), tuple(parts), split))
+    return sorted(stretches, key=lambda stretch: stretch.first)
 
 
 def _gaps(apart: Iterable[int], width: int) -> list[Range]:
-    """Return the ranges of subpartitions between some, as far as there are any."""
+    """Return the non-empty ranges of subpartitions between the given ones."""
     return [(one + 1, following) for one, following in pairwise([-1, *sorted(apart), width]) if one + 1 < following]
 
 
 def _packed(stretches: Sequence[_Stretch], most: int, low: int) -> list[_Stretch]:
-    """Return at most so many runs, each of as few bytes as that allows, but for a lower limit."""
+    """Return at most `most` runs under the smallest limit that allows it, which is at least `low` bytes."""
     high = max(low, *(one.row.total for one in stretches))
     while low < high:
         middle = (low + high) // 2
@@ -200,7 +201,7 @@ def _packed(stretches: Sequence[_Stretch], most: int, low: int) -> list[_Stretch
 
 
 def _divided(runs: list[_Stretch], at_least: int) -> list[_Stretch]:
-    """Return so many runs at least, the largest that can be divided in halves; fewer if no more can be."""
+    """Return at least `at_least` runs by halving the largest ones; fewer if no more can be halved."""
 
     def rank(run: _Stretch) -> tuple[int, int, int]:
         return (-run.bytes if run.span[1] - run.span[0] > 1 else 1, run.first, run.span[0])

@@ -1,4 +1,4 @@
-"""Keyed state of streaming queries: look at it, and change the number of key groups it is kept in."""
+"""Keyed state of streaming queries: inspect it, and change its number of key groups."""
 
 from penstock.state.api import abort, inspect, plan, prune, rescale, start_query
 

@@ -1,4 +1,4 @@
-"""What users call: look at a checkpoint, rescale it, undo, clean up, start a query on it."""
+"""The public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state, start a query."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from penstock.state.ways import Way
+    from penstock.state.rewrite_methods import RewriteMethod
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None = None) -> Inspection:
-    """Look at the state of a streaming query; nothing is written.
+    """Return a description of a streaming query's state. Writes nothing.
 
     Parameters
     ----------
     checkpoint
         The query's ``checkpointLocation``.
     count
-        Whether to read the state and count its rows, instead of believing what its files say.
+        Whether to read the state and count its rows, instead of using the counts in its files.
     spark
         A session; if None, the active one or an embedded one.
 
@@ -55,14 +55,14 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
 
 
 def plan(
-    checkpoint: str, max_parallelism: int, *, spark: SparkSession | None = None, way: Way | None = None
+    checkpoint: str, max_parallelism: int, *, spark: SparkSession | None = None, method: RewriteMethod | None = None
 ) -> RescalePlan:
-    """Return what `rescale` would do; nothing is written.
+    """Return what `rescale` would do. Writes nothing.
 
     Raises
     ------
     StateError
-        If there is an obstacle; the message lists all.
+        If the state cannot be rescaled; the message lists every reason.
     """
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
@@ -70,7 +70,7 @@ def plan(
     journal = Journal.load(found.folder)
     if journal is not None and journal.phase is not Phase.STAGING:
         raise StateError.interrupted(found.location, journal.old, journal.new)
-    return plan_rescale(bridge, found, max_parallelism, way)
+    return plan_rescale(bridge, found, max_parallelism, method)
 
 
 def rescale(
@@ -78,36 +78,36 @@ def rescale(
     max_parallelism: int,
     *,
     spark: SparkSession | None = None,
-    way: Way | None = None,
+    method: RewriteMethod | None = None,
     on_progress: OnProgress | None = None,
 ) -> RescaleReport | None:
-    """Change the max parallelism of a streaming query that is stopped.
+    """Change the number of key groups (the max parallelism) of a stopped streaming query.
 
-    The change becomes a batch of its own that reads no data. A rescale to the same number that was stopped while it put
-    its files in place is finished.
+    The change is one more batch that reads no data. If an earlier rescale to the same number was stopped while it put
+    its files in place, this call finishes it.
 
     Parameters
     ----------
     checkpoint
         The query's ``checkpointLocation``.
     max_parallelism
-        The number of key groups it shall have, at most 32768.
+        The new number of key groups, at most 32768.
     spark
         A session; if None, the active one or an embedded one.
-    way
-        How every store is rewritten; chosen for each if None.
+    method
+        How to rewrite every store. If None, it is chosen for each store.
     on_progress
-        Called with the steps done, the steps in all, and what is done next.
+        Called with the number of finished steps, the number of all steps, and the next step.
 
     Returns
     -------
     RescaleReport or None
-        What was done; None if an earlier rescale was finished.
+        What was done; None if the call finished an earlier rescale.
 
     Raises
     ------
     StateError
-        If there is an obstacle, or it fails. The checkpoint is as it was before.
+        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged.
     """
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
@@ -120,22 +120,22 @@ def rescale(
         return None
     if journal is not None:
         undo(found, journal)
-    planned = plan_rescale(bridge, Checkpoint(bridge, checkpoint), max_parallelism, way)
+    planned = plan_rescale(bridge, Checkpoint(bridge, checkpoint), max_parallelism, method)
     return Rescale(bridge, planned, on_progress or (lambda *_: None)).run()
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
-    """Take back a rescale that was stopped before it was complete.
+    """Undo a rescale that was stopped before it was complete.
 
     Returns
     -------
     bool
-        Whether there was one.
+        Whether there was such a rescale.
 
     Raises
     ------
     StateError
-        If it was complete.
+        If the rescale is complete.
     """
     found = Checkpoint(_bridge(spark), checkpoint)
     journal = Journal.load(found.folder)
@@ -147,17 +147,17 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
 
 
 def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
-    """Remove the folders of key groups that the query no longer has; state of earlier batches can then not be read.
+    """Remove the folders of key groups that the query no longer has. State of earlier batches becomes unreadable.
 
     Returns
     -------
     list of str
-        The folders, from the checkpoint's folder on.
+        The removed folders, relative to the checkpoint.
 
     Raises
     ------
     StateError
-        If there is no checkpoint, or a rescale is on its way.
+        If there is no checkpoint, or a rescale is not complete.
     """
     found = Checkpoint(_bridge(spark), checkpoint)
     journal = Journal.load(found.folder)
@@ -172,8 +172,8 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
         for group in found.groups(operator.number)
         if group >= number
     ]
-    for place in removed:
-        found.folder.child(place).delete()
+    for path in removed:
+        found.folder.child(path).delete()
     return removed
 
 
@@ -184,28 +184,28 @@ def start_query(
     config: Mapping[str, object] | None = None,
     spark: SparkSession | None = None,
 ) -> StreamingQuery:
-    """Start a streaming query whose max parallelism is set once and can be changed later.
+    """Start a streaming query whose number of key groups (max parallelism) can be changed later.
 
-    At the first start ``pipeline.max-parallelism`` is the number of state partitions; unset, it is derived from
-    ``parallelism.default`` or the cluster's cores. Later the state's own number is taken where none is set. Where they
-    differ the query is refused, or rescaled first if ``state.rescale-on-restart`` is true. A rescale that was stopped
-    while it put its files in place is finished first.
+    At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
+    ``parallelism.default`` or the cluster's cores. Later starts keep the number that the state has, unless the option
+    asks for another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart``
+    is true. A rescale that was stopped while it put its files in place is finished first.
 
     Parameters
     ----------
     writer
-        The query, ready to start but for its checkpoint.
+        The query, ready to start except for its checkpoint.
     checkpoint
         The query's ``checkpointLocation``.
     config
-        Options, over those of the session and the configuration file.
+        Options. They override those of the session and the configuration file.
     spark
         The session of the query; if None, the active one.
 
     Raises
     ------
     StateError
-        If the state has another max parallelism, or cannot be rescaled.
+        If the state has another number of key groups, or cannot be rescaled.
     """
     bridge = _bridge(spark)
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)

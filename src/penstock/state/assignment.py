@@ -1,4 +1,4 @@
-"""Which old key groups a new one is made of, when the max parallelism changes.
+"""The old key groups that each new one is made of when their number changes.
 
 With groups numbered by hash modulo max parallelism, a key of old group ``p`` can be in new group ``k`` only where
 ``p`` and ``k`` are equal modulo the greatest common divisor of the two numbers (Chinese remainder theorem). So a
@@ -37,14 +37,14 @@ class WorkUnit:
 
 @dataclass(frozen=True)
 class StateAssignment:
-    """The way from one number of key groups to another.
+    """The change from one number of key groups to another.
 
     Parameters
     ----------
     old
-        The max parallelism there is.
+        The current number.
     new
-        The one there shall be.
+        The new number.
 
     Raises
     ------
@@ -77,14 +77,14 @@ class StateAssignment:
 
     @property
     def kept(self) -> float:
-        """The part of what a new group reads that it keeps, with evenly spread keys."""
+        """The fraction of the rows a new group reads that it keeps, if keys are evenly distributed."""
         return self.classes / self.new
 
     def work_units(self, slots: int) -> list[WorkUnit]:
         """Return tasks that together write every new group once.
 
-        There is one for each residue class, which reads every old group once in all; with fewer classes than slots
-        the new groups of a class are dealt out over more tasks, each of which reads that class again.
+        There is one task for each residue class, so every old group is read once. If there are fewer classes than
+        slots, the new groups of a class are distributed over more tasks, each of which reads that class again.
         """
         per_class = self.new // self.classes
         tasks = min(per_class, max(1, slots // self.classes))

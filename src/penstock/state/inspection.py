@@ -1,4 +1,4 @@
-"""What a checkpoint's state looks like, without writing anything."""
+"""Describes the state in a checkpoint, without writing anything."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class StoreState:
     operator_name: str
     store: str
     rows: tuple[int | None, ...]
-    """Of each key group, where they are known."""
+    """The rows of each key group; None if not known."""
     sizes: tuple[int, ...]
-    """Bytes of each key group."""
+    """The bytes of each key group."""
 
     @property
     def total_rows(self) -> int | None:
-        """The rows of all key groups; None if one is not known."""
+        """The rows of all key groups, or None if one is not known."""
         return None if None in self.rows else sum(rows or 0 for rows in self.rows)
 
     @property
@@ -44,7 +44,7 @@ class StoreState:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What was found in a checkpoint."""
+    """The state in a checkpoint."""
 
     location: str
     query: str
@@ -64,7 +64,7 @@ class Inspection:
 
 
 def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) -> Inspection:
-    """Look at a checkpoint.
+    """Return a description of a checkpoint's state.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
     location
         The query's ``checkpointLocation``.
     count
-        Whether to read the state and count its rows exactly, instead of believing what its files say.
+        Whether to read the state and count its rows exactly, instead of using the counts in its files.
 
     Raises
     ------

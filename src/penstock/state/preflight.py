@@ -1,4 +1,4 @@
-"""Everything that stands against a rescale, found before anything is written."""
+"""Finds every reason against a rescale before anything is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.spark.jvm import root_cause
 from penstock.spark.state_store import ROCKSDB, StateSession, StoreId, moves_files, rewrites_state, running_queries
 from penstock.state.assignment import StateAssignment
 from penstock.state.layout import ENCODING, PROVIDER
-from penstock.state.ways import Way, choose_way
+from penstock.state.rewrite_methods import RewriteMethod, choose_method
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ MARKER = "_penstock_query.json"
 
 @dataclass(frozen=True, slots=True)
 class StorePlan:
-    """What is to be done with one store."""
+    """The planned rewrite of one store."""
 
     store: StoreId
     operator_name: str
     key: tuple[str, ...]
-    """The columns of the key that rows are spread by."""
-    way: Way
+    """The columns that distribute rows over key groups."""
+    method: RewriteMethod
     reason: str
 
 
@@ -67,7 +67,7 @@ class RescalePlan:
                     "name": plan.operator_name,
                     "store": plan.store.name,
                     "key": list(plan.key),
-                    "way": str(plan.way),
+                    "method": str(plan.method),
                     "reason": plan.reason,
                 }
                 for plan in self.stores
@@ -75,8 +75,8 @@ class RescalePlan:
         }
 
 
-def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, way: Way | None = None) -> RescalePlan:
-    """Look at a checkpoint and return what a rescale will do.
+def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, method: RewriteMethod | None = None) -> RescalePlan:
+    """Return what a rescale of a checkpoint will do.
 
     Parameters
     ----------
@@ -85,14 +85,14 @@ def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, way: Way | No
     checkpoint
         The query's checkpoint.
     new
-        The max parallelism it shall have.
-    way
-        The way every store that can take it shall take; chosen for each if None.
+        The new number of key groups.
+    method
+        The method for every store. If None, it is chosen for each store.
 
     Raises
     ------
     StateError
-        If there is any obstacle; the message lists all that were found.
+        If the state cannot be rescaled; the message lists every reason that was found.
     """
     batch, old, format_version = _logs(checkpoint)
     assignment = StateAssignment(old, new)
@@ -103,7 +103,7 @@ def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, way: Way | No
     size = 0
     if not found:
         session = StateSession(bridge, format_version)
-        stores, problems = _stores(session, checkpoint, batch, assignment, way)
+        stores, problems = _stores(session, checkpoint, batch, assignment, method)
         size = sum(files.size for files in checkpoint.files(old))
         found += [*problems, *_space_obstacles(checkpoint, size)]
     if found:
@@ -133,12 +133,12 @@ def _log_obstacles(checkpoint: Checkpoint, batch: int, old: int, new: int) -> It
         else:
             yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
     if new == old:
-        yield f"max parallelism is {old} already"
+        yield f"it already has {old} key groups"
     if conf.get(PROVIDER) != ROCKSDB:
         provider = conf.get(PROVIDER, "unknown").rpartition(".")[2]
         yield (
-            f"its state is kept by {provider}; only RocksDB's can be rescaled. A query's provider is fixed with its "
-            f"first batch: start it with a new checkpoint and {PROVIDER}={ROCKSDB}"
+            f"its state store is {provider}; only RocksDB's can be rescaled. The first batch of a query fixes the "
+            f"state store: start the query with a new checkpoint and {PROVIDER}={ROCKSDB}"
         )
     if not checkpoint.operators:
         yield "it has no state: a stateless query takes any number of partitions"
@@ -151,8 +151,8 @@ def _query_obstacles(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     running = marked_process(checkpoint.folder)
     if running is not None:
         yield (
-            f"process {running} on this machine runs a query on it: stop it first (or delete {MARKER} in it, "
-            "if that process is another program)"
+            f"process {running} on this machine runs a query on it: stop it first (if that process is another "
+            f"program, delete {MARKER} in the checkpoint)"
         )
     for name in ("", "offsets", "commits", "state"):
         folder = checkpoint.folder.child(name) if name else checkpoint.folder
@@ -161,7 +161,7 @@ def _query_obstacles(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
 
 
 def marked_process(folder: Folder) -> int | None:
-    """Return the other process of this machine that runs a query on a checkpoint, if one has said so and lives."""
+    """Return the living process of this machine that runs a query on a checkpoint, if the marker file names one."""
     file = folder.child(MARKER)
     if not file.exists():
         return None
@@ -182,7 +182,7 @@ def marked_process(folder: Folder) -> int | None:
 
 
 def _stores(
-    session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, way: Way | None
+    session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, method: RewriteMethod | None
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
     plans, problems = [], []
     encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
@@ -196,15 +196,15 @@ def _stores(
             except Exception as error:  # noqa: BLE001 - Spark refuses in many classes of exception
                 problems.append(f"{what}: {root_cause(error)}")
                 continue
-            chosen, reason = choose_way(
+            chosen, reason = choose_method(
                 assignment, keyed=bool(key), encoding=encoding, files_problem=files_problem, slots=slots
             )
             plan = StorePlan(StoreId(operator.number, name, bool(key)), operator.entry.name, tuple(key), chosen, reason)
-            plans.append(replace(plan, way=way, reason="as asked") if way else plan)
+            plans.append(replace(plan, method=method, reason="chosen by the user") if method else plan)
     return tuple(plans), problems
 
 
 def _space_obstacles(checkpoint: Checkpoint, size: int) -> Iterator[str]:
     free = checkpoint.folder.free_bytes()
     if free < size:
-        yield f"its new state needs about {show_bytes(size)}, and {show_bytes(free)} are left on its file system"
+        yield f"its new state needs about {show_bytes(size)}, and its file system has {show_bytes(free)} free"

@@ -1,8 +1,8 @@
-"""Changes the max parallelism of a checkpoint: aside first, checked there, then put in place under a journal.
+"""Changes the number of key groups of a checkpoint: writes the new state aside, checks it, then puts it in place.
 
-Nothing of the checkpoint is touched until the new state is complete and checked. What is put in place then is one more
-batch, which reads no data: its offsets with the new number first (from then on Spark refuses to start the query), its
-state, and last its commit. A process that dies in between leaves a journal to finish or undo by.
+The checkpoint is not touched until the new state is complete and checked. The change is one more batch that reads no
+data. Its offsets with the new number are put in place first (from then on Spark refuses to start the query), then its
+state, and last its commit. A process that dies in between leaves a journal, which lets the next one finish or undo it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.spark.jvm import root_cause
 from penstock.spark.state_store import StateRewrite, StateSession, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
-from penstock.state.ways import Way
+from penstock.state.rewrite_methods import RewriteMethod
 
 if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from penstock.state.preflight import RescalePlan, StorePlan
 
 OnProgress = Callable[[int, int, str], None]
-"""Told how many steps of how many are done, and what comes next."""
+"""Called with the number of finished steps, the number of all steps, and the next step."""
 _PATIENCE = 30.0
-"""Seconds that tasks have to come to their end after one of them has failed."""
+"""Seconds that tasks have to end after one of them has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What became of one store."""
+    """The rewrite of one store."""
 
     operator: int
     name: str
     store: str
-    way: str
+    method: str
     reason: str
     rows: int
     largest_group: int
@@ -72,9 +72,9 @@ class Rescale:
     bridge
         The bridge of the session that runs it.
     plan
-        What is to be done.
+        The plan of the rescale.
     on_progress
-        Told about every step.
+        Called before every step.
     """
 
     def __init__(self, bridge: Bridge, plan: RescalePlan, on_progress: OnProgress) -> None:
@@ -87,12 +87,12 @@ class Rescale:
         self._next = plan.batch + 1
 
     def run(self) -> RescaleReport:
-        """Do it.
+        """Rewrite the state and put it in place.
 
         Raises
         ------
         StateError
-            If it failed; the checkpoint is as it was, unless the message says otherwise.
+            If it failed. The checkpoint is unchanged, unless the message says otherwise.
         """
         began = time.monotonic()
         journal = Journal(self._plan.batch, self._plan.assignment.old, self._plan.assignment.new)
@@ -118,7 +118,7 @@ class Rescale:
             discard(self._checkpoint.folder)
             raise
         except BaseException as error:
-            wait_for_tasks(self._bridge, _PATIENCE)  # else they would write into what is removed
+            wait_for_tasks(self._bridge, _PATIENCE)  # otherwise they would write into the folders removed below
             discard(self._checkpoint.folder)
             if isinstance(error, Exception):
                 raise StateError.failed(self._plan.location, doing, root_cause(error)) from error
@@ -136,7 +136,7 @@ class Rescale:
         )
 
     def _prepare(self) -> None:
-        """Lay out a checkpoint that has everything but state."""
+        """Make a checkpoint that has everything except state."""
         batch = self._plan.batch
         for name in ("offsets", "commits"):
             self._staged.child(name).make()
@@ -159,23 +159,23 @@ class Rescale:
     def _write(self, rewrite: StateRewrite, plan: StorePlan) -> tuple[StoreReport, tuple[str, ...]]:
         assignment, store = self._plan.assignment, plan.store
         began = time.monotonic()
-        way, reason = plan.way, plan.reason
-        if way is Way.FILES:
+        method, reason = plan.method, plan.reason
+        if method is RewriteMethod.FILES:
             units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
             try:
                 written = rewrite.move_files(store, assignment.new, units if store.keyed else [((0,), (0,))])
             except Exception as error:
-                # What a task throws reaches the driver as text; anything else is a failure of its own.
+                # The driver sees an exception of a task as text; any other exception is a real failure.
                 if "UnsupportedOperationException" not in str(error):
                     raise
                 self._discard(store.operator, store.name)
-                way = Way.SHUFFLE if assignment.change == "regroup" else Way.ROWS
-                reason = f"not as files: {root_cause(error)}"
-        if way is not Way.FILES:
-            written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=way is Way.SHUFFLE)
+                method = RewriteMethod.SHUFFLE if assignment.change == "regroup" else RewriteMethod.ROWS
+                reason = f"not by files: {root_cause(error)}"
+        if method is not RewriteMethod.FILES:
+            written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=method is RewriteMethod.SHUFFLE)
         rows = -1 if written.rows_read is None else written.rows_read
         seconds = time.monotonic() - began
-        report = StoreReport(store.operator, plan.operator_name, store.name, str(way), reason, rows, 0, seconds)
+        report = StoreReport(store.operator, plan.operator_name, store.name, str(method), reason, rows, 0, seconds)
         return report, written.checkpoint_ids
 
     def _discard(self, operator: int, store: str) -> None:
@@ -186,7 +186,7 @@ class Rescale:
                     folder.child(name).delete()
 
     def _commit_staged(self, ids: dict[tuple[int, str], tuple[str, ...]]) -> None:
-        """Write the commit of the new batch, with the unique ids of format version 2."""
+        """Write the commit of the new batch, with the unique ids that format version 2 needs."""
         by_group: dict[int, list[list[str]]] = {}
         for plan in self._plan.stores:
             of_store = ids[plan.store.operator, plan.store.name]
@@ -197,7 +197,7 @@ class Rescale:
         self._staged.child(f"commits/{self._next}").write(str(entry).encode())
 
     def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
-        """Read the new state: as many rows as before, and each in the key group it belongs to."""
+        """Check that the new state has as many rows as before, each in its own key group."""
         session = StateSession(self._bridge, self._plan.format_version)
         compiled = moves_files(self._bridge) is None
         now = self._counted(session, str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
@@ -227,7 +227,7 @@ class Rescale:
         return count(location, batch, plan.store, groups)
 
     def _changes(self) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return what is to be moved, and what the files say that are replaced."""
+        """Return the files to move, and the old text of the files to replace."""
         files, replaced = [], {}
         for operator in self._checkpoint.operators:
             entry = operator.entry.with_max_parallelism(self._plan.assignment.new)
@@ -248,7 +248,7 @@ class Rescale:
 
 
 def _state_files(folder: Folder, under: str = "") -> list[str]:
-    """Return the files of a key group, without the schema and without check sums, which move with their files."""
+    """Return the files of a key group without the schema and the checksums, which move with their files."""
     found = []
     for name, is_folder, _ in folder.entries():
         if is_folder and name == "SSTs":
@@ -259,12 +259,12 @@ def _state_files(folder: Folder, under: str = "") -> list[str]:
 
 
 def publish(checkpoint: Checkpoint, journal: Journal) -> None:
-    """Put a staged checkpoint in place; may be called again after it was stopped anywhere.
+    """Put a staged checkpoint in place. It can be called again after it was stopped at any step.
 
     Raises
     ------
     StateError
-        If the query went on meanwhile; the checkpoint is left to it.
+        If the query ran in the meantime; the checkpoint is left unchanged.
     """
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
@@ -288,12 +288,12 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
 
 
 def undo(checkpoint: Checkpoint, journal: Journal) -> None:
-    """Take back what `publish` has put in place so far; may be called again after it was stopped anywhere.
+    """Undo what `publish` has put in place so far. It can be called again after it was stopped at any step.
 
     Raises
     ------
     StateError
-        If it is complete.
+        If the rescale is complete.
     """
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
@@ -309,7 +309,7 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
                 f"the rescale of {checkpoint.location} to {journal.new} key groups is complete and cannot be aborted",
                 hint=f"rescale it to {journal.old} to go back",
             )
-        # From here on there is only this way: what is taken back cannot be put in place again.
+        # From here on the rescale can only be undone: what is removed cannot be put in place again.
         journal.aborting().save(folder)
         for file in journal.files:
             if not staged.child(file).exists():
@@ -321,6 +321,6 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
 
 
 def discard(folder: Folder) -> None:
-    """Remove what a rescale has written aside; the journal first, as without it the rest is known to be of no use."""
+    """Remove what a rescale has written aside; the journal first, because the rest is useless without it."""
     Journal.forget(folder)
     folder.child(FOLDER).delete()

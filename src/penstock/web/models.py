@@ -143,11 +143,12 @@ class Exceptions(Answer):
 
 
 class Decisions(Answer):
-    """What was chosen, and what was changed."""
+    """What was chosen, what was changed, and which changes could not be."""
 
     jid: str
     decisions: list[dict[str, Any]]
     changes: list[dict[str, Any]]
+    refused: list[dict[str, Any]]
 
 
 class VertexDetails(Answer):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
+from penstock.history.record import run_times
 from penstock.units import show_bytes, show_count
 from penstock.web.drawing import draw
 
@@ -76,8 +77,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float) -> str:
         }
         for task in tasks
     ]
-    started = one["timestamps"].get("RUNNING")
-    ended = next((one["timestamps"][s] for s in ("FINISHED", "FAILED", "CANCELED") if s in one["timestamps"]), None)
+    started, ended = run_times(one)
     return _templates.get_template("vertex.html").render(
         job=record,
         vertex=one,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.history.record import run_times
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -81,7 +83,7 @@ def job_details(record: JobRecord, now: float) -> dict[str, Any]:
 
 
 def _vertex(vertex: dict[str, Any], now: float) -> dict[str, Any]:
-    started, ended = _times(vertex)
+    started, ended = run_times(vertex)
     return {
         "id": vertex["id"],
         "name": vertex["name"],
@@ -99,11 +101,6 @@ def _vertex(vertex: dict[str, Any], now: float) -> dict[str, Any]:
         },
         "reason": vertex["reason"],
     }
-
-
-def _times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
-    at = vertex["timestamps"]
-    return at.get("RUNNING"), next((at[state] for state in ("FINISHED", "FAILED", "CANCELED") if state in at), None)
 
 
 def plan(record: JobRecord) -> dict[str, Any]:
@@ -195,8 +192,13 @@ def job_exceptions(record: JobRecord) -> dict[str, Any]:
 
 
 def job_decisions(record: JobRecord) -> dict[str, Any]:
-    """Return the answer of ``/jobs/:jobid/decisions``: what was chosen and why, and what the optimizer changed."""
-    return {"jid": record.id, "decisions": record.decisions, "changes": record.changes}
+    """Return the answer of ``/jobs/:jobid/decisions``: what was chosen and changed, and why."""
+    return {
+        "jid": record.id,
+        "decisions": record.decisions,
+        "changes": record.changes,
+        "refused": record.refused,
+    }
 
 
 def vertex_details(record: JobRecord, vertex: dict[str, Any], now: float) -> dict[str, Any]:

@@ -373,6 +373,6 @@ def test_columns_go_by_their_names(request, env, spark, kind):
         plain(spark, server, "named").collect(), numbers(spark).withColumn("v", F.lit(None).cast("bigint")).collect()
     )
     env.write(numbers(spark).withColumn("more", F.lit(1)), JdbcSink(server.url, "named", server.properties))
-    with pytest.raises(SinkError, match="more that the table has not"):
+    with pytest.raises(SinkError, match="more that the table does not have"):
         env.execute()
     env._outputs.take()

@@ -106,7 +106,9 @@ def test_the_driver_dies_around_the_commit(postgres, dies, there):
     ]
 
     def run(where):
-        return subprocess.run([sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300)
+        return subprocess.run(
+            [sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300, check=False
+        )
 
     assert run(dies).returncode == 9
     assert postgres.sql(f"select count(*) from {table}") == there

@@ -178,7 +178,7 @@ def test_columns_that_are_not_read_do_not_count(pg, make_env, spark):
 
 def test_what_the_user_cut_stays(pg, make_env, spark):
     env = make_env(**VOLUME)
-    options = dict(partitionColumn="id", lowerBound="0", upperBound=str(ROWS), numPartitions="3")
+    options = {"partitionColumn": "id", "lowerBound": "0", "upperBound": str(ROWS), "numPartitions": "3"}
     df = (
         spark.read.format("jdbc")
         .options(url=pg.url, dbtable="uniform", **pg.properties, **options)

@@ -40,7 +40,8 @@ def test_page_ranges_are_even(pages, count):
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
     held = [
-        sum(min(size, high) - min(size, low) for size in pages) for low, high in zip([0, *bounds], [*bounds, 10**9])
+        sum(min(size, high) - min(size, low) for size in pages)
+        for low, high in zip([0, *bounds], [*bounds, 10**9], strict=True)
     ]
     assert sum(held) == sum(pages)
     assert max(held) <= sum(pages) / count + 2 * max(len(pages), 1)

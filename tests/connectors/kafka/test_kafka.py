@@ -175,7 +175,7 @@ def test_rows_that_cannot_be_written(env, spark, broker, hot, columns, words):
 def test_bad_targets(env, spark, broker):
     with pytest.raises(SourceError, match="no topic 'none'"):
         KafkaSource(broker.servers, "none").ranges()
-    with pytest.raises(SourceError, match="no place in a topic"):
+    with pytest.raises(SourceError, match="not a position in a topic"):
         KafkaSource(broker.servers, "t", start="yesterday")
     with pytest.raises(SourceError, match="invalid parallelism"):
         KafkaSource(broker.servers, "t", parallelism=0)

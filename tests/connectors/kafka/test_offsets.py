@@ -1,5 +1,7 @@
 """Cutting backlogs: a table, and hypothesis for what must always hold."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +36,7 @@ def test_every_offset_once_and_no_share_exceeded(given_ranges, count):
         parts = sorted(part for part in found if part.partition == whole.partition)
         edges = [(part.start, part.end) for part in parts]
         assert sum(part.backlog for part in parts) == whole.backlog
-        assert all(low[1] == high[0] for low, high in zip(edges, edges[1:]))
+        assert all(low[1] == high[0] for low, high in itertools.pairwise(edges))
         assert not parts or (parts[0].start, parts[-1].end) == (whole.start, whole.end)
     total = sum(whole.backlog for whole in ranges)
     assert all(0 < part.backlog <= -(-total // count) for part in found)

@@ -16,7 +16,7 @@ def test_tasks_read_ranges_of_about_the_volume():
     decided = Deciding("1 #> 2", results={1: EVEN}).decide(2)
     assert (decided.parallelism, decided.bytes_in) == (4, 320)
     assert decided.setup.read_of("1-2") == CoalescedRead([(0, 2), (2, 4), (4, 6), (6, 8)])
-    assert decided.reason == "320 B, 100 B per task"
+    assert decided.reason == "320 B of input, 100 B per task"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_options(config, parallelism):
 
 def test_what_the_user_gave_is_kept():
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
-    assert (decided.parallelism, decided.reason) == (3, "asked for 3")
+    assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")
 
 
 def test_each_input_of_a_union_keeps_what_was_given_to_it():
@@ -79,7 +79,7 @@ def test_what_is_broadcast_is_read_whole():
 
 def test_sources_are_cut_as_they_were_asked():
     decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NO_ANSWER})
-    assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark cuts this source itself", 1000)
+    assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark splits this source itself", 1000)
 
 
 @pytest.mark.parametrize(

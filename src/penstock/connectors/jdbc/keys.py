@@ -78,7 +78,7 @@ def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[An
     try:
         types = relation.column_types(dialect.asking_waits(timeout()))
     except Exception as error:
-        log.warning("the types of %s could not be had", relation.table, exc_info=True)
+        log.warning("the types of %s could not be read", relation.table, exc_info=True)
         return [], f"the types of {relation.table} could not be had: {first_line(error)}"
     found: list[Any] = []
     problems: list[str] = []

@@ -75,7 +75,7 @@ class JdbcSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if (self.mode == "upsert") != bool(self.key):
             raise SinkError(
-                f"mode {self.mode!r} with key {tuple(self.key)}", hint="upsert needs a key, other modes none"
+                f"mode {self.mode!r} with key {tuple(self.key)}", hint="mode upsert needs a key; other modes take none"
             )
         if dialect_of(self.url) is None:
             raise SinkError(

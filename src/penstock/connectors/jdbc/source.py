@@ -78,7 +78,7 @@ class JdbcSource(Source):
         if self.url.startswith("jdbc:mariadb:"):
             raise SourceError(
                 f"{masked(self.url)} would be read wrongly",
-                cause="Spark has no dialect for this URL, and quotes columns so that MariaDB takes them for texts",
+                cause="Spark has no dialect for this URL and quotes columns in a way that MariaDB takes for texts",
                 hint="write jdbc:mysql:...?permitMysqlScheme with driver org.mariadb.jdbc.Driver",
             )
         for value in (self.parallelism, self.max_connections):
@@ -176,9 +176,9 @@ class JdbcScan(Scan):
             wanted = worth_opening(fine, coarse, self._cores)
             limit = self._limit(database)
             self._conditions = estimate.cut(database, min(wanted, limit))
-        rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))}"
-        capped = f", no more than {limit} connections" if limit < wanted else ""
-        self._reason = f"{rows} by {self._dialect.name}'s statistics, in {estimate.how}{capped}"
+        rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))} each"
+        capped = f", with at most {limit} connections" if limit < wanted else ""
+        self._reason = f"{rows} by {self._dialect.name}'s statistics, read in {estimate.how}{capped}"
         if len(self._conditions) > 1 and self._dialect.no_snapshot:
             self._reason += f"; {self._dialect.no_snapshot}"
         return len(self._conditions)

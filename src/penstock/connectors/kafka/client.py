@@ -62,7 +62,7 @@ def _asking(servers: str, what: str) -> Iterator[None]:
         if problem.name() in _UNANSWERED and time.monotonic() - begun >= _NEARLY * timeout():
             raise SourceTimeoutError.of(f"the broker at {servers}", what, timeout(), str(problem)) from error
         raise SourceError(
-            f"no broker of {servers} gives an answer",
+            f"no broker of {servers} answers",
             cause=f"{what}: {problem}",
             hint="check the servers, their security settings, and the network",
         ) from error
@@ -159,7 +159,7 @@ def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
         if batch:
             yield batch
         if time.monotonic() - quiet > timeout():
-            raise SourceTimeoutError.of(place, f"it is silent at offset {position} of {wanted.end}", timeout())
+            raise SourceTimeoutError.of(place, f"it sends no records from offset {position} of {wanted.end}", timeout())
 
 
 def _check(problem: KafkaError, place: str, position: int) -> None:
@@ -170,7 +170,7 @@ def _check(problem: KafkaError, place: str, position: int) -> None:
             hint="retention deleted them while the job was planned or ran; start later, or run it again",
         )
     if problem.fatal() or not problem.retriable():
-        raise SourceError(f"{place} cannot be read on at offset {position}", cause=str(problem))
+        raise SourceError(f"{place} cannot be read further at offset {position}", cause=str(problem))
 
 
 def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mapping[str, Any]]) -> int:
@@ -205,7 +205,7 @@ def produce(servers: str, properties: Mapping[str, str], records: Iterator[Mappi
     left = made.flush(_PATIENCE)
     if refused or left or taken < sent:
         raise SinkError(
-            f"{sent - taken} of {sent} records were not taken by {servers}",
+            f"{sent - taken} of {sent} records were not accepted by {servers}",
             cause=refused[0] if refused else f"no receipt within {_PATIENCE:.0f} seconds",
             hint="records before them are in the topic: a rerun writes them again",
         )

@@ -84,7 +84,7 @@ class PreparedKafka(Prepared):
         producer.flush(_PATIENCE)
         if refused:
             producer.abort_transaction(_PATIENCE)
-            raise SinkError(f"records were not taken by {self.servers}", cause=refused[0])
+            raise SinkError(f"records were not accepted by {self.servers}", cause=refused[0])
         from confluent_kafka import TopicPartition
 
         with self._group(access) as group:
@@ -122,7 +122,7 @@ class PreparedKafka(Prepared):
             made.init_transactions(_PATIENCE)
         except KafkaException as error:
             raise SinkError(
-                f"{self.servers} takes no transactions for topic {self.topic}",
+                f"{self.servers} accepts no transactions for topic {self.topic}",
                 cause=str(error.args[0]),
                 hint="leave the token out to write at least once, or allow transactions",
             ) from error

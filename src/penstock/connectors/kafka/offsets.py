@@ -35,7 +35,7 @@ class OffsetRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:
-            raise ValueError(f"{self.topic}-{self.partition} from {self.start} to {self.end} is no range of offsets")
+            raise ValueError(f"{self.topic}-{self.partition} from {self.start} to {self.end} is not a range of offsets")
 
     @property
     def backlog(self) -> int:

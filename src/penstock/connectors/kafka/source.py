@@ -66,7 +66,9 @@ class KafkaSource(SplitSource):
     def __post_init__(self) -> None:
         for place in (self.start, self.end):
             if isinstance(place, str) and place not in {"earliest", "latest"}:
-                raise SourceError(f"{place!r} is no place in a topic", hint="give earliest, latest, a time, or offsets")
+                raise SourceError(
+                    f"{place!r} is not a position in a topic", hint="give earliest, latest, a time, or offsets"
+                )
         for value in (self.parallelism, self.record_bytes):
             if value is not None:
                 checked_parallelism(value, f"topic {self.name}")
@@ -130,7 +132,7 @@ class KafkaSource(SplitSource):
     @property
     def reason(self) -> str:
         """What the number was inferred from."""
-        return f"by the backlog, with {show_bytes(self.record_bytes)} a record"
+        return f"from the topic's backlog, at {show_bytes(self.record_bytes)} per record"
 
     def enumerate_splits(self, context: ScanContext) -> Sequence[OffsetRange]:
         """Return ranges of offsets, none of them larger than a task's share of the backlog."""

@@ -47,7 +47,7 @@ class KafkaFormat(DataSource):
         if most and not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
             raise SourceError(
                 f"{FORMAT}: maxOffsetsPerTrigger would be ignored",
-                cause="before Spark 4.2 a batch of a Python data source takes all there is",
+                cause="before Spark 4.2 a batch of a Python data source reads everything there is",
                 hint="leave the option out, or use Spark 4.2",
             )
         return _StreamReader(_source(self.options), _tasks(self.options), int(most) if most else None)

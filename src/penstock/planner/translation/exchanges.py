@@ -38,7 +38,7 @@ def add_adaptive_edge(
     if mark.parallelism is not None and builder.can_be_given(inner.node_id, mark.parallelism):
         builder.give(inner.node_id, parallelism=mark.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
-    compared = f"each batch goes to the idlest of {traverse} consumers"
+    compared = f"each batch goes to the least loaded of {traverse} consumers"
     builder.notes.append((builder.nodes[node_id].name, "adaptive", compared))
 
 

@@ -107,7 +107,9 @@ class InputDecider:
         infos = self._measured(edges)
         if infos is None:
             known = sum(self._known.written(edge.source_id) for edge in edges)
-            return DecidedInput(None, "Spark needed no exchange there, so its own plan decides", known)
+            return DecidedInput(
+                None, "its input is not divided by size, so Spark's plan sets the number of tasks", known
+            )
         known = sum(int(info.sum()) for info in infos)
         target = file_size(self._owner.graph, edges[0])
         if target is not None:
@@ -116,8 +118,8 @@ class InputDecider:
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
-            why = "skewed subpartitions are split along the tasks that wrote them"
-            why = why if wanted is None else f"asked for {wanted}, {why} as far as there are tasks"
+            why = "skewed subpartitions are split into slices by upstream task"
+            why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
             return DecidedInput(len(cut[edges[0].id]), why, known, split)
         decision = decide_vertex(infos, vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism), wanted)
@@ -125,7 +127,7 @@ class InputDecider:
             result = self._results.staged(edges[0].source_id)
             assert result.tasks is not None  # what can be cut was written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
-            why = f"{decision.reason}, each reads what its neighbours of {show_count(result.tasks, 'task')} wrote"
+            why = f"{decision.reason}, each task reads the rows of its neighbours among {result.tasks} upstream tasks"
             return DecidedInput(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
         reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
         return DecidedInput(decision.parallelism, decision.reason, known, reads)
@@ -179,10 +181,10 @@ class InputDecider:
         tasks = show_count(len(next(iter(cut.values()))), "task")
         outcome: dict[str, int | str] = {"split": split}
         if not split:
-            outcome |= {"instead": "its subpartitions stay whole", "because": f"there are {tasks} for them"}
+            outcome |= {"instead": "its subpartitions are not split", "because": f"there are only {tasks}"}
         for decision in self._log.of((node_id,), DecisionKind.SKEW):
             if LARGEST in decision.figures:
-                self._log.settle(decision, **outcome)
+                self._log.settle(decision.id, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""
@@ -196,6 +198,6 @@ class InputDecider:
             found: list[float] = (read_mappers([index])[:, 0] * ratio).tolist()
             return found
 
-        why = f"about {show_bytes(round(sum(sizes)))} on disk, {ratio:.2f} times what was exchanged"
+        why = f"about {show_bytes(round(sum(sizes)))} on disk ({ratio:.2f} times the shuffled bytes)"
         slots = self._outputs.slots_of(edge)
         return cut_for_files(sizes, by_mapper, target, slots), f"{why}, in files of {show_bytes(target)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.connectors.file_scan import FileScan
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
 from penstock.graph import SinkOperator
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.sizing.file_sizes import slot_count
@@ -113,13 +113,12 @@ class OutputDecider:
             volume = show_bytes(bounds.volume_per_task)
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
             self._log.record(
-                Decision(
+                Choice(
                     DecisionKind.SUBPARTITIONS,
-                    f"{vertex.id} {vertex.name}",
+                    VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
-                    f"{show_bytes(known)} of input to {names}, four subpartitions for each task of {volume}",
+                    f"{show_bytes(known)} of input to {names}, four subpartitions per task of {volume}",
                     {"known bytes": known, "maximum": upper},
-                    nodes=vertex.node_ids,
                 )
             )
         return self._widths[family]

@@ -126,7 +126,7 @@ class SourceDecider:
         coordinator = source.coordinator
         asked = is_asked(source.options, source.static)
         if asked and inferred == NO_ANSWER and coordinator.source is None:
-            return None, "Spark cuts this source itself"
+            return None, "Spark splits this source itself"
         bounds = self._bounds(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
         if asked and inferred == NO_ANSWER and coordinator.problem:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Decision, DecisionKind, DecisionLog
+from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
 from penstock.execution.reads import VertexSetup
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
@@ -151,7 +151,8 @@ class VertexDecider:
             "maximum": bounds.maximum,
         }
         chosen = parallelism if parallelism is not None else "left to Spark"
-        self._log.record(Decision(kind, f"{vertex.id} {vertex.name}", chosen, reason, figures, nodes=vertex.node_ids))
+        subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
+        self._log.record(Choice(kind, subject, chosen, reason, figures))
 
     def _given(self, vertex: JobVertex, node_id: int) -> int | None:
         """Return the number of tasks that a user asked for where one of its nodes reads, or None.

@@ -26,13 +26,13 @@ _STRANGERS = 512
 def rendezvous_of(spark: SparkSession) -> Rendezvous:
     """Return where the tasks of a new exchange of a session meet."""
     host = spark.conf.get("spark.driver.host", None) or "localhost"
-    place = _place(spark.conf.get("spark.driver.bindAddress", None) or host)
-    return Rendezvous(host.strip("[]"), place.port, place.secret, secrets.token_hex(8))
+    server = _server_at(spark.conf.get("spark.driver.bindAddress", None) or host)
+    return Rendezvous(host.strip("[]"), server.port, server.secret, secrets.token_hex(8))
 
 
 @cache
-def _place(host: str) -> MeetingPlace:
-    return MeetingPlace(host.strip("[]"))
+def _server_at(host: str) -> RendezvousServer:
+    return RendezvousServer(host.strip("[]"))
 
 
 @dataclass(eq=False, slots=True)
@@ -41,7 +41,7 @@ class _Call:
     answer: asyncio.Future[bytes]
 
 
-class MeetingPlace:
+class RendezvousServer:
     """Tells tasks where the others listen, once all of a stage have called.
 
     Parameters

@@ -4,7 +4,7 @@ import pytest
 
 from penstock.decisions import DecisionKind
 from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, JoinType, Operator, OperatorKind, ScanOperator
-from penstock.optimizer.one_task import OneTask
+from penstock.optimizer.collapse_exchanges import CollapseExchanges
 from penstock.testing import StrategyHarness, measured
 
 AGGREGATE, SORT, WINDOW = AggregateOperator(None), Operator(OperatorKind.SORT), Operator(OperatorKind.WINDOW)
@@ -12,7 +12,7 @@ SOURCE, CALC, INNER = ScanOperator(), CalcOperator(is_cheap=True), JoinOperator(
 
 
 def case(text, operators, parallelism=None):
-    return StrategyHarness([OneTask], text, {1: SOURCE, **operators}, parallelism=parallelism)
+    return StrategyHarness([CollapseExchanges], text, {1: SOURCE, **operators}, parallelism=parallelism)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_number_that_the_user_gave_is_kept():
 def test_it_is_recorded_once():
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT})
     job.finish(1, measured(1))
-    assert job.chosen(DecisionKind.EXCHANGE) == ["no HASH(k)"]
+    assert job.chosen(DecisionKind.EXCHANGE) == ["no HASH(k) exchange"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_it_is_recorded_once():
     ],
 )
 def test_not_where_one_task_is_not_what_is_wanted(config):
-    job = StrategyHarness([OneTask], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config=config)
+    job = StrategyHarness([CollapseExchanges], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config=config)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}

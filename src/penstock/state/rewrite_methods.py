@@ -1,4 +1,4 @@
-"""The ways a store can be rewritten, and which one is taken."""
+"""The methods of rewriting a state store, and the choice between them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from enum import StrEnum
 from penstock.state.assignment import Change, StateAssignment
 
 OPEN_STORES = 256
-"""Stores that one task may have open at once."""
+"""The most stores that one task may have open at once."""
 
 
-class Way(StrEnum):
+class RewriteMethod(StrEnum):
     """How a store gets other key groups."""
 
     FILES = "files"
@@ -21,23 +21,23 @@ class Way(StrEnum):
     """Row by row, through one shuffle."""
 
 
-def choose_way(
+def choose_method(
     assignment: StateAssignment, *, keyed: bool, encoding: str, files_problem: str | None, slots: int
-) -> tuple[Way, str]:
-    """Return the way for a store, and why.
+) -> tuple[RewriteMethod, str]:
+    """Return the method for a store, and the reason.
 
     Parameters
     ----------
     assignment
-        From how many key groups to how many.
+        The old and the new number of key groups.
     keyed
-        Whether rows are spread by a key.
+        Whether the rows are distributed by a key.
     encoding
-        How keys are encoded.
+        The encoding of keys.
     files_problem
-        Why files cannot be moved on this Spark; None where they can.
+        Why files cannot be moved on this Spark, or None if they can.
     slots
-        The tasks that can run at once.
+        The number of tasks that can run at the same time.
     """
     if files_problem is None and encoding != "unsaferow":
         files_problem = f"keys are encoded as {encoding}"
@@ -46,12 +46,12 @@ def choose_way(
         if widest > OPEN_STORES:
             files_problem = f"a task would have {widest} stores open, more than {OPEN_STORES}"
     if files_problem is None:
-        return Way.FILES, "sorted files are moved whole"
+        return RewriteMethod.FILES, "files are rewritten whole, which is fastest"
     if not keyed:
-        return Way.ROWS, f"copied as key group 0; not as files: {files_problem}"
+        return RewriteMethod.ROWS, f"it has one key group, which is copied; not by files: {files_problem}"
     if assignment.change is Change.REGROUP:
         return (
-            Way.SHUFFLE,
-            f"{assignment.new} is no multiple or divisor of {assignment.old}; not as files: {files_problem}",
+            RewriteMethod.SHUFFLE,
+            f"{assignment.new} is not a multiple or divisor of {assignment.old}; not by files: {files_problem}",
         )
-    return Way.ROWS, f"{assignment.change} needs no shuffle; not as files: {files_problem}"
+    return RewriteMethod.ROWS, f"a {assignment.change} needs no shuffle; not by files: {files_problem}"

@@ -1,4 +1,4 @@
-"""Drops the exchanges behind what one task reads: rows that are all in one task lie right for any operator.
+"""Removes the exchanges after an operator that one task runs: all rows are in that task already.
 
 Before::
 
@@ -8,8 +8,8 @@ After::
 
     sales ──HASH──▶ aggregate ─FORWARD─▶ sort ──▶ sink
 
-Only operators that give no more rows than they get are passed, and none that the user gave a parallelism. Should more
-than one task read the rows after all, Spark exchanges them inside the vertex: the answer does not depend on this.
+The chain ends at an operator that may produce more rows than it reads, and at one with a parallelism set by the user.
+If more than one task reads the rows after all, Spark exchanges them inside the vertex, so the answer does not change.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from penstock.graph import StreamGraph, StreamNode
 
-_PASSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
-_DROPPED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
+_COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
+_REMOVED = (HashPartitioner, RangePartitioner, GlobalPartitioner)
 
 
-class OneTask(StreamGraphOptimizationStrategy):
-    """Looks at operators whose only input has just been measured."""
+class CollapseExchanges(StreamGraphOptimizationStrategy):
+    """Removes exchanges after an operator whose input was measured and fits one task."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
-        """Chain what follows such operators to them."""
+        """Chain the operators that follow such an operator to it."""
         if not context.config.flag(AUTO_PARALLELISM_ENABLED) or context.config.integer(MIN_PARALLELISM) > 1:
             return False
         changed = False
@@ -48,34 +48,35 @@ class OneTask(StreamGraphOptimizationStrategy):
             if result.total > context.resources.volume_per_task:
                 continue
             for edge in context.stream_graph.out_edges(node_id):
-                if not context.is_frozen(edge.target_id) and isinstance(edge.partitioner, _DROPPED):
+                if not context.is_frozen(edge.target_id) and isinstance(edge.partitioner, _REMOVED):
                     changed |= self._chain(edge.target_id, result, context)
         return changed
 
     def _chain(self, head: int, result: ResultInfo, context: StrategyContext) -> bool:
         graph, current, changed = context.stream_graph, head, False
-        while self._may_pass(graph.node(current), len(graph.in_edges(current))):
+        while self._fits_one_task(graph.node(current), len(graph.in_edges(current))):
             outgoing = graph.out_edges(current)
             if len(outgoing) != 1:
                 break
             (edge,) = outgoing
             target = graph.node(edge.target_id)
             if not edge.is_forward:
-                if not isinstance(edge.partitioner, _DROPPED) or not self._may_lose(target, graph):
+                if not isinstance(edge.partitioner, _REMOVED) or not self._can_chain(target, graph):
                     break
-                if not context.modify_stream_edge([StreamEdgeUpdateRequest(edge.id, FORWARD)]):
+                request = StreamEdgeUpdateRequest(edge.id, FORWARD)
+                reason = f"one task reads all {show_bytes(result.total)} of input to {graph.node(head).name}"
+                chosen = f"no {edge.partitioner} exchange"
+                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, bytes=result.total):
                     break
                 graph, changed = context.stream_graph, True
-                reason = f"one task reads the {show_bytes(result.total)} before {graph.node(head).name}"
-                context.decide(DecisionKind.EXCHANGE, target, f"no {edge.partitioner}", reason, bytes=result.total)
             current = target.id
         return changed
 
-    def _may_lose(self, node: StreamNode, graph: StreamGraph) -> bool:
-        """Whether a node does without the exchange before it: no join behind it meets rows as that left them."""
-        meets = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
-        return self._may_pass(node, len(graph.in_edges(node.id))) and not meets
+    def _can_chain(self, node: StreamNode, graph: StreamGraph) -> bool:
+        """Whether a node does not need the exchange before it: no join after it relies on that partitioning."""
+        joined = any(len(graph.in_edges(edge.target_id)) > 1 for edge in relying_edges(graph, node.id))
+        return self._fits_one_task(node, len(graph.in_edges(node.id))) and not joined
 
-    def _may_pass(self, node: StreamNode, inputs: int) -> bool:
+    def _fits_one_task(self, node: StreamNode, inputs: int) -> bool:
         narrow = isinstance(node.operator, CalcOperator) and node.operator.is_cheap
-        return inputs == 1 and node.parallelism is None and (node.kind in _PASSED or narrow)
+        return inputs == 1 and node.parallelism is None and (node.kind in _COLLAPSED or narrow)

@@ -1,0 +1,74 @@
+"""A job vertex at one moment: what the terminal, the API, the page and reports show of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.graph import JobVertex
+
+
+class ExecutionState(StrEnum):
+    """The states of a vertex and of a job."""
+
+    CREATED = "CREATED"
+    SCHEDULED = "SCHEDULED"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing comes after it."""
+        return self in {ExecutionState.FINISHED, ExecutionState.FAILED, ExecutionState.CANCELED}
+
+
+@dataclass(frozen=True, slots=True)
+class VertexSnapshot:
+    """A vertex in execution, as it was at one moment.
+
+    Parameters
+    ----------
+    vertex
+        The job vertex.
+    state
+        Where it is.
+    parallelism
+        The decided number of tasks, or None before.
+    reason
+        Why that many.
+    tasks
+        How many ran, None while unknown or where nothing had to run.
+    bytes_in, bytes_out, rows_out
+        Measured figures, None while unknown.
+    subpartitions
+        Bytes of each subpartition it wrote; empty while unknown, and of sinks.
+    timestamps
+        When each state was reached, seconds since the epoch.
+    """
+
+    vertex: JobVertex
+    state: ExecutionState = ExecutionState.CREATED
+    parallelism: int | None = None
+    reason: str = ""
+    tasks: int | None = None
+    bytes_in: int | None = None
+    bytes_out: int | None = None
+    rows_out: int | None = None
+    subpartitions: Sequence[int] = ()
+    timestamps: Mapping[ExecutionState, float] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, or ran."""
+        start = self.timestamps.get(ExecutionState.RUNNING)
+        if start is None:
+            return 0.0
+        ends = [at for state, at in self.timestamps.items() if state.is_terminal]
+        return (ends[0] if ends else time.time()) - start

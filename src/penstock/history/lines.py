@@ -1,0 +1,230 @@
+"""What happens to a job as lines of its log: typed events in, plain values for JSON out."""
+
+from __future__ import annotations
+
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from penstock.events import (
+    ChangeRefused,
+    DecisionMade,
+    DecisionSettled,
+    ErrorOccurred,
+    ExecutionState,
+    GraphChanged,
+    GraphPlanned,
+    JobStateChanged,
+    VertexChanged,
+    VerticesCreated,
+)
+from penstock.graph.naming import column_names, readable
+from penstock.history.changes import node_changes
+from penstock.masking import mask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.decisions import Decision
+    from penstock.events import JobStatusEvent, VertexSnapshot
+    from penstock.graph import GraphChange, JobVertex, RefusedChange
+    from penstock.graph.stream_graph import StreamEdge, StreamNode
+    from penstock.history.record import Event
+
+_TEXT = 300
+"""Characters kept of an operator's description."""
+_BARS = 400
+"""Subpartitions kept one by one; of more, neighbours are put together by their largest."""
+_CLIP = 4000
+
+
+class EventLines:
+    """Makes the lines of one job, in the order in which it happened."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, str] = {}
+        self._operators: dict[int, str] = {}
+        self._state = ExecutionState.CREATED
+        self._pending = 0
+        self._vertices: dict[str, ExecutionState] = {}
+        self._counts = dict.fromkeys(ExecutionState, 0)
+
+    def of(self, event: JobStatusEvent) -> Iterator[Event]:
+        """Return the lines of what happened."""
+        for values in self._values(event):
+            yield {"type": values["type"], "at": event.at, **values}
+
+    def _values(self, event: JobStatusEvent) -> Iterator[dict[str, Any]]:
+        match event:
+            case GraphPlanned(graph):
+                self._columns = column_names(graph)
+                self._operators = {node.id: node.name for node in graph}
+                yield _nodes(graph)
+                yield self._edges(graph.edges)
+            case GraphChanged(change):
+                yield from self._changed(change)
+            case ChangeRefused(refused):
+                yield self._refused(refused)
+            case VerticesCreated(vertices, pending):
+                self._pending = pending
+                for vertex in vertices:
+                    self._count(vertex)
+                    yield {"type": "vertex", **_vertex(vertex.vertex), **_progress(vertex)}
+                yield self._job()
+            case VertexChanged(vertex):
+                self._count(vertex)
+                yield {"type": "vertex", "id": vertex.vertex.id, **_progress(vertex)}
+            case DecisionMade(decision) | DecisionSettled(decision):
+                yield _decision(decision)
+            case ErrorOccurred(error, vertex_id):
+                trace = "".join(traceback.format_exception(error))[-_CLIP:]
+                message = mask(str(error))[:_CLIP]
+                yield {"type": "exception", "message": message, "trace": mask(trace), "vertex": vertex_id}
+            case JobStateChanged(state, pending):
+                self._state, self._pending = state, pending
+                yield self._job()
+
+    def _count(self, vertex: VertexSnapshot) -> None:
+        before = self._vertices.get(vertex.vertex.id)
+        if before is not None:
+            self._counts[before] -= 1
+        self._vertices[vertex.vertex.id] = vertex.state
+        self._counts[vertex.state] += 1
+
+    def _job(self) -> dict[str, Any]:
+        counts = {state.value: count for state, count in self._counts.items()}
+        return {
+            "type": "state",
+            "state": self._state.value,
+            "pending": self._pending,
+            "counts": counts | {"pending-operators": self._pending},
+        }
+
+    def _changed(self, change: GraphChange) -> Iterator[dict[str, Any]]:
+        if change.nodes:
+            yield _nodes(node for _, node in change.nodes)
+        if change.edges:
+            yield self._edges(edge for _, edge in change.edges)
+        decision = change.decision
+        why = {
+            "reasons": [] if decision is None else [mask(str(decision))],
+            "decision": None if decision is None else decision.id,
+        }
+        for old, new in change.edges:
+            if old.partitioner != new.partitioner:
+                before, after = (readable(str(edge.partitioner), self._columns) for edge in (old, new))
+                yield _change(self._edge_name(new), before, after, new.target_id) | why
+        for old_node, node in change.nodes:
+            for before, after in node_changes(old_node, node):
+                yield _change(node.name, before, after, node.id) | why
+
+    def _refused(self, refused: RefusedChange) -> dict[str, Any]:
+        choice = refused.choice
+        what = "a change" if choice is None else f"{choice.kind} of {choice.subject}: {choice.chosen}"
+        return {
+            "type": "refused",
+            "what": mask(what)[:_TEXT],
+            "because": mask(refused.because)[:_TEXT],
+            "nodes": [] if choice is None else [str(node) for node in choice.subject.node_ids],
+        }
+
+    def _edge_name(self, edge: StreamEdge) -> str:
+        return f"edge from {self._operators[edge.source_id]} to {self._operators[edge.target_id]}"
+
+    def _edges(self, edges: Iterable[StreamEdge]) -> dict[str, Any]:
+        return {
+            "type": "edges",
+            "edges": [
+                {
+                    "id": edge.id,
+                    "source": str(edge.source_id),
+                    "target": str(edge.target_id),
+                    "input": edge.type_number,
+                    "partitioner": mask(readable(str(edge.partitioner), self._columns))[:_TEXT],
+                    "exchange": edge.exchange,
+                }
+                for edge in edges
+            ],
+        }
+
+
+def _nodes(nodes: Iterable[StreamNode]) -> dict[str, Any]:
+    return {
+        "type": "nodes",
+        "nodes": [
+            {
+                "id": str(node.id),
+                "kind": node.kind.value,
+                "name": mask(node.name)[:_TEXT],
+                "description": mask(node.description)[:_TEXT],
+                "parallelism": _figure(node.parallelism),
+                "max_parallelism": _figure(node.max_parallelism),
+                "location": str(node.location or ""),
+            }
+            for node in nodes
+        ],
+    }
+
+
+def _change(what: str, before: str, after: str, node: int) -> dict[str, Any]:
+    return {
+        "type": "change",
+        "what": mask(what)[:_TEXT],
+        "before": mask(before)[:_TEXT],
+        "after": mask(after)[:_TEXT],
+        "node": str(node),
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {
+        "type": "decision",
+        "index": decision.id,
+        "at": decision.at,
+        "kind": str(decision.kind),
+        "subject": mask(str(decision.subject)),
+        "nodes": [str(node) for node in decision.nodes],
+        "chosen": _clean(decision.chosen),
+        "reason": mask(decision.reason),
+        "figures": {k: _clean(v) for k, v in decision.figures.items()},
+        "outcome": {k: _clean(v) for k, v in decision.outcome.items()},
+    }
+
+
+def _clean(value: float | str) -> float | str:
+    return mask(value) if isinstance(value, str) else value
+
+
+def _vertex(vertex: JobVertex) -> dict[str, Any]:
+    return {
+        "id": vertex.id,
+        "name": mask(vertex.name)[:_TEXT],
+        "nodes": [str(node) for node in vertex.node_ids],
+        "max_parallelism": _figure(vertex.max_parallelism),
+        "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
+    }
+
+
+def _progress(vertex: VertexSnapshot) -> dict[str, Any]:
+    return {
+        "state": vertex.state.value,
+        "parallelism": _figure(vertex.parallelism),
+        "reason": mask(vertex.reason),
+        "tasks": _figure(vertex.tasks),
+        "bytes_in": _figure(vertex.bytes_in),
+        "bytes_out": _figure(vertex.bytes_out),
+        "rows_out": _figure(vertex.rows_out),
+        "timestamps": {state.value: at for state, at in vertex.timestamps.items()},
+        "subpartitions": _bars(list(vertex.subpartitions)),
+        "subpartition_count": len(vertex.subpartitions),
+    }
+
+
+def _figure(known: int | None) -> int:
+    """Return a figure as records have it: -1 where it is not known, as in Flink's REST API."""
+    return -1 if known is None else known
+
+
+def _bars(sizes: list[int]) -> list[int]:
+    """Return at most some hundred sizes: the largest of each run of neighbours."""
+    width = -(-len(sizes) // _BARS) or 1
+    return [max(sizes[start : start + width]) for start in range(0, len(sizes), width)]

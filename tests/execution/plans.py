@@ -1,0 +1,276 @@
+"""Plans of Spark as text, for what runs a vertex without Spark: ``Join(scan 1, leaf 2-3)``."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from penstock.decisions import DecisionLog
+from penstock.execution.context import JobContext
+from penstock.graph.partitioner import FORWARD
+from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, WriteKind
+from penstock.spark import exchange, fragment
+from penstock.testing import stream_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pytest
+
+    from penstock.execution.results import Result
+    from penstock.graph import Operator, Side, StreamGraph
+    from penstock.planner.plan import SparkFilterPath
+
+
+class Text(str):
+    """A text that Spark gives: by a call, or as it is."""
+
+    __slots__ = ()
+
+    def __call__(self) -> Text:
+        return self
+
+
+class Plan(str):
+    """A plan as text."""
+
+    __slots__ = ()
+
+    @property
+    def output(self) -> Text:
+        """Its columns."""
+        return Text(f"columns of {self}")
+
+    @property
+    def handle(self) -> Plan:
+        """The plan itself."""
+        return self
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it gives the same rows each time."""
+        return "rand" not in self
+
+    def with_children(self, children: Sequence[Plan]) -> Plan:
+        """Return the operator on top of others."""
+        return Plan(f"{self}({', '.join(children)})")
+
+    def projected(self, columns: Text) -> Plan:
+        """Return it with other columns."""
+        return Plan(f"{columns} in {self}")
+
+    def hashed_by(self, keys: Sequence[str], subpartitions: int) -> Plan:
+        """Return its rows hashed by keys."""
+        return Plan(f"{self} by {', '.join(keys)} into {subpartitions}")
+
+    def hashed_in_slots(self, keys: Sequence[str], spread_by: Sequence[str], subpartitions: int, slots: int) -> Plan:
+        """Return its rows hashed by keys, each subpartition in several parts."""
+        return Plan(f"{self} by {', '.join(keys)} into {subpartitions} of {slots} by {', '.join(spread_by)}")
+
+    def rebalanced(self, subpartitions: int) -> Plan:
+        """Return its rows dealt out in turn."""
+        return Plan(f"{self} in turn to {subpartitions}")
+
+    def filtered_by(self, conditions: Sequence[str]) -> Plan:
+        """Return it less some rows."""
+        return Plan(f"{self} where {' and '.join(conditions)}") if conditions else self
+
+
+class Key(str):
+    """An expression as text."""
+
+    __slots__ = ()
+
+    @property
+    def key(self) -> str:
+        """The text that is equal for expressions that compute the same."""
+        return str(self)
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether it is a plain column."""
+        return self.isidentifier()
+
+    @property
+    def name(self) -> Text:
+        """The name of the column."""
+        return Text(self)
+
+    @property
+    def sql(self) -> str:
+        """The expression as Spark SQL."""
+        return str(self)
+
+    def canonicalized(self) -> Key:
+        return self
+
+    def toString(self) -> str:
+        return str(self)
+
+
+def _rebuilt(*given: Any) -> Plan:
+    """Return an operator on top of what replaces its places."""
+    *_, top, replacements = given
+    return Plan(f"{top}({', '.join(replacements.values())})")
+
+
+def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let plans be put together as text."""
+
+    def put(module: Any, **functions: Any) -> None:
+        for name, function in functions.items():
+            monkeypatch.setattr(module, name, function, raising=False)
+
+    put(
+        fragment,
+        rebuild=_rebuilt,
+        with_inputs=lambda *given: given[-2].with_children(given[-1]),
+        projected=lambda *given: given[-2].projected(given[-1]),
+        hash_join=lambda *given: Plan(f"hash {given[-1]} {given[-2]}"),
+        merge_join=lambda *given: Plan(f"merge {given[-1]}"),
+        hashed=lambda *given: given[1].hashed_by(*given[2:]),
+        hashed_in_slots=lambda *given: given[1].hashed_in_slots(*given[2:]),
+        rebalanced=lambda *given: given[1].rebalanced(*given[2:]),
+        placeholder=lambda *given: Plan(f"no rows of {given[-1]}"),
+        rdd_leaf=lambda *given, **_: Plan(f"rows of {given[-1]}"),
+    )
+    put(
+        exchange,
+        as_cut=lambda *given: SimpleNamespace(execute=lambda: "result", rows=lambda: "result", cut=given[-1]),
+        broadcast_mode=lambda *given: f"mode {given[-2]}",
+    )
+
+
+class Sessions:
+    """Sessions of a job: numbers, with the settings that each was asked for."""
+
+    properties = None
+
+    def __init__(self) -> None:
+        self.taken: list[dict[str, str]] = []
+        self.given_back: list[int] = []
+
+    def take(self, settings: Mapping[str, str]) -> int:
+        self.taken.append(dict(settings))
+        return len(self.taken)
+
+    def give_back(self, session: int) -> None:
+        self.given_back.append(session)
+
+    @contextmanager
+    def use(self, settings: Mapping[str, str] | None = None) -> Iterator[int]:
+        session = self.take(settings or {})
+        yield session
+        self.give_back(session)
+
+
+class Context(JobContext):
+    """A job whose threads need no preparation."""
+
+    __slots__ = ()
+
+    @contextmanager
+    def thread(self, session: Any, group: str, description: str) -> Iterator[None]:  # type: ignore[override]
+        yield
+
+
+class Scan:
+    """How a source is read."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.is_closed = False
+
+    def leaf(self, session: Any = None) -> Plan:
+        return Plan(f"scan {self.node_id}" + ("" if session is None else f" in session {session}"))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Source:
+    """A source that is read as ``scan 1``."""
+
+    def __init__(self, node_id: int) -> None:
+        self.coordinator = SimpleNamespace(name=f"table{node_id}")
+        self.leaf = Plan(f"relation {node_id}")
+        self.filtered = self.leaf
+        self.scan = Scan(node_id)
+
+
+def job(
+    text: str,
+    operators: Mapping[int, Operator] | None = None,
+    *,
+    writes: Mapping[str, WriteKind] | None = None,
+    sources: Sequence[int] = (),
+    passing: Sequence[int] = (),
+    keys: Mapping[int, Mapping[Side, tuple[Key, ...]]] | None = None,
+    paths: Mapping[int, tuple[SparkFilterPath, ...]] | None = None,
+    filters: Mapping[int, Any] | None = None,
+    sinks: Mapping[int, Any] | None = None,
+    stages: Mapping[int, Any] | None = None,
+    exchanges: Mapping[int, Any] | None = None,
+    verify: bool = False,
+    children: Mapping[str, str] | None = None,
+) -> Context:
+    """Return a job whose graph is written as text, see `penstock.testing.stream_graph`.
+
+    Parameters
+    ----------
+    writes
+        What is written for an edge, by its id; `WriteKind.SIDE` where nothing is given and it is not forward.
+    sources
+        The nodes that are sources.
+    passing
+        The nodes that only pass rows on.
+    keys, paths
+        The keys of joins, and their paths for filters.
+    children
+        What is at the consumer's end of an edge.
+    """
+    graph: StreamGraph = stream_graph(text, operators, filters=filters)
+    nodes = {
+        node.id: NodePlan(
+            None if node.id in passing else Plan(f"n{node.id}"),  # type: ignore[arg-type]
+            (keys or {}).get(node.id, {}),
+            (paths or {}).get(node.id, ()),
+        )
+        for node in graph
+    }
+    edges = {}
+    for edge in graph.edges:
+        kind = (writes or {}).get(edge.id, None if edge.partitioner == FORWARD else WriteKind.SIDE)
+        child: Any = Plan((children or {}).get(edge.id, f"place {edge.id}"))
+        operator: Any = Plan(f"operator {edge.id}") if kind in {WriteKind.OPERATOR, WriteKind.BROADCAST} else None
+        edges[edge.id] = EdgePlan(child, kind, operator, keys=(Key("k"),), spread_by=(Key("file"),))
+    plan = JobPlan(
+        graph,
+        nodes,
+        edges,
+        {one: Source(one) for one in sources},  # type: ignore[misc]
+        {},
+        dict.fromkeys(edges, 1),
+        stages=stages or {},
+        exchanges=exchanges or {},
+    )
+    bridge: Any = SimpleNamespace(session="the user's session")
+    sessions: Any = Sessions()
+    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100)
+
+
+class Results:
+    """What vertices have written, by node."""
+
+    def __init__(self, results: Mapping[int, Result] | None = None) -> None:
+        self.results = dict(results or {})
+
+    def get(self, node_id: int) -> Result | None:
+        return self.results.get(node_id)
+
+    def finished(self, node_id: int) -> Result:
+        return self.results[node_id]
+
+    def staged(self, node_id: int) -> Any:
+        return self.results[node_id]

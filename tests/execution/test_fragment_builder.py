@@ -1,0 +1,200 @@
+"""The plan of a vertex, as text: operators on top of sources and of results that lie ready."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.decisions import Choice, Decision, DecisionKind, NodeRef
+from penstock.execution.fragment_builder import FragmentBuilder
+from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.graph import JobVertex, JoinOperator, JoinSide, JoinStrategy, JoinType, ShuffledJoin, Side
+from penstock.graph.operators import JoinSequence
+from penstock.optimizer.skew import LARGEST
+from penstock.planner.plan import WriteKind
+from penstock.sizing.skew_cut import Slice
+from penstock.spark import exchange
+from tests.execution.plans import Context, Plan, Results, job
+from tests.scheduler.results import written
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from penstock.execution.reads import EdgeRead
+    from penstock.graph import StreamEdge, StreamNode
+
+INNER = JoinOperator(JoinType.INNER)
+HASHED = INNER.with_strategy(JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.RIGHT))
+
+
+class Leaves:
+    """Leaves that tell how they are read."""
+
+    def __init__(self, relations: Collection[str] = (), results: Results | None = None) -> None:
+        self.relations = relations
+        self.results = results or Results()
+        self.broadcasts = self
+        self.taken: list[str] = []
+
+    def is_relation(self, edge: StreamEdge) -> bool:
+        return edge.id in self.relations
+
+    def leaf(self, edge: StreamEdge, read: EdgeRead, *, shared: bool, meets: bool) -> Plan:
+        self.taken.append(edge.id)
+        match read:
+            case WholeRead():
+                how = ""
+            case CoalescedRead(ranges):
+                how = f" by {len(ranges)} tasks"
+            case SlicedRead(tasks):
+                how = f" in {len(tasks)} slices{', which meet' if meets else ''}"
+        return Plan(f"leaf {edge.id}{how}{'' if shared else ', not shared'}")
+
+
+class Filters:
+    """Filters the nodes that have any."""
+
+    def apply(self, node: StreamNode, plan: Plan) -> Plan:
+        return Plan(f"filtered {plan}") if node.filters else plan
+
+
+def built(
+    context: Context,
+    nodes: tuple[int, ...],
+    *,
+    setup: VertexSetup | None = None,
+    scans: Mapping[int, Any] | None = None,
+    leaves: Leaves | None = None,
+) -> str:
+    """Return the plan of a vertex with some nodes."""
+    chosen: Any = leaves or Leaves()
+    filters: Any = Filters()
+    session: Any = "a session"
+    builder = FragmentBuilder(
+        context, chosen, filters, setup or VertexSetup(), session, scans or {}, context.plan.graph
+    )
+    return str(builder.build(JobVertex("v1", "", nodes, (), None, None)))
+
+
+REF: Any = object()
+CASES: dict[str, tuple[Context, tuple[int, ...], str]] = {
+    "a source": (job("1 #> 2", sources=[1]), (1,), "scan 1"),
+    "a source and what follows it": (job("1 -> 2\n2 -> 3", sources=[1]), (1, 2, 3), "n3(n2(scan 1))"),
+    "a result, under the columns of the consumer": (job("1 #> 2"), (2,), "n2(leaf 1-2)"),
+    "a node that only passes rows on": (job("1 #> 2\n2 -> 3", passing=[2]), (2, 3), "n3(leaf 1-2)"),
+    "several inputs, in their order": (job("2 -> 3\n1 #> 3", sources=[2]), (2, 3), "n3(scan 2, leaf 1-3)"),
+    "a filter": (job("1 -> 2\n2 -> 3", sources=[1], filters={2: (REF,)}), (1, 2, 3), "n3(filtered n2(scan 1))"),
+    "a filter of a source": (job("1 -> 2", sources=[1], filters={1: (REF,)}), (1, 2), "n2(filtered scan 1)"),
+    "a join that nobody decided": (job("1 #> 3\n2 #> 3", {3: INNER}), (3,), "merge n3(leaf 1-3, leaf 2-3)"),
+    "a hash join": (job("1 #> 3\n2 #> 3", {3: HASHED}), (3,), "hash right n3(leaf 1-3, leaf 2-3)"),
+    "a join with the user's hint": (
+        job("1 #> 3\n2 #> 3", {3: HASHED.with_side(Side.LEFT, JoinSide(hint="merge"))}),
+        (3,),
+        "n3(leaf 1-3, leaf 2-3)",
+    ),
+    "a join of at most one row, which cannot be merged": (
+        job("1 #> 3\n2 #> 3", {3: JoinOperator(JoinType.LEFT_SINGLE)}),
+        (3,),
+        "n3(leaf 1-3, leaf 2-3)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plans(case: str) -> None:
+    context, nodes, expected = CASES[case]
+    assert built(context, nodes) == expected
+
+
+def test_where_a_result_belongs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer's first operator ran before the exchange, so the result replaces it; else its input."""
+    places: list[list[str]] = []
+    monkeypatch.setattr("penstock.spark.fragment.rebuild", lambda *given: places.append(list(given[-1])) or Plan("x"))
+    built(job("1 #> 3\n2 #> 3", writes={"1-3": WriteKind.OPERATOR}), (3,))
+    assert places == [["operator 1-3", "place 2-3"]]
+
+
+def test_how_results_are_read() -> None:
+    setup = VertexSetup({"1-3": CoalescedRead([(0, 4), (4, 8)])}, shared=False)
+    found = built(job("1 #> 3\n2 #> 3"), (3,), setup=setup)
+    assert found == "n3(leaf 1-3 by 2 tasks, not shared, leaf 2-3, not shared)"
+
+
+def test_a_source_with_settings_of_its_own() -> None:
+    assert built(job("1 -> 2", sources=[1]), (1, 2), scans={1: 7}) == "n2(scan 1 in session 7)"
+
+
+def test_a_join_with_a_broadcast_side_is_left_as_it_is() -> None:
+    context = job("1 *> 3\n2 -> 3", {3: INNER}, sources=[2])
+    assert built(context, (2, 3), leaves=Leaves({"1-3"})) == "n3(leaf 1-3, scan 2)"
+    assert built(context, (2, 3)) == "merge n3(leaf 1-3, scan 2)"  # its relation did not fit
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ((4, 6), "columns of n6 in n6(n4(scan 1, leaf 3-4), leaf 5-6)"),
+        ((6, 4), "columns of n6 in n4(n6(scan 1, leaf 5-6), leaf 3-4)"),
+    ],
+)
+def test_joins_in_another_order(order: tuple[int, ...], expected: str) -> None:
+    last = INNER.with_strategy(JoinStrategy(sequence=JoinSequence((4, 6), order)))
+    context = job("1 -> 4\n3 *> 4\n4 -> 6\n5 *> 6", {4: INNER, 6: last}, sources=[1])
+    leaves = Leaves({"3-4", "5-6"})
+    assert built(context, (1, 4, 6), leaves=leaves) == expected
+    assert sorted(leaves.taken) == ["3-4", "5-6"]  # each once
+
+
+def test_the_build_side_of_a_join_in_another_order_stays_its_side() -> None:
+    last = INNER.with_strategy(JoinStrategy(sequence=JoinSequence((4, 6), (6, 4))))
+    context = job("3 *> 4\n1 -> 4\n4 -> 6\n5 *> 6", {4: INNER, 6: last}, sources=[1])
+    found = built(context, (1, 4, 6), leaves=Leaves({"3-4", "5-6"}))
+    assert found == "columns of n6 in n4(leaf 3-4, n6(scan 1, leaf 5-6))"
+
+
+SKEWED = VertexSetup({edge: SlicedRead([(Slice((0, 1)),), (Slice((1, 2)),)]) for edge in ("1-3", "2-3")})
+
+
+def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tuple[str, list[Decision]]:
+    """Return the plan of a join with both sides split, if Spark says so of it; and the decisions by then."""
+    asked: list[str] = []
+
+    def joins_its_leaves(physical: Any) -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def physical_plan(*given: Any) -> Any:
+        asked.append(given[-1])
+        return SimpleNamespace(execute=lambda: "the join", rows=lambda: "the join")
+
+    monkeypatch.setattr(exchange, "physical_plan", physical_plan)
+    monkeypatch.setattr(exchange, "joins_its_leaves", joins_its_leaves)
+    context = job("1 #> 3\n2 #> 3", {3: INNER})
+    context.decisions.record(Choice(DecisionKind.SKEW, NodeRef(3, "n3"), "split", "hot", {LARGEST: 9}))
+    leaves = Leaves(results=Results({1: written(5, 5), 2: written(5, 5)}))
+    found = built(context, (3,), setup=SKEWED, leaves=leaves)
+    assert asked == ["merge n3(leaf 1-3 in 2 slices, which meet, leaf 2-3 in 2 slices, which meet)"]
+    return found, list(context.decisions)
+
+
+def test_a_split_join_that_spark_joins_in_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, decisions = split_join(monkeypatch, answer=True)
+    assert found == "rows of the join"  # and nothing is claimed of how they lie
+    assert [dict(one.outcome) for one in decisions] == [{}]
+
+
+@pytest.mark.parametrize(
+    "answer", [False, RuntimeError("no other input can be laid out like merged subpartitions")], ids=["no", "refused"]
+)
+def test_a_split_join_that_spark_plans_otherwise(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> None:
+    found, decisions = split_join(monkeypatch, answer)
+    assert found == "merge n3(leaf 1-3 by 2 tasks, leaf 2-3 by 2 tasks)"
+    assert [one.outcome["instead"] for one in decisions] == ["its subpartitions stay whole"]
+
+
+def test_any_other_error_is_spark_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="no memory"):
+        split_join(monkeypatch, ValueError("no memory"))

@@ -1,0 +1,64 @@
+"""What a vertex writes, as its consumer wants to read it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.execution.output import write_output
+from penstock.execution.reads import VertexSetup
+from penstock.graph import AggregateOperator, GroupingSets
+from penstock.planner.plan import WriteKind
+from penstock.spark import exchange
+from tests.execution.plans import Plan, job
+
+KIND = WriteKind
+CASES: dict[str, tuple[WriteKind | None, VertexSetup, str]] = {
+    "a join side": (KIND.SIDE, VertexSetup(subpartitions=64), "rows by k into 64"),
+    "files of a size": (KIND.SIDE, VertexSetup(subpartitions=8, slots=3), "rows by k into 8 of 3 by file"),
+    "a part of the consumer": (KIND.OPERATOR, VertexSetup(subpartitions=64), "operator 1-2(rows)"),
+    "rows in turn": (KIND.ROWS, VertexSetup(subpartitions=5), "rows in turn to 5"),
+    "what became an exchange while the job ran": (None, VertexSetup(subpartitions=5), "rows in turn to 5"),
+}
+
+
+def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup: VertexSetup, **facts: Any) -> Any:
+    """Return the plan that is run, whether its sums come first, and what was broadcast."""
+    said: list[Any] = []
+    monkeypatch.setattr(
+        exchange, "write", lambda *given, sums_first=False: said.append((str(given[-1]), sums_first)) or "stages"
+    )
+
+    class Relations:
+        def planned(self, session: Any, logical: Plan, edge: Any) -> str:
+            said.append((f"broadcast {logical} to {edge.target_id}", False))
+            return "relation"
+
+    context = job("1 #> 2", writes={} if kind is None else {"1-2": kind}, **facts)
+    if kind is None:
+        context = job("1 -> 2", **facts)
+    relations: Any = Relations()
+    session: Any = "a session"
+    logical: Any = Plan("rows")
+    result: Any = write_output(context, relations, session, logical, context.graph.edge("1-2"), setup)
+    assert result == ("relation" if kind is KIND.BROADCAST else "stages")
+    ((plan, sums_first),) = said
+    return plan, sums_first
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_written(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    kind, setup, expected = CASES[case]
+    assert written_plan(monkeypatch, kind, setup) == (expected, False)
+
+
+def test_a_relation(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert written_plan(monkeypatch, KIND.BROADCAST, VertexSetup()) == ("broadcast rows to 2", False)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_sums_before_rows_are_multiplied(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
+    operators = {2: AggregateOperator(None, GroupingSets(1, 4, ()), aggregates_first=first)}
+    found = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), operators=operators)
+    assert found == ("operator 1-2(rows)", first)

@@ -1,0 +1,79 @@
+"""What is checked of a vertex before it runs: everything that was written is read once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.errors import VerificationError
+from penstock.execution.read_checks import check_reads
+from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup, WholeRead
+from penstock.graph import JobEdge, JobVertex
+from penstock.sizing.skew_cut import Slice
+from penstock.spark.exchange import BroadcastResult
+from tests.execution.plans import Context, Results, job
+from tests.scheduler.results import written
+
+RELATION = BroadcastResult(None, 7, 300, 2, None)
+LEFT, RIGHT = "1-3", "2-3"
+
+
+def sliced(*tasks: Slice) -> SlicedRead:
+    return SlicedRead([(one,) for one in tasks])
+
+
+FIRST, SECOND = Slice((0, 1)), Slice((1, 2))
+HALVES = Slice((0, 1), (0, 2)), Slice((0, 1), (2, 4))
+"""The first subpartition, in two parts."""
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "nothing was decided": ({}, ""),
+    "whole": ({LEFT: WholeRead()}, ""),
+    "by ranges": ({LEFT: CoalescedRead([(0, 1), (1, 2)])}, ""),
+    "a range is left out": ({LEFT: CoalescedRead([(0, 1)])}, "the input 1-3 of the join"),
+    "a range is read twice": ({RIGHT: CoalescedRead([(0, 2), (1, 2)])}, "the input 2-3 of the join"),
+    "by slices": ({LEFT: sliced(FIRST, SECOND), RIGHT: sliced(FIRST, SECOND)}, ""),
+    "a split one meets all of the other": (
+        {LEFT: sliced(*HALVES, SECOND), RIGHT: sliced(FIRST, FIRST, SECOND)},
+        "",
+    ),
+    "a part is left out": ({LEFT: sliced(HALVES[0], SECOND), RIGHT: sliced(FIRST, SECOND)}, "the join"),
+    "halves meet one half each": (
+        {LEFT: sliced(*HALVES, SECOND), RIGHT: sliced(*HALVES, SECOND)},
+        "the join",
+    ),
+}
+
+
+def check(context: Context, reads: dict[str, Any], results: dict[int, Any] | None = None) -> None:
+    graph = context.plan.graph
+    inputs = tuple(JobEdge(edge, "v1", "v3") for edge in graph.in_edges(3))
+    found: Any = Results(results or {1: written(40, 40), 2: written(40, 40)})
+    check_reads(context, found, JobVertex("v3", "the join", (3,), inputs, None, None), VertexSetup(reads))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reads(case: str) -> None:
+    reads, problem = CASES[case]
+    if not problem:
+        check(job("1 #> 3\n2 #> 3"), reads)
+        return
+    with pytest.raises(VerificationError, match=problem):
+        check(job("1 #> 3\n2 #> 3"), reads)
+
+
+def test_a_broadcast_is_whole_by_nature() -> None:
+    wrong = {LEFT: CoalescedRead([(0, 1)])}
+    check(job("1 *> 3\n2 #> 3"), wrong)
+    check(job("1 #> 3\n2 #> 3"), wrong, {1: RELATION, 2: written(40, 40)})
+
+
+@pytest.mark.parametrize(("wrong", "problem"), [(0, ""), (3, "the splits of table3.*3 of its rows")])
+def test_splits_of_sources_that_can_tell(wrong: int, problem: str) -> None:
+    context = job("1 #> 3", sources=[3])
+    context.plan.sources[3].scan.rows_not_read_once = lambda: wrong  # type: ignore[attr-defined]
+    if not problem:
+        check(context, {})
+        return
+    with pytest.raises(VerificationError, match=f"(?s){problem}"):
+        check(context, {})

@@ -1,0 +1,186 @@
+"""How a vertex runs: with which settings, once more if Spark refuses its inputs as they lie, and what it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.connectors import SinkStage, StageReport
+from penstock.decisions import Choice, DecisionKind, NodeRef
+from penstock.execution import vertex_runner
+from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup
+from penstock.execution.vertex_runner import VertexRun, VertexRunner
+from penstock.graph import JobVertex
+from penstock.graph.partitioner import AdaptiveRebalancePartitioner
+from penstock.sizing.skew_cut import Slice
+from tests.execution.plans import Context, job
+from tests.scheduler.results import written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REFUSED = RuntimeError("no other input can be laid out like merged subpartitions")
+SLICED = VertexSetup({"1-2": SlicedRead([(Slice((0, 1)),)])}, subpartitions=8)
+CUT = VertexSetup({"1-2": CoalescedRead([(0, 1)])}, subpartitions=64)
+SUBPARTITIONS = "spark.sql.shuffle.partitions"
+WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+
+
+def vertex(*nodes: int) -> JobVertex:
+    return JobVertex("v1", "the vertex", nodes, (), None, None)
+
+
+class Built:
+    """Builds nothing, and notes with what it was asked to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, errors: Sequence[Exception] = (), result: Any = None) -> None:
+        self.setups: list[VertexSetup] = []
+        self.errors = list(errors)
+        self.result = written(40) if result is None else result
+        monkeypatch.setattr(vertex_runner, "FragmentBuilder", self.builder)
+        monkeypatch.setattr(vertex_runner, "write_output", lambda *_: self.result)
+
+    def builder(self, context: Any, leaves: Any, filters: Any, setup: VertexSetup, *_: Any) -> Any:
+        self.setups.append(setup)
+        return SimpleNamespace(build=self.build)
+
+    def build(self, vertex: JobVertex) -> str:
+        if self.errors:
+            raise self.errors.pop(0)
+        return "a plan"
+
+
+def run(context: Context, setup: VertexSetup = CUT, *nodes: int) -> tuple[VertexRunner, VertexRun]:
+    runner = VertexRunner(context)
+    return runner, runner.run(vertex(*(nodes or (2,))), setup, "nightly: v1")
+
+
+def test_what_it_wrote_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = Built(monkeypatch)
+    runner, ran = run(job("1 #> 2\n2 #> 3"))
+    assert ran.result is runner.results.get(2) is built.result
+    assert ran.tasks == built.result.tasks == 4
+    assert built.setups == [CUT]
+
+
+def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    built, context = Built(monkeypatch, [REFUSED]), job("1 #> 2\n2 #> 3")
+    for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.BROADCAST):
+        context.decisions.record(Choice(kind, NodeRef(2, "n2"), 1, "few"))
+    _, ran = run(context)
+    assert built.setups == [CUT, replace(CUT, shared=False)]
+    assert ran.result is built.result
+    said = {one.kind: one.outcome.get("instead") for one in context.decisions}
+    assert said == {
+        DecisionKind.VERTEX_PARALLELISM: "inputs exchanged within the vertex",
+        DecisionKind.BROADCAST: None,
+    }
+
+
+@pytest.mark.parametrize("errors", [[ValueError("no memory")], [REFUSED, ValueError("no memory")]])
+def test_other_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch, errors: list[Exception]) -> None:
+    Built(monkeypatch, errors)
+    with pytest.raises(ValueError, match="no memory"):
+        run(job("1 #> 2\n2 #> 3"))
+
+
+@pytest.mark.parametrize(
+    ("stages", "given_back"),
+    [(("stage",), [1, 2]), ((), [])],  # a plan without a stage has not run, and needs its settings later
+)
+def test_sessions_are_given_back_once_nothing_needs_them(
+    monkeypatch: pytest.MonkeyPatch, stages: tuple[str, ...], given_back: list[int]
+) -> None:
+    Built(monkeypatch, result=replace(written(40), stages=stages))
+    context = job("1 #> 2\n2 #> 3")
+    run(context, replace(CUT, scans={2: {"spark.sql.files.maxPartitionBytes": "1m"}}))
+    sessions: Any = context.sessions
+    assert sessions.given_back == given_back
+    assert sessions.taken[1] == {"spark.sql.files.maxPartitionBytes": "1m"}
+
+
+@pytest.mark.parametrize(
+    ("setup", "is_sink", "writers"), [(CUT, True, None), (SLICED, True, "8"), (SLICED, False, None)]
+)
+def test_settings(monkeypatch: pytest.MonkeyPatch, setup: VertexSetup, is_sink: bool, writers: str | None) -> None:
+    Built(monkeypatch)
+    context = job("1 #> 2" if is_sink else "1 #> 2\n2 #> 3", sinks={2: None} if is_sink else None)
+    monkeypatch.setattr("penstock.execution.sink_writer.SinkWriter.write", lambda *_: 3)
+    _, ran = run(context, setup)
+    sessions: Any = context.sessions
+    (settings,) = sessions.taken
+    assert settings[SUBPARTITIONS] == str(setup.subpartitions)
+    assert settings.get(WRITERS) == writers
+    if is_sink:
+        assert ran == VertexRun(None, 3)
+
+
+def test_a_stage_behind_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = Built(monkeypatch)
+    report = StageReport("3 files merged", "they were small", 2)
+    asked: list[Any] = []
+    stage = SinkStage("merge", lambda sink: asked.append(sink) or report)
+    sink: Any = "what the sink's vertex wrote to"
+    _, ran = run(job("1 #> 2\n2 #> 3", sinks={2: sink}, stages={3: (2, stage)}), CUT, 3)
+    assert (ran, asked, built.setups) == (VertexRun(None, 2, report), [sink], [])
+
+
+def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    Built(monkeypatch)
+    checked: list[str] = []
+    monkeypatch.setattr(vertex_runner, "check_reads", lambda context, results, vertex, setup: checked.append(vertex.id))
+    for verify in (False, True):
+        run(job("1 #> 2\n2 #> 3", verify=verify))
+    assert checked == ["v1"]
+
+
+REPORTS = [
+    {"index": 1, "stage": 9, "rows": 8},
+    {"index": 1, "stage": 9, "rows": 9},  # it ran again
+    {"index": 0, "stage": 9, "rows": 6},
+    {"index": 1, "stage": 4, "rows": 7},  # another job's
+    {"index": 0, "stage": 4, "rows": 5},
+]
+
+
+def test_the_latest_of_what_an_adaptive_exchange_tells() -> None:
+    context = job("1 => 2\n2 -> 3\n3 #> 4")
+    edge = replace(context.graph.edge("1-2"), partitioner=AdaptiveRebalancePartitioner(2))
+    plan = replace(
+        context.plan,
+        graph=context.graph.replace(edges=[edge]),
+        exchanges={2: SimpleNamespace(reports=lambda: REPORTS)},  # type: ignore[dict-item]
+    )
+    runner = VertexRunner(replace(context, plan=plan, owner=plan))
+    assert [report["rows"] for report in runner.channels(vertex(2, 3))] == [6, 9]
+    assert runner.channels(vertex(4)) == []
+
+
+def test_filters_are_fetched_where_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[int] = []
+    monkeypatch.setattr(
+        "penstock.execution.runtime_filters.KeyFilters.fetch", lambda self, session, node: fetched.append(node.id)
+    )
+    monkeypatch.setattr(
+        "penstock.execution.runtime_filters.KeyFilters.info", lambda self, node: "k = 1" if node.id == 2 else None
+    )
+    context = job("1 -> 2\n2 -> 3\n3 -> 4", filters={2: ("f",), 3: ("f",)})
+    runner = VertexRunner(context)
+    assert runner.fetch_filters(vertex(1, 4), "nightly") == {}
+    sessions: Any = context.sessions
+    assert (fetched, sessions.taken) == ([], [])
+    assert runner.fetch_filters(vertex(1, 2, 3, 4), "nightly") == {2: "k = 1"}
+    assert (fetched, sessions.taken, sessions.given_back) == ([2, 3], [{SUBPARTITIONS: "1"}], [1])
+
+
+def test_a_job_lets_go_of_all() -> None:
+    context = job("1 -> 2", sources=[1])
+    runner = VertexRunner(context)
+    runner.results.add(2, written(40))
+    runner.release()
+    assert runner.results.get(2) is None
+    scan: Any = context.plan.sources[1].scan
+    assert scan.is_closed

@@ -1,0 +1,198 @@
+"""Typed events become the lines that logs have always had; what they add up to is a record."""
+
+import json
+
+import pytest
+
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
+from penstock.events import (
+    ChangeRefused,
+    ErrorOccurred,
+    ExecutionState,
+    GraphChanged,
+    GraphPlanned,
+    JobAccount,
+    JobStateChanged,
+    VertexChanged,
+    VertexSnapshot,
+    VerticesCreated,
+)
+from penstock.graph import GraphChange, JobEdge, JobVertex, RefusedChange
+from penstock.graph.partitioner import BROADCAST
+from penstock.history.lines import EventLines
+from penstock.history.record import JobRecord
+from penstock.testing import stream_graph
+from penstock.web import pages, views
+
+GRAPH = stream_graph("1 #> 2\n2 -> 3")
+READ = JobVertex("v1", "n1", (1,), (), None, None)
+JOIN = JobVertex("v2", "n2 -> n3", (2, 3), (JobEdge(GRAPH.edge("1-2"), "v1", "v2"),), None, 8)
+LOG = DecisionLog()
+SMALL = LOG.record(Choice(DecisionKind.BROADCAST, NodeRef(2, "n2"), "right", "it is small", {"bytes": 7}))
+CHANGED = GRAPH.replace(edges=[type(GRAPH.edge("1-2"))("1-2", 1, 2, BROADCAST)])
+CHANGE = GraphChange((), ((GRAPH.edge("1-2"), CHANGED.edge("1-2")),), decision=SMALL)
+RUN = VertexSnapshot(
+    READ, ExecutionState.FINISHED, 2, "as measured", 2, 1000, 500, 50, [10, 490], {ExecutionState.RUNNING: 11.0}
+)
+
+
+def lines(*events):
+    made = EventLines()
+    return [line for event in events for line in made.of(event)]
+
+
+def test_a_planned_graph():
+    nodes, edges = lines(GraphPlanned(GRAPH, at=1.0))
+    assert (nodes["type"], nodes["at"], [node["id"] for node in nodes["nodes"]]) == ("nodes", 1.0, ["1", "2", "3"])
+    assert set(nodes["nodes"][0]) == {"id", "kind", "name", "description", "parallelism", "max_parallelism", "location"}
+    assert edges["edges"][0] == {
+        "id": "1-2",
+        "source": "1",
+        "target": "2",
+        "input": 1,
+        "partitioner": "HASH(k)",
+        "exchange": "BLOCKING",
+    }
+
+
+def test_a_changed_graph_names_its_decision():
+    *_, edges, change = lines(GraphPlanned(GRAPH), GraphChanged(CHANGE, at=2.0))
+    assert edges["edges"][0]["partitioner"] == "BROADCAST"
+    assert change == {
+        "type": "change",
+        "at": 2.0,
+        "what": "edge from n1 to n2",
+        "before": "HASH(k)",
+        "after": "BROADCAST",
+        "node": "2",
+        "reasons": ["broadcast of 2 n2: right (it is small)"],
+        "decision": 0,
+    }
+
+
+def test_vertices_and_their_counts():
+    made = VerticesCreated((VertexSnapshot(READ), VertexSnapshot(JOIN)), 1)
+    found = lines(
+        JobStateChanged(ExecutionState.RUNNING, 3),
+        made,
+        VertexChanged(RUN, at=12.0),
+        JobStateChanged(ExecutionState.FINISHED, 1, at=13.0),
+    )
+    assert [line["type"] for line in found] == ["state", "vertex", "vertex", "state", "vertex", "state"]
+    assert {key: found[2][key] for key in ("id", "name", "nodes", "max_parallelism", "inputs", "state")} == {
+        "id": "v2",
+        "name": "n2 -> n3",
+        "nodes": ["2", "3"],
+        "max_parallelism": 8,
+        "inputs": [{"vertex": "v1", "edge": "1-2"}],
+        "state": "CREATED",
+    }
+    assert found[4] == {
+        "type": "vertex",
+        "at": 12.0,
+        "id": "v1",
+        "state": "FINISHED",
+        "parallelism": 2,
+        "reason": "as measured",
+        "tasks": 2,
+        "bytes_in": 1000,
+        "bytes_out": 500,
+        "rows_out": 50,
+        "timestamps": {"RUNNING": 11.0},
+        "subpartitions": [10, 490],
+        "subpartition_count": 2,
+    }
+    assert [(line["state"], line["pending"]) for line in found if line["type"] == "state"] == [
+        ("RUNNING", 3),
+        ("RUNNING", 1),
+        ("FINISHED", 1),
+    ]
+    none = {"SCHEDULED": 0, "RUNNING": 0, "FAILED": 0, "CANCELED": 0}
+    assert found[3]["counts"] == none | {"CREATED": 2, "FINISHED": 0, "pending-operators": 1}
+    assert found[5]["counts"] == none | {"CREATED": 1, "FINISHED": 1, "pending-operators": 1}
+
+
+def test_what_is_not_known_and_what_is_long():
+    unknown = VertexSnapshot(READ, subpartitions=range(1000))
+    _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((unknown,), 0))
+    assert [line[key] for key in ("parallelism", "tasks", "bytes_in", "bytes_out", "rows_out")] == [-1] * 5
+    assert line["subpartition_count"] == 1000
+    assert line["subpartitions"][:3] == [2, 5, 8]
+
+
+def test_a_decision_and_what_came_of_it():
+    account = JobAccount()
+    log = DecisionLog(account)
+    for subject in (NodeRef(1, "n1"), NodeRef(2, "n2")):
+        log.record(Choice(DecisionKind.SKEW, subject, "left", "for jdbc:x://me:hunter2@db"))
+    log.settle(1, tasks=4)
+    found = lines(*account.events)
+    assert [(line["index"], line["subject"], line["nodes"], line["outcome"]) for line in found] == [
+        (0, "1 n1", ["1"], {}),
+        (1, "2 n2", ["2"], {}),
+        (1, "2 n2", ["2"], {"tasks": 4}),
+    ]
+    assert len({line["at"] for line in found[1:]}) == 1  # when it was decided
+    assert "hunter2" not in json.dumps(found)
+
+
+def test_an_error_names_its_vertex():
+    try:
+        raise ValueError("jdbc:x://me:hunter2@db is away")
+    except ValueError as error:
+        (line,) = lines(ErrorOccurred(error, "v2", at=3.0))
+    assert (line["type"], line["at"], line["vertex"]) == ("exception", 3.0, "v2")
+    assert "ValueError" in line["trace"]
+    assert "hunter2" not in json.dumps(line)
+
+
+@pytest.fixture
+def record():
+    refused = RefusedChange((), "n1 is frozen", Choice(DecisionKind.SKEW, NodeRef(1, "n1"), "split", "it is large"))
+    made = JobRecord()
+    made.apply_all(
+        json.loads(
+            json.dumps(
+                lines(
+                    JobStateChanged(ExecutionState.RUNNING, 3),
+                    GraphPlanned(GRAPH),
+                    GraphChanged(CHANGE),
+                    ChangeRefused(refused),
+                    VerticesCreated((VertexSnapshot(READ),), 2),
+                    VertexChanged(RUN),
+                )
+            )
+        )
+    )
+    log = DecisionLog(account := JobAccount())
+    log.record(SMALL)
+    log.settle(0, instead="shuffled", because="no room")
+    made.apply_all(lines(*account.events))
+    return made
+
+
+def test_a_record_has_what_was_asked_for_and_what_came_of_it(record):
+    answer = views.job_decisions(record)
+    assert [change["decision"] for change in answer["changes"]] == [0]
+    assert answer["decisions"][0]["outcome"] == {"instead": "shuffled", "because": "no room"}
+    assert [(one["what"], one["because"]) for one in answer["refused"]] == [("skew of 1 n1: split", "n1 is frozen")]
+    assert record.status_counts() == {
+        "CREATED": 0,
+        "SCHEDULED": 0,
+        "RUNNING": 0,
+        "FINISHED": 1,
+        "FAILED": 0,
+        "CANCELED": 0,
+        "pending-operators": 2,
+    }
+    page = pages.job(record, 20.0, pending=True, may_cancel=False)
+    assert "Instead: shuffled, because no room" in page
+    assert "1 change could not be made" in page
+    assert "skew of 1 n1: split: n1 is frozen" in page
+
+
+def test_changes_in_logs_of_older_releases_name_no_decision(record):
+    old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
+    record.apply(old)
+    assert record.changes[-1]["decision"] is None
+    assert "<strong>x</strong>" in pages.job(record, 20.0, pending=True, may_cancel=False)

@@ -1,0 +1,159 @@
+"""How far down a filter on join keys may go, on trees of plain nodes; on Spark's own plans: tests/planner/test_filters.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.graph import JoinOperator, JoinType, Side
+from penstock.planner.passes.filter_paths import add_filter_paths
+from penstock.spark import catalyst
+from penstock.spark.plans import LogicalNode
+from tests.execution.plans import Key
+from tests.planner.translation.trees import Translated, equal, keys, tree
+
+if TYPE_CHECKING:
+    from penstock.spark.joins import JoinFacts
+
+
+@pytest.fixture(autouse=True)
+def plain_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogicalNode, "expressions", lambda self, ids: tuple(map(Key, ids)))
+    monkeypatch.setattr(catalyst, "is_attribute", lambda key: key.is_attribute)
+    monkeypatch.setattr(catalyst, "why_not_mergeable", lambda node: None)
+    monkeypatch.setattr(catalyst, "grouped_by", lambda node, ids: set(ids) <= set(node.description))
+
+
+SAFE: dict[str, Any] = {"cannot_fail": True}
+B = tree("b", ids="jy", **SAFE)
+
+
+def scan(**facts: Any) -> LogicalNode:
+    return tree("a", ids="kx", **SAFE, **facts)
+
+
+def targets(
+    monkeypatch: pytest.MonkeyPatch, left: LogicalNode, facts: JoinFacts | None = None, **more: Any
+) -> dict[Side, list[list[str]]]:
+    """Return for each side of a join of an operator with b the nodes behind which a filter can stand."""
+    join = tree("Join", left, B, ids="kxjy", **SAFE)
+    inner = more.pop("joins", {})
+    found = Translated(monkeypatch, join, facts={join: facts or equal("k", "j"), **inner}, **more)
+    draft = add_filter_paths(None, found.draft)  # type: ignore[arg-type]
+    operator = draft.nodes[1].operator
+    assert isinstance(operator, JoinOperator)
+    paths: dict[Side, list[list[str]]] = {}
+    for path in operator.filters:
+        paths.setdefault(path.side, []).append([found.name(target) for target in path.targets])
+    return paths
+
+
+LEFT, RIGHT = Side
+TYPES = {
+    JoinType.INNER: {LEFT, RIGHT},
+    JoinType.LEFT_OUTER: {RIGHT},
+    JoinType.RIGHT_OUTER: {LEFT},
+    JoinType.FULL_OUTER: set(),
+    JoinType.LEFT_SEMI: {LEFT, RIGHT},
+    JoinType.LEFT_ANTI: {RIGHT},
+}
+
+
+@pytest.mark.parametrize("join_type", TYPES, ids=str)
+def test_which_sides_of_a_join_can_be_filtered(monkeypatch: pytest.MonkeyPatch, join_type: JoinType) -> None:
+    assert set(targets(monkeypatch, scan(), equal("k", "j", join_type))) == TYPES[join_type]
+
+
+DOWN: dict[str, tuple[LogicalNode, list[str]]] = {
+    "a scan": (scan(), ["a"]),
+    "a filter": (tree("Filter", scan(), **SAFE), ["a", "Filter"]),
+    "one that may fail": (tree("Filter", scan(), cannot_fail=False), ["Filter"]),
+    "one that is not deterministic": (tree("Filter", scan(), is_deterministic=False, **SAFE), ["Filter"]),
+    "the same column": (tree("Project", scan(), ids="kx", **SAFE), ["a", "Project"]),
+    "under another id": (
+        tree("Project", tree("a", ids="nx", **SAFE), ids="kx", moved={"k": "n"}, **SAFE),
+        ["a", "Project"],
+    ),
+    "a computed column": (tree("Project", tree("a", ids="nx", **SAFE), ids="kx", **SAFE), ["Project"]),
+    "rows made of one, of its column": (tree("Generate", scan(), **SAFE), ["a", "Generate"]),
+    "rows made of one, of a new column": (tree("Generate", tree("a", ids="x", **SAFE), ids="kx", **SAFE), ["Generate"]),
+    "a window by the key": (tree("Window", scan(), description="k", **SAFE), ["a", "Window"]),
+    "a window by another": (tree("Window", scan(), description="x", **SAFE), ["Window"]),
+    "a limit": (tree("LocalLimit", scan(), **SAFE), ["LocalLimit"]),
+    "what nobody knows": (tree("Mystery", scan(), **SAFE), ["Mystery"]),
+}
+
+
+@pytest.mark.parametrize("case", DOWN)
+def test_down_to_the_lowest_operator_that_commutes(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    left, expected = DOWN[case]
+    grouping = {left: left.description} if left.name == "Window" else {}
+    # A window by the join's own key lies as the join wants it: chained, it is filtered all the same.
+    assert targets(monkeypatch, left, grouping=grouping)[LEFT] == [expected]
+
+
+def test_all_inputs_of_a_union(monkeypatch: pytest.MonkeyPatch) -> None:
+    union = tree("Union", scan(), tree("c", ids="nm", **SAFE), ids="kx", **SAFE)
+    assert targets(monkeypatch, union)[LEFT] == [["a", "Union"], ["c", "Union"]]
+
+
+@pytest.mark.parametrize(
+    ("join_type", "expected"),
+    [
+        (JoinType.INNER, [["a", "Join"], ["c", "Join"]]),  # its other side has equal keys
+        (JoinType.LEFT_OUTER, [["a", "Join"]]),
+        (JoinType.RIGHT_OUTER, [["Join"]]),
+        (JoinType.FULL_OUTER, [["Join"]]),
+    ],
+)
+def test_through_a_join_below(monkeypatch: pytest.MonkeyPatch, join_type: JoinType, expected: list[list[str]]) -> None:
+    below = tree("Join", scan(), tree("c", ids="hz", **SAFE), ids="kxhz", **SAFE)
+    # By another column, so that the upper join exchanges its rows.
+    assert targets(monkeypatch, below, joins={below: equal("k", "h", join_type)})[LEFT] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "is_filtered"),
+    [
+        ("bigint", "bigint", True),
+        ("string", "string", True),
+        ("decimal(9,2)", "decimal(9,2)", True),
+        ("double", "double", False),
+        ("int", "bigint", False),
+        ("decimal(9,2)", "decimal(12,2)", False),
+    ],
+)
+def test_only_keys_that_are_equal_in_their_bytes(
+    monkeypatch: pytest.MonkeyPatch, kind: str, other: str, is_filtered: bool
+) -> None:
+    facts = replace(equal("k", "j"), left=keys("k", type=kind), right=keys("j", type=other))
+    assert bool(targets(monkeypatch, scan(), facts)) is is_filtered
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [({}, {LEFT, RIGHT}), ({"is_deterministic": False}, set()), ({"cannot_fail": False}, {LEFT, RIGHT})],
+    ids=["plain", "another value each time", "may fail"],
+)
+def test_what_keys_are_computed_by(monkeypatch: pytest.MonkeyPatch, fact: dict[str, bool], expected: set[Side]) -> None:
+    facts = replace(equal("k", "j"), left=keys("k", is_column=False, **fact))
+    found = targets(monkeypatch, tree("Filter", scan(), **SAFE), facts)
+    assert set(found) == expected
+    if expected:  # a key that may fail is computed of no row that the filter had left out
+        assert found[LEFT] == [["Filter"] if "cannot_fail" in fact else ["a", "Filter"]]
+
+
+def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them get the same rows, so the filter stands behind that."""
+    shared = tree("MapInPandas", scan(), **SAFE)
+    left = tree("Filter", shared, **SAFE)
+    join, other = tree("Join", left, B, ids="kxjy", **SAFE), tree("Project", shared, **SAFE)
+    found = Translated(monkeypatch, join, other, facts={join: equal("k", "j")}, classes={shared: 1})
+    draft = add_filter_paths(None, found.draft)  # type: ignore[arg-type]
+    operator = draft.nodes[1].operator
+    assert isinstance(operator, JoinOperator)
+    (path,) = (path for path in operator.filters if path.side is LEFT)
+    assert [found.name(target) for target in path.targets] == ["Filter"]
+    assert len(draft.node_plans[1].filter_paths) == len(operator.filters)

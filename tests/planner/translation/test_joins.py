@@ -1,0 +1,185 @@
+"""Joins and aggregates: which side is exchanged, broadcast, or lies right already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.graph import AggregateOperator, JoinOperator, JoinType
+from penstock.planner.plan import WriteKind
+from penstock.spark import catalyst
+from tests.planner.translation.trees import LEFT, RIGHT, Translated, equal, tree
+
+if TYPE_CHECKING:
+    from penstock.spark.joins import JoinFacts
+    from penstock.spark.plans import LogicalNode
+
+A, B, C = tree("a", ids="kx"), tree("b", ids="jy"), tree("c", ids="hz")
+JOIN = tree("Join", A, B, ids="kxjy")
+SMALL = {A: 1000, B: 50}
+"""The bytes of the sides; up to 100 are broadcast."""
+
+
+@pytest.fixture(autouse=True)
+def mergeable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        catalyst, "why_not_mergeable", lambda node: "it collects" if "collect" in node.description else None
+    )
+
+
+SHUFFLED = ["a #k> Join", "b #j> Join"]
+CASES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[str]]] = {
+    "large sides": (equal("k", "j"), {}, SHUFFLED),
+    "by several keys": (equal("kx", "jy"), {}, ["a #kx> Join", "b #jy> Join"]),
+    "a small side": (equal("k", "j"), SMALL, ["a -> Join", "b *> Join"]),
+    "the smaller of two": (equal("k", "j"), {A: 40, B: 50}, ["a *> Join", "b -> Join"]),
+    "a small side that must not be built": (equal("k", "j", JoinType.RIGHT_OUTER), SMALL, SHUFFLED),
+    "a small side, and a hint": (equal("k", "j", left_hint="merge"), SMALL, SHUFFLED),
+    "a large side with a hint": (equal("k", "j", left_hint="broadcast"), {}, ["a *> Join", "b -> Join"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sides(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    facts, sizes, lines = CASES[case]
+    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).lines == lines
+
+
+def test_what_is_known_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    filtered = tree("Filter", B)
+    join = tree("Join", A, filtered, ids="kxjy", references=("k", "j", "x"))
+    facts = equal("k", "j", JoinType.LEFT_OUTER, right_hint="shuffle_hash", cannot_fail=False)
+    found = Translated(monkeypatch, join, facts={join: facts})
+    operator = found.builder.nodes[1].operator
+    assert isinstance(operator, JoinOperator)
+    assert (operator.type, operator.cannot_fail) == (JoinType.LEFT_OUTER, False)
+    assert operator.condition_columns == {"k", "j", "x"}
+    assert (operator.left.hint, operator.right.hint) == (None, "shuffle_hash")
+    assert (operator.left.columns, operator.right.columns) == ({"k", "x"}, {"j", "y"})
+    assert (operator.left.may_shrink, operator.right.may_shrink) == (False, True)
+    assert found.builder.node_plans[1].join_keys == {LEFT: ("k",), RIGHT: ("j",)}
+    groups = set(found.builder.groups.values())
+    assert len(groups) == 1  # both sides are cut alike
+
+
+def grouped(leaf: LogicalNode, key: str, ids: str | None = None) -> LogicalNode:
+    return tree("Aggregate", leaf, ids=ids or leaf.ids, description=f"by {key}")
+
+
+def chain(
+    monkeypatch: pytest.MonkeyPatch, left: LogicalNode, facts: JoinFacts, *others: Any, **more: Any
+) -> Translated:
+    """Return what becomes of a join of some operator with b."""
+    join = tree("Join", left, B, ids="kxjy")
+    return Translated(monkeypatch, join, *others, facts={join: facts}, **more)
+
+
+def test_a_side_that_lies_hashed_by_the_keys_is_chained(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = grouped(A, "k")
+    found = chain(monkeypatch, group, equal("k", "j"), grouping={group: "k"})
+    assert found.lines == ["Aggregate ~k> Join", "b #j> Join", "a #k> Aggregate"]
+    assert len(set(found.builder.groups.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "keys", "lines"),
+    [
+        ("xk", ("kx", "jy"), ["Aggregate ~xk> Join", "b #yj> Join"]),  # in the order in which they lie
+        ("k", ("kx", "jy"), ["Aggregate #kx> Join", "b #jy> Join"]),
+        ("x", ("k", "j"), ["Aggregate #k> Join", "b #j> Join"]),
+    ],
+)
+def test_what_lies_hashed_otherwise(
+    monkeypatch: pytest.MonkeyPatch, by: str, keys: tuple[str, str], lines: list[str]
+) -> None:
+    group = grouped(A, by)
+    found = chain(monkeypatch, group, equal(*keys), grouping={group: by})
+    assert found.lines[:2] == lines
+
+
+def test_both_sides_lie_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the orders of the keys differ, one side is exchanged."""
+    left, right = grouped(A, "k"), grouped(B, "y")
+    join = tree("Join", left, right, ids="kxjy")
+    for by, edge in (("jy", "Aggregate ~jy> Join"), ("yj", "Aggregate #jy> Join")):
+        found = Translated(monkeypatch, join, facts={join: equal("kx", "jy")}, grouping={left: "kx", right: by})
+        assert found.lines[:2] == ["Aggregate ~kx> Join", edge]
+
+
+def test_groups_that_a_filter_chose_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be few, so what joins them had better be measured first."""
+    group = grouped(A, "k")
+    found = chain(monkeypatch, tree("Filter", group), equal("k", "j"), grouping={group: "k"})
+    assert "Filter #k> Join" in found.lines
+
+
+@pytest.mark.parametrize(("by", "is_chained"), [("k", True), ("j", True), ("kx", True), ("x", False), ("", False)])
+def test_an_aggregate_above_a_join(monkeypatch: pytest.MonkeyPatch, by: str, is_chained: bool) -> None:
+    """It shares the join's vertex where rows with equal keys are in one task already."""
+    above = tree("Aggregate", JOIN, ids=by)
+    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: by})
+    (line,) = (line for line in found.lines if line.endswith("ggregate"))
+    arrow = f"~{by}>" if is_chained else f"#{by}>" if by else "1>"
+    assert line == f"Join {arrow} {'Aggregate' if by else 'Global aggregate'}"
+
+
+@pytest.mark.parametrize(
+    ("join_type", "by", "is_chained"),
+    [
+        (JoinType.LEFT_OUTER, "k", True),
+        (JoinType.LEFT_OUTER, "j", False),  # null for rows of any key
+        (JoinType.RIGHT_OUTER, "j", True),
+        (JoinType.FULL_OUTER, "k", False),
+    ],
+)
+def test_the_keys_that_outer_joins_keep(
+    monkeypatch: pytest.MonkeyPatch, join_type: JoinType, by: str, is_chained: bool
+) -> None:
+    above = tree("Aggregate", JOIN, ids=by)
+    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j", join_type)}, grouping={above: by})
+    assert (f"Join ~{by}> Aggregate" in found.lines) is is_chained
+
+
+@pytest.mark.parametrize(
+    ("between", "is_kept"),
+    [
+        (tree("Project", JOIN, ids="kj"), True),
+        (tree("Filter", JOIN), True),
+        (tree("Expand", JOIN), False),
+        (tree("BatchEvalPython", JOIN), False),
+        (tree("Project", JOIN, ids="xy"), False),
+        (tree("Project", JOIN, ids="n", renames={"k": "n", "j": "m"}), True),
+        (tree("GlobalLimit", JOIN), False),
+        (tree("Union", JOIN, C, ids="kxjy"), False),
+    ],
+    ids=lambda value: value.name if isinstance(value, type(JOIN)) else "",
+)
+def test_how_rows_lie_behind_other_operators(
+    monkeypatch: pytest.MonkeyPatch, between: LogicalNode, is_kept: bool
+) -> None:
+    key = "n" if "n" in between.ids else "k"
+    above = tree("Window", between)
+    found = Translated(monkeypatch, above, facts={JOIN: equal("k", "j")}, grouping={above: key})
+    (line,) = (line for line in found.lines if line.endswith("Window"))
+    assert line.split()[1] == (f"~{key}>" if is_kept else f"#{key}>")
+
+
+def test_equal_inputs_of_two_joins_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sides = [tree("Filter", tree("b", ids="jy")) for _ in range(3)]
+    first, second, third = (tree("Join", leaf, side, ids="kxjy") for leaf, side in zip((A, A, A), sides, strict=True))
+    facts = {first: equal("k", "j"), second: equal("k", "j"), third: equal("k", "y")}
+    classes = dict.fromkeys(sides, 1)
+    found = Translated(monkeypatch, first, second, third, facts=facts, classes=classes)
+    readers = [edge for edge in found.builder.edges if found.builder.nodes[edge.source_id].name == "Filter"]
+    assert len(readers) == 3
+    assert len({edge.source_id for edge in readers}) == 2  # by other keys it is written another time
+    assert {found.builder.edge_plans[edge.id].signature for edge in readers} == {"hash[0]", "hash[1]"}
+
+
+def test_what_an_aggregate_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, collects = grouped(A, "k"), tree("Aggregate", A, description="collect")
+    found = Translated(monkeypatch, group, collects, grouping={group: "k", collects: "k"})
+    operators = [node.operator for node in found.builder.nodes.values() if isinstance(node.operator, AggregateOperator)]
+    assert [one.not_mergeable for one in operators] == [None, "it collects"]
+    assert {one.write for one in found.builder.edge_plans.values()} == {WriteKind.OPERATOR}

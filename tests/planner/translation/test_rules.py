@@ -1,0 +1,45 @@
+"""Which rule an operator has."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.planner.translation import joins, keyed, limits, narrow, repartitions
+from penstock.planner.translation.families import CHEAP, KEYED, NARROW
+from penstock.planner.translation.rules import rule_of, translates
+
+RULES = {
+    "Project": narrow.translate_calc,
+    "MapInArrow": narrow.translate_calc,
+    "Union": narrow.translate_union,
+    "Aggregate": keyed.translate_keyed,
+    "Window": keyed.translate_keyed,
+    "Sort": keyed.translate_sort,
+    "Join": joins.translate_join,
+    "GlobalLimit": limits.translate_limit,
+    "Repartition": repartitions.translate_repartition,
+    "RepartitionByExpression": repartitions.translate_repartition_by,
+    "RebalancePartitions": repartitions.translate_rebalance,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules(name: str) -> None:
+    assert rule_of(name) is RULES[name]
+
+
+@pytest.mark.parametrize("name", ["CollectMetrics", "Intersect", "join", ""])
+def test_what_nobody_knows(name: str) -> None:
+    assert rule_of(name) is None
+
+
+def test_every_operator_has_one_rule() -> None:
+    with pytest.raises(ValueError, match="Join is translated twice"):
+        translates("Join")(joins.translate_join)
+    assert rule_of("Join") is joins.translate_join
+
+
+def test_families_do_not_overlap() -> None:
+    assert CHEAP <= NARROW
+    assert NARROW.isdisjoint(KEYED)
+    assert all(rule_of(name) is not None for name in NARROW | KEYED.keys())

@@ -1,0 +1,231 @@
+"""A job that runs on paper tells exactly what happens to it, in order: real decisions, no Spark."""
+
+import threading
+
+import pytest
+
+from penstock.config import Configuration
+from penstock.decisions import DecisionKind, DecisionLog
+from penstock.errors import JobCancelledError, JobError
+from penstock.events import (
+    ChangeRefused,
+    DecisionMade,
+    DecisionSettled,
+    ExecutionState,
+    GraphChanged,
+    GraphPlanned,
+    JobAccount,
+    VertexChanged,
+    VerticesCreated,
+)
+from penstock.execution.vertex_runner import VertexRun
+from penstock.graph import StreamEdgeUpdateRequest, StreamNodeUpdateRequest
+from penstock.graph.partitioner import REBALANCE
+from penstock.history.recorder import JobRecorder
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.planner.passes.exchange_widths import job_plan
+from penstock.scheduler import adaptive_batch
+from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
+from penstock.scheduler.job import Job
+from penstock.spark import jobs
+from penstock.testing import RESOURCES, measured
+from tests.planner.drafts import draft
+from tests.scheduler.results import Results, written
+
+WHICH = {
+    GraphPlanned: lambda event: f"planned {len(event.graph)}",
+    GraphChanged: lambda event: f"changed by {event.change.decision.chosen}",
+    ChangeRefused: lambda event: f"refused {event.refused.choice.chosen}",
+    VerticesCreated: lambda event: (
+        f"created {' '.join(one.vertex.id for one in event.vertices)}, {event.pending_operators} pending"
+    ),
+    VertexChanged: lambda event: f"{event.vertex.vertex.id} {event.vertex.state}",
+    DecisionMade: lambda event: f"decided {event.decision.id}: {event.decision.kind} of {event.decision.subject}",
+    DecisionSettled: lambda event: f"settled {event.decision.id}: {event.decision.outcome['tasks']} tasks",
+}
+
+
+class Stored(Results):
+    def info(self, vertex):
+        return measured(1) if vertex.tail_id in self else None
+
+    def subpartitions(self, vertex):
+        return self[vertex.tail_id].sizes[0].tolist() if vertex.tail_id in self else []
+
+
+class Runner:
+    """Runs vertices by writing down that they ran; the last one is a sink."""
+
+    def __init__(self, before):
+        self.results = self.sinks = Stored()
+        self.before = before
+
+    def run(self, vertex, setup, description):
+        self.before(vertex)
+        if vertex.tail_id == 3:
+            return VertexRun(None, 5)
+        self.results[vertex.tail_id] = written(*[40] * 8)
+        return VertexRun(self.results[vertex.tail_id], 4)
+
+    def channels(self, vertex):
+        return []
+
+    def release(self):
+        self.results.clear()
+
+
+class Changing(StreamGraphOptimizationStrategy):
+    """Asks for one change that can be, and for one that cannot."""
+
+    def on_operators_finished(self, finished, context):
+        if finished.ids != (1,) or context.stream_graph.edge("2-3").partitioner == REBALANCE:
+            return False
+        nodes = context.stream_graph.node(2), context.stream_graph.node(1)
+        changed = context.change(
+            [StreamEdgeUpdateRequest("2-3", REBALANCE)], DecisionKind.STRATEGY, nodes[0], "spread", "it may be uneven"
+        )
+        late = [StreamNodeUpdateRequest(1, parallelism=3)]
+        assert not context.change(late, DecisionKind.STRATEGY, nodes[1], "three", "it comes too late")
+        return changed
+
+
+@pytest.fixture
+def job(monkeypatch):
+    def make(before=lambda vertex: None, text="1 #> 2\n2 #> 3"):
+        monkeypatch.setattr(adaptive_batch, "resources_of", lambda *_: RESOURCES)
+        monkeypatch.setattr(jobs, "cluster_cores", lambda _: 4)
+        monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
+        monkeypatch.setattr(adaptive_batch, "VertexRunner", lambda _: Runner(before))
+        account = JobAccount()
+        plan = job_plan(draft(text), "nightly")
+        log = DecisionLog(account)
+        scheduler = AdaptiveBatchScheduler(
+            None, None, plan, Configuration.load({}), log, account, "0123", "nightly", {}, [Changing()]
+        )
+        return scheduler, account
+
+    return make
+
+
+def told(account):
+    return [WHICH[type(event)](event) for event in account.events]
+
+
+def test_a_job_tells_all_that_happens_in_order(job):
+    scheduler, account = job()
+    scheduler.run(lambda: None)
+    assert told(account) == [
+        "planned 3",
+        "created v1, 2 pending",
+        "v1 SCHEDULED",
+        "decided 0: vertex parallelism of v1 n1",
+        "decided 1: subpartitions of v1 n1",
+        "v1 RUNNING",
+        "settled 0: 4 tasks",
+        "settled 1: 4 tasks",
+        "v1 FINISHED",
+        "decided 2: strategy of 2 n2",
+        "changed by spread",
+        "refused three",
+        "created v2, 1 pending",
+        "v2 SCHEDULED",
+        "decided 3: vertex parallelism of v2 n2",
+        "decided 4: subpartitions of v2 n2",
+        "v2 RUNNING",
+        "settled 2: 4 tasks",
+        "settled 3: 4 tasks",
+        "settled 4: 4 tasks",
+        "v2 FINISHED",
+        "created v3, 0 pending",
+        "v3 SCHEDULED",
+        "decided 5: vertex parallelism of v3 n3",
+        "v3 RUNNING",
+        "settled 5: 5 tasks",
+        "v3 FINISHED",
+    ]
+
+
+def test_each_event_has_the_vertex_as_it_was_then(job):
+    scheduler, account = job()
+    scheduler.run(lambda: None)
+    seen = [
+        event.vertex for event in account.events if isinstance(event, VertexChanged) and event.vertex.vertex.id == "v2"
+    ]
+    assert [one.state for one in seen] == ["SCHEDULED", "RUNNING", "FINISHED"]
+    assert [one.parallelism is None for one in seen] == [True, False, False]
+    assert [(one.tasks, one.rows_out, one.bytes_in) for one in seen] == [
+        (None, None, None),
+        (None, None, 320),
+        (4, 100, 320),
+    ]
+    assert [list(one.subpartitions) for one in seen] == [[], [], [40] * 8]
+    assert [len(one.timestamps) for one in seen] == [2, 3, 4]
+    assert seen[-1] == scheduler.execution_graph.vertex("v2").snapshot
+
+
+def test_a_vertex_that_fails(job):
+    def fail(vertex):
+        if vertex.id == "v2":
+            raise RuntimeError("no luck")
+
+    scheduler, account = job(fail)
+    with pytest.raises(JobError, match="no luck"):
+        scheduler.run(lambda: None)
+    assert told(account)[-2:] == ["v2 RUNNING", "v2 FAILED"]
+
+
+def test_a_job_that_is_cancelled_by_another_thread(job):
+    came, free = threading.Event(), threading.Event()
+
+    def wait(vertex):
+        came.set()
+        assert free.wait(10)
+
+    scheduler, account = job(wait, "1 #> 3\n2 #> 4\n3 #> 5\n4 #> 5")
+    canceller = threading.Thread(target=lambda: (came.wait(10), scheduler.cancel("enough"), free.set()))
+    canceller.start()
+    with pytest.raises(JobCancelledError):
+        scheduler.run(lambda: None)
+    canceller.join()
+    last = {event.vertex.vertex.id: event.vertex.state for event in account.events if isinstance(event, VertexChanged)}
+    assert last == {execution.vertex.id: execution.state for execution in scheduler.execution_graph}
+    assert all(state.is_terminal for state in last.values())
+    ends = [
+        event.vertex.vertex.id
+        for event in account.events
+        if isinstance(event, VertexChanged) and event.vertex.state.is_terminal
+    ]
+    assert len(ends) == len(set(ends))  # each ends once
+
+
+def test_listeners_hear_it_while_it_runs(job):
+    heard = []
+
+    class Listener:
+        def on_events(self, events):
+            heard.extend(events)
+
+    def look(vertex):
+        states = [event.vertex.state for event in heard if isinstance(event, VertexChanged)]
+        assert states[-1] is ExecutionState.RUNNING
+
+    scheduler, account = job(look)
+    account.watch(Listener())
+    scheduler.run(lambda: None)
+    assert heard == account.events
+
+
+def test_who_comes_late_records_the_same(job):
+    scheduler, account = job()
+    watching, late = (JobRecorder(Job("nightly")) for _ in range(2))
+    account.watch(watching)
+    scheduler.run(lambda: None)
+    late.on_events(account.events)
+    for recorder in (watching, late):
+        record = recorder.record
+        assert record.status_counts()["FINISHED"] == len(record.vertices) == 3
+        assert [change["decision"] for change in record.changes] == [2]
+        assert record.decisions[2]["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
+        assert [one["because"] for one in record.refused] == ["n1 is frozen"]
+    shown = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
+    assert [getattr(watching.record, name) for name in shown] == [getattr(late.record, name) for name in shown]

@@ -1,0 +1,80 @@
+"""Which state of a vertex follows which, and what is counted of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from penstock.errors import GraphError
+from penstock.events import ExecutionState, JobAccount, VertexChanged, VertexSnapshot
+from penstock.graph import JobVertex
+from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
+
+C, S, R, FI, FA, CA = ExecutionState
+STEPS = {(C, S), (S, R), (R, FI)} | {(here, end) for here in (C, S, R) for end in (FA, CA)}
+PATHS = {C: [], S: [S], R: [S, R], FI: [S, R, FI], FA: [FA], CA: [CA]}
+"""How a vertex comes to each state."""
+
+
+def vertex(number: int = 1) -> JobVertex:
+    return JobVertex(f"v{number}", "n", (number,), (), None, None)
+
+
+def at(state: ExecutionState, account: JobAccount | None = None) -> ExecutionJobVertex:
+    execution = ExecutionJobVertex(vertex(), account or JobAccount())
+    for step in PATHS[state]:
+        execution.move(step)
+    return execution
+
+
+@pytest.mark.parametrize(("here", "there"), list(itertools.product(ExecutionState, repeat=2)))
+def test_steps(here: ExecutionState, there: ExecutionState) -> None:
+    execution = at(here)
+    if (here, there) in STEPS:
+        execution.move(there)
+        assert execution.state is there
+        assert list(execution.snapshot.timestamps)[-1] is there
+    else:
+        with pytest.raises(GraphError, match=f"v1 cannot go from {here} to {there}"):
+            execution.move(there)
+        assert execution.state is here
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        ({C: 1.0}, 0.0),
+        ({C: 1.0, S: 2.0}, 0.0),
+        ({C: 1.0, S: 2.0, R: 5.0, FI: 7.5}, 2.5),
+        ({C: 1.0, S: 2.0, R: 5.0, FA: 6.0}, 1.0),
+        ({C: 1.0, CA: 6.0}, 0.0),
+    ],
+)
+def test_seconds_are_those_of_its_tasks(times: dict[ExecutionState, float], seconds: float) -> None:
+    assert VertexSnapshot(vertex(), timestamps=times).seconds == seconds
+
+
+def test_a_running_vertex_gets_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.events.vertex_snapshot.time.time", lambda: 103.0)
+    assert VertexSnapshot(vertex(), R, timestamps={R: 100.0}).seconds == 3.0
+
+
+def test_each_step_is_told() -> None:
+    account = JobAccount()
+    execution = at(FI, account)
+    told = [event.vertex for event in account.events if isinstance(event, VertexChanged)]
+    assert [one.state for one in told] == PATHS[FI]
+    assert told[-1] is execution.snapshot
+
+
+def test_counts() -> None:
+    graph = ExecutionGraph(JobAccount())
+    assert graph.all_finished
+    first, second = graph.attach(vertex(1)), graph.attach(vertex(2))
+    for step in PATHS[FI]:
+        first.move(step)
+    assert not graph.all_finished
+    assert {state: count for state, count in graph.status_counts.items() if count} == {"CREATED": 1, "FINISHED": 1}
+    assert graph.vertex("v2") is second
+    assert (list(graph), len(graph)) == ([first, second], 2)

@@ -1,0 +1,122 @@
+"""What happens to a job's graphs when its vertices finish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.config import Configuration
+from penstock.decisions import DecisionLog
+from penstock.errors import GraphError
+from penstock.graph import AdaptiveGraphManager, StreamNodeUpdateRequest
+from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.optimizer.optimizer import StreamGraphOptimizer
+from penstock.scheduler.events import (
+    JobCancelEvent,
+    JobVertexFailedEvent,
+    JobVertexFinishedEvent,
+    JobVertexInitializedEvent,
+)
+from penstock.scheduler.handler import AdaptiveExecutionHandler
+from penstock.testing import RESOURCES, measured, stream_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.graph import JobVertex
+    from penstock.optimizer import OperatorsFinished, ResultInfo, StrategyContext
+    from penstock.scheduler.events import JobEvent
+
+
+class BoundsByRows(StreamGraphOptimizationStrategy):
+    """Notes what it is shown, and gives the nodes behind it as many tasks at most as there are rows."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[tuple[int, ...], list[int]]] = []
+
+    def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        shown = (finished.ids, sorted(finished.results))
+        if shown in self.shown:
+            return False
+        self.shown.append(shown)
+        for node_id, result in finished.results.items():
+            for edge in context.stream_graph.out_edges(node_id):
+                context.modify_stream_node([StreamNodeUpdateRequest(edge.target_id, max_parallelism=result.rows)])
+        return True
+
+
+class Listening:
+    """Notes the vertices it hears of."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[list[str], int | None, int]] = []
+
+    def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+        names = [vertex.name for vertex in vertices]
+        self.heard.append((names, vertices[0].max_parallelism, pending_operators))
+
+
+class Case:
+    """A handler of a graph that is written as text; the sinks are nodes from 90 on."""
+
+    def __init__(self, text: str) -> None:
+        self.strategy, self.listener = BoundsByRows(), Listening()
+        optimizer = StreamGraphOptimizer([self.strategy], Configuration.load({}), RESOURCES, DecisionLog())
+        self.manager = AdaptiveGraphManager(stream_graph(text), optimizer.initialize)
+        self.handler = AdaptiveExecutionHandler(self.manager, optimizer, self.result_info)
+        self.handler.register_job_graph_update_listener(self.listener)
+
+    def result_info(self, vertex: JobVertex) -> ResultInfo | None:
+        return None if vertex.tail_id >= 90 else measured(1, rows=10 * vertex.tail_id)
+
+
+def test_a_vertex_is_made_once_all_its_inputs_have_finished() -> None:
+    case = Case("1 #> 3\n2 #> 3\n3 -> 4\n4 #> 90")
+    assert [vertex.name for vertex in case.handler.job_graph] == ["n1", "n2"]
+    case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
+    assert case.listener.heard == []
+    case.handler.handle_job_event(JobVertexFinishedEvent("v2"))
+    case.handler.handle_job_event(JobVertexFinishedEvent("v3"))
+    case.handler.handle_job_event(JobVertexFinishedEvent("v4"))
+    assert [names for names, _, _ in case.listener.heard] == [["n3 -> n4"], ["n90"]]
+    assert [pending for _, _, pending in case.listener.heard] == [1, 0]
+
+
+def test_strategies_see_what_was_written_before_the_next_vertices_are_made() -> None:
+    case = Case("1 -> 2\n2 #> 3\n3 #> 90")
+    for number in (1, 2, 3):
+        case.handler.handle_job_event(JobVertexFinishedEvent(f"v{number}"))
+    # Both nodes of the first vertex, with what its last one wrote; a sink writes nothing for others.
+    assert case.strategy.shown == [((1, 2), [2]), ((3,), [3]), ((90,), [])]
+    # The bound that the strategy gave to node 3 is part of the vertex made of it.
+    assert [bound for _, bound, _ in case.listener.heard] == [20, 30]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        JobVertexInitializedEvent("v1"),
+        JobVertexFailedEvent("v1", ValueError("no")),
+        JobCancelEvent("enough"),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_does_not_change_the_graph(event: JobEvent) -> None:
+    case = Case("1 #> 2\n2 #> 90")
+    case.handler.handle_job_event(event)
+    assert (case.listener.heard, case.strategy.shown, case.manager.pending_operators) == ([], [], 2)
+
+
+def test_no_vertex_finishes_twice() -> None:
+    case = Case("1 #> 2\n2 #> 90")
+    case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
+    with pytest.raises(GraphError, match="v1 has finished twice"):
+        case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
+
+
+def test_every_listener_hears() -> None:
+    case, second = Case("1 #> 2"), Listening()
+    case.handler.register_job_graph_update_listener(second)
+    case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
+    assert case.listener.heard == second.heard == [(["n2"], 10, 0)]

@@ -1,0 +1,111 @@
+"""What is noted of a vertex that has run, and of the decisions about it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.connectors import StageReport
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
+from penstock.events import JobAccount, VertexSnapshot
+from penstock.execution.vertex_runner import VertexRun
+from penstock.graph import JobVertex
+from penstock.scheduler.execution_graph import ExecutionJobVertex
+from penstock.scheduler.outcomes import record_run
+from tests.scheduler.results import written
+
+VERTEX = JobVertex("v2", "Join", (3, 4), (), None, None)
+
+
+class Results:
+    """Tells what one vertex wrote."""
+
+    def __init__(self, *sizes: int) -> None:
+        self.sizes = list(sizes)
+
+    def subpartitions(self, vertex: JobVertex) -> list[int]:
+        assert vertex is VERTEX
+        return self.sizes
+
+
+def recorded(
+    run: VertexRun, *made: Choice, sizes: tuple[int, ...] = (), channels: tuple[dict[str, Any], ...] = ()
+) -> tuple[VertexSnapshot, DecisionLog]:
+    """Return the vertex and the decisions, once a run was recorded."""
+    log = DecisionLog()
+    for choice in made:
+        log.record(choice)
+    execution = ExecutionJobVertex(VERTEX, JobAccount())
+    context: Any = SimpleNamespace(decisions=log)
+    results: Any = Results(*sizes)
+    record_run(context, execution, run, results, channels)
+    return execution.snapshot, log
+
+
+def choice(*nodes: int) -> Choice:
+    return Choice(DecisionKind.BROADCAST, NameRef("x", nodes), "left", "it is small")
+
+
+def test_what_was_measured() -> None:
+    execution, _ = recorded(VertexRun(written(30, 10), 4), sizes=(30, 10))
+    assert (execution.tasks, execution.rows_out, execution.bytes_out) == (4, 100, 40)
+    assert execution.subpartitions == [30, 10]
+    assert execution.parallelism == 4  # nothing was decided, so it is what ran
+
+
+def test_a_number_that_was_decided_stays() -> None:
+    log, execution = DecisionLog(), ExecutionJobVertex(VERTEX, JobAccount())
+    execution.decided(7, "as measured", 40)
+    context: Any = SimpleNamespace(decisions=log)
+    results: Any = Results()
+    record_run(context, execution, VertexRun(None, 4), results, ())
+    assert (execution.snapshot.parallelism, execution.snapshot.tasks) == (7, 4)
+
+
+def test_decisions_about_its_operators_are_settled_and_no_others() -> None:
+    _, log = recorded(VertexRun(written(40), 4), choice(3), choice(9), choice(2, 4))
+    about_it, other, also = log
+    assert about_it.outcome == also.outcome == {"tasks": 4, "rows": 100, "bytes": 40}
+    assert other.outcome == {}
+
+
+def test_a_sink_writes_nothing_for_others() -> None:
+    execution, log = recorded(VertexRun(None, 4), choice(3))
+    assert (execution.rows_out, execution.bytes_out, execution.subpartitions) == (None, None, [])
+    assert [one.outcome for one in log] == [{"tasks": 4}]
+
+
+def test_a_stage_behind_a_sink_says_what_it_did() -> None:
+    execution, log = recorded(VertexRun(None, None, StageReport("3 files merged", "they were small")))
+    assert execution.reason == "3 files merged: they were small"
+    (said,) = log
+    assert (said.kind, said.chosen, said.reason) == (DecisionKind.SINK_STAGE, "3 files merged", "they were small")
+    assert said.nodes == VERTEX.node_ids
+
+
+def test_what_consumers_of_an_adaptive_exchange_took() -> None:
+    report: dict[str, Any] = {
+        "index": 2,
+        "rows": 50,
+        "bytes": 800,
+        "largest_queue": 3,
+        "waited": 0.25,
+        "blocked": 1.5,
+        "channels": [{"reader": 0, "rows": 10, "pace": 2.0}, {"reader": 1, "rows": 40, "pace": 8.0}],
+    }
+    _, log = recorded(VertexRun(written(40), 4), channels=(report, report | {"index": 3}))
+    first, second = log
+    assert (first.kind, first.chosen) == (DecisionKind.REBALANCE, "50 rows")
+    assert [str(one.subject).rpartition(" ")[2] for one in (first, second)] == ["2", "3"]
+    assert first.figures == {
+        "rows": 50,
+        "bytes": 800,
+        "largest_queue": 3,
+        "waited": 0.25,
+        "blocked": 1.5,
+        "rows to 0": 10,
+        "rows to 1": 40,
+        "rows a second of 0": 2.0,
+        "rows a second of 1": 8.0,
+    }
+    assert "0.2 s for rows to read, and 1.5 s" in first.reason

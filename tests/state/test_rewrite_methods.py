@@ -1,0 +1,29 @@
+"""Which method rewrites a store, as a table."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.state.assignment import StateAssignment
+from penstock.state.rewrite_methods import RewriteMethod, choose_method
+
+OLD_SPARK = "its code does not fit Spark 4.9"
+TABLE = [
+    (4, 8, True, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
+    (4, 6, True, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
+    (4, 8, True, "avro", None, RewriteMethod.ROWS, "encoded as avro"),
+    (4, 8, True, "unsaferow", OLD_SPARK, RewriteMethod.ROWS, "split needs no shuffle"),
+    (8, 4, True, "unsaferow", OLD_SPARK, RewriteMethod.ROWS, "merge needs no shuffle"),
+    (4, 6, True, "unsaferow", OLD_SPARK, RewriteMethod.SHUFFLE, "not a multiple or divisor of 4"),
+    (199, 200, True, "unsaferow", None, RewriteMethod.SHUFFLE, "stores open"),
+    (4, 8, False, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
+    (4, 6, False, "unsaferow", OLD_SPARK, RewriteMethod.ROWS, "one key group, which is copied"),
+    (199, 200, False, "unsaferow", None, RewriteMethod.FILES, "rewritten whole"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "keyed", "encoding", "problem", "method", "reason"), TABLE)
+def test_methods(old, new, keyed, encoding, problem, method, reason):
+    found = choose_method(StateAssignment(old, new), keyed=keyed, encoding=encoding, files_problem=problem, slots=2)
+    assert found[0] is method
+    assert reason in found[1]
