@@ -58,7 +58,7 @@ API: dict[str, tuple[str, ...]] = {
     "penstock.config": ("Configuration", "Option"),
     "penstock.errors": (),
 }
-"""The modules of the API page. With no names, or with `*`: all of `__all__`, or all public classes and functions."""
+"""The modules of the API page. No names, or `*`: all of `__all__`, or all public classes and functions."""
 
 
 def names_of(module: ModuleType) -> list[str]:

@@ -70,4 +70,4 @@ class _ResultSinkJob(SinkJob):
 
 def _in_users_session(df: DataFrame) -> DataFrame:
     bridge = Bridge(df.sparkSession)
-    return dataframe(bridge, bridge.session, analyzed_plan(df))
+    return dataframe(bridge.session, analyzed_plan(bridge, df))

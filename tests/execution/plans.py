@@ -23,29 +23,15 @@ if TYPE_CHECKING:
     from penstock.planner.plan import SparkFilterPath
 
 
-class Text(str):
-    """A text that Spark gives: by a call, or as it is."""
-
-    __slots__ = ()
-
-    def __call__(self) -> Text:
-        return self
-
-
 class Plan(str):
     """A plan as text."""
 
     __slots__ = ()
 
     @property
-    def output(self) -> Text:
+    def output(self) -> str:
         """Its columns."""
-        return Text(f"columns of {self}")
-
-    @property
-    def handle(self) -> Plan:
-        """The plan itself."""
-        return self
+        return f"columns of {self}"
 
     @property
     def is_deterministic(self) -> bool:
@@ -56,7 +42,7 @@ class Plan(str):
         """Return the operator on top of others."""
         return Plan(f"{self}({', '.join(children)})")
 
-    def projected(self, columns: Text) -> Plan:
+    def projected(self, columns: str) -> Plan:
         """Return it with other columns."""
         return Plan(f"{columns} in {self}")
 
@@ -93,25 +79,18 @@ class Key(str):
         return self.isidentifier()
 
     @property
-    def name(self) -> Text:
+    def name(self) -> str:
         """The name of the column."""
-        return Text(self)
+        return str(self)
 
     @property
     def sql(self) -> str:
         """The expression as Spark SQL."""
         return str(self)
 
-    def canonicalized(self) -> Key:
-        return self
 
-    def toString(self) -> str:
-        return str(self)
-
-
-def _rebuilt(*given: Any) -> Plan:
-    """Return an operator on top of what replaces its places."""
-    *_, top, replacements = given
+def _rebuilt(top: Plan, replacements: Mapping[Plan, Plan]) -> Plan:
+    """Return an operator on top of what replaces its children."""
     return Plan(f"{top}({', '.join(replacements.values())})")
 
 
@@ -120,25 +99,20 @@ def plans_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def put(module: Any, **functions: Any) -> None:
         for name, function in functions.items():
-            monkeypatch.setattr(module, name, function, raising=False)
+            monkeypatch.setattr(module, name, function)
 
     put(
         fragment,
         rebuild=_rebuilt,
-        with_inputs=lambda *given: given[-2].with_children(given[-1]),
-        projected=lambda *given: given[-2].projected(given[-1]),
-        hash_join=lambda *given: Plan(f"hash {given[-1]} {given[-2]}"),
-        merge_join=lambda *given: Plan(f"merge {given[-1]}"),
-        hashed=lambda *given: given[1].hashed_by(*given[2:]),
-        hashed_in_slots=lambda *given: given[1].hashed_in_slots(*given[2:]),
-        rebalanced=lambda *given: given[1].rebalanced(*given[2:]),
-        placeholder=lambda *given: Plan(f"no rows of {given[-1]}"),
-        rdd_leaf=lambda *given, **_: Plan(f"rows of {given[-1]}"),
+        hash_join=lambda plan, build: Plan(f"hash {build} {plan}"),
+        merge_join=lambda plan: Plan(f"merge {plan}"),
+        placeholder=lambda columns: Plan(f"no rows of {columns}"),
+        rdd_leaf=lambda session, columns, rows, **claims: Plan(f"rows of {rows}"),
     )
     put(
         exchange,
-        as_cut=lambda *given: SimpleNamespace(execute=lambda: "result", rows=lambda: "result", cut=given[-1]),
-        broadcast_mode=lambda *given: f"mode {given[-2]}",
+        as_cut=lambda result, ranges: SimpleNamespace(rows=lambda: "result"),
+        broadcast_mode=lambda session, join, build, keys: f"mode {build}",
     )
 
 

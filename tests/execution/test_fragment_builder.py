@@ -168,7 +168,7 @@ def split_join(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> tup
 
     def physical_plan(*given: Any) -> Any:
         asked.append(given[-1])
-        return SimpleNamespace(execute=lambda: "the join", rows=lambda: "the join")
+        return SimpleNamespace(rows=lambda: "the join")
 
     monkeypatch.setattr(exchange, "physical_plan", physical_plan)
     monkeypatch.setattr(exchange, "joins_its_leaves", joins_its_leaves)

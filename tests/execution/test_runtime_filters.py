@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Node 3 joins what 1 wrote (its left side) with 2; nodes 2 and 4, a source, are filtered by the keys of 1.
 TEXT = "1 #> 3\n4 -> 2\n2 #> 3"
 LEFT = JoinInput(3, Side.LEFT)
+RELATION: Any = None
+"""What Spark would have of a relation."""
 
 
 def context(*, verify: bool = False, cheap: bool = False, children: dict[str, str] | None = None) -> Context:
@@ -70,11 +72,8 @@ class Spark:
         monkeypatch.setattr(filters, "collect_keys", lambda *_: given("query"))
         monkeypatch.setattr(filters, "keys_of_relation", lambda *_: given("relation"))
         monkeypatch.setattr(filters, "might_contain", lambda *args: f"might contain {', '.join(args[-1])}")
-        monkeypatch.setattr(filters, "filtered", lambda *args: args[-2].filtered_by(args[-1]), raising=False)
         monkeypatch.setattr(filters, "for_sources", lambda *args: [Key(f"{args[-1][0]} in (1, 2)")])
         monkeypatch.setattr(catalyst, "rebound", lambda *args: args[0])
-        monkeypatch.setattr(catalyst, "is_attribute", lambda key: key.is_attribute)
-        monkeypatch.setattr(catalyst, "expression_sql", lambda *args: str(args[-1]), raising=False)
 
 
 def key_filters(made: Context, result: Any, broadcasts: Any = None) -> KeyFilters:
@@ -147,8 +146,8 @@ def test_without_keys_rows_go_unfiltered(monkeypatch: pytest.MonkeyPatch, case: 
 
 def test_the_relation_of_a_broadcast_gives_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, made = Spark(monkeypatch), context()
-    stage: Any = SimpleNamespace(broadcast=lambda: stage, executeBroadcast=lambda: stage, value=lambda: "relation")
-    fetch(key_filters(made, BroadcastResult(stage, 7, 300, 2, None)), made)
+    monkeypatch.setattr(BroadcastResult, "relation", "relation")
+    fetch(key_filters(made, BroadcastResult(RELATION, 7, 300, 2, None)), made)
     assert spark.asked == ["relation"]
 
 
@@ -157,8 +156,8 @@ def test_a_side_that_became_a_broadcast_is_made_a_relation_first(
     monkeypatch: pytest.MonkeyPatch, fits: bool, asked: str
 ) -> None:
     spark = Spark(monkeypatch)
-    stage: Any = SimpleNamespace(broadcast=lambda: stage, executeBroadcast=lambda: stage, value=lambda: "relation")
-    relation = BroadcastResult(stage, 7, 300, 2, None) if fits else None
+    monkeypatch.setattr(BroadcastResult, "relation", "relation")
+    relation = BroadcastResult(RELATION, 7, 300, 2, None) if fits else None
     made = context()
     path: Any = made.plan.nodes[3].filter_paths
     changed = job(

@@ -1,11 +1,14 @@
 """The package's Java classes: each has a caller, each compiles both ways, and both ways answer the same."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -17,9 +20,13 @@ from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses
 from penstock.spark.jvm import Bridge
 from penstock.spark.plans import read_plan
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
-PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").glob("*.py")))
+PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
 HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
 INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
 METHOD = re.compile(
@@ -38,7 +45,7 @@ def methods(source: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_every_class_and_method_has_a_caller(name):
+def test_every_class_and_method_has_a_caller(name: Any) -> None:
     others = "\n".join(text for other, text in JAVA.items() if other != name)
     asked = {method for cls, method in HELPERS if cls == name}
     assert asked or name in INSTANCES or re.search(rf"\b{name}\b", others), "nobody uses the class"
@@ -53,18 +60,18 @@ def test_every_class_and_method_has_a_caller(name):
         assert calls, f"nobody calls {method}"
 
 
-def test_what_python_calls_is_there():
+def test_what_python_calls_is_there() -> None:
     assert len(HELPERS) > 15
     for name, method in HELPERS:
         assert ("public", method) in methods(JAVA[name]), f"{name}.{method}"
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_files_are_small(name):
+def test_files_are_small(name: Any) -> None:
     assert len(JAVA[name].splitlines()) < 250
 
 
-def test_a_method_without_a_caller_is_found(monkeypatch):
+def test_a_method_without_a_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(JAVA, "PlanSearch", JAVA["PlanSearch"].replace("observesMetrics", "observesNothing"))
     with pytest.raises(AssertionError, match="nobody calls"):
         test_every_class_and_method_has_a_caller("PlanSearch")
@@ -74,7 +81,7 @@ def test_a_method_without_a_caller_is_found(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def jar(tmp_path_factory) -> Path:
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         return make_jar(tmp_path_factory.mktemp("jar"))
     except CannotCompileError as error:
@@ -83,12 +90,12 @@ def jar(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(spark, jar) -> dict[str, JavaClasses]:
+def both(spark: SparkSession, jar: Any) -> dict[str, JavaClasses]:
     bridge = Bridge(spark)
     return {"shipped": JavaClasses(ShippedClasses(bridge, jar)), "compiled": JavaClasses(CompiledClasses(bridge))}
 
 
-def in_a_thread(function, *arguments):
+def in_a_thread(function: Any, *arguments: Any) -> Any:
     """Call a function in a thread of its own: py4j takes classes of one name for one, but in each thread anew."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *arguments).result()
@@ -96,7 +103,7 @@ def in_a_thread(function, *arguments):
 
 @pytest.mark.parametrize("way", ["shipped", "compiled"])
 @pytest.mark.parametrize("name", JAVA)
-def test_classes_load_either_way(spark, both, way, name):
+def test_classes_load_either_way(spark: SparkSession, both: Any, way: str, name: Any) -> None:
     """Whoever links a class finds what it needs: ``forName`` with ``initialize`` runs what is static in it."""
     bridge = Bridge(spark)
     origin = both[way]._origin
@@ -105,26 +112,26 @@ def test_classes_load_either_way(spark, both, way, name):
     assert found.getDeclaredMethods() is not None
 
 
-def test_both_ways_answer_the_same(spark, both, tmp_path):
+def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Path) -> None:
     spark.range(50).selectExpr("id as k", "id % 7 as v", "'text' as t").coalesce(1).write.parquet(str(tmp_path / "l"))
     spark.range(9).selectExpr("id as j").write.parquet(str(tmp_path / "r"))
     left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("l", "r"))
     joined = left.where("v > 3 and v / 2 < 1e6").join(right.hint("merge"), F.col("k") == F.col("j"), "left")
     bridge = Bridge(spark)
-    plan = catalyst.optimized_plan(joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
-    nodes = list(read_plan(bridge, plan).walk())
-    (join,) = (node.handle for node in nodes if node.name == "Join")
-    leaf = next(node.handle for node in nodes if node.files is not None)
-    (function,) = (node.handle for node in nodes if node.name == "Aggregate")
+    plan = catalyst.optimized_plan(bridge, joined.groupBy("k").agg(F.sum("v"), F.collect_list("t")))
+    nodes = list(read_plan(plan).walk())
+    (join,) = (node._handle for node in nodes if node.name == "Join")
+    leaf = next(node._handle for node in nodes if node.files is not None)
+    (function,) = (node._handle for node in nodes if node.name == "Aggregate")
     total = function.aggregateExpressions().apply(1).child().aggregateFunction()
     none, file = bridge.seq([]), bridge.seq([next((tmp_path / "l").glob("*.parquet")).as_uri()])
-    above = bridge.seq([catalyst.optimized_plan(left.where("k > 99")).condition()])
+    above = bridge.seq([catalyst.optimized_plan(bridge, left.where("k > 99"))._handle.condition()])
 
     def ask(classes: JavaClasses) -> dict[str, object]:
-        def helper(name: str):
+        def helper(name: str) -> Any:
             return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
 
-        session = bridge.session.cloneSession()
+        session = bridge.session.clone()
         helper("SessionSettings").set(session, '{"spark.sql.files.maxPartitionBytes": "12345"}')
         split = helper("FileRelations").withSplitSize(leaf, session).relation().options()
         scala = helper("ScalaValues")
@@ -156,7 +163,7 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     assert '"name":"Aggregate"' in shipped["plan"]
 
 
-def test_the_jar_is_for_one_release(monkeypatch, tmp_path):
+def test_the_jar_is_for_one_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shipped_jar((4, 3)) is None, "the sources have no jar beside them"
     (tmp_path / "penstock-spark4.2.jar").touch()
     monkeypatch.setattr(compiled, "_JAVA", tmp_path)
@@ -165,25 +172,27 @@ def test_the_jar_is_for_one_release(monkeypatch, tmp_path):
     assert shipped_jar((4, 1)) is None
 
 
-def test_a_class_that_does_not_fit_harms_no_other(spark, monkeypatch, tmp_path):
+def test_a_class_that_does_not_fit_harms_no_other(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     shutil.copytree(SOURCES, tmp_path / "java")
     broken = tmp_path / "java" / "KeyGroupReader.java"
     broken.write_text(broken.read_text().replace("provider.rocksDB()", "provider.notInThisSpark()"))
     monkeypatch.setattr(compiled, "_JAVA", tmp_path / "java")
 
-    def ask():
+    def ask() -> Any:
         bridge = Bridge(spark)
         classes = JavaClasses(CompiledClasses(bridge))
         with pytest.raises(Py4JJavaError, match="notInThisSpark"):
             classes.new_instance(bridge, "KeyGroupMover", on_executors=True)
-        plan = catalyst.optimized_plan(spark.range(3))
+        plan = catalyst.optimized_plan(bridge, spark.range(3))
         assert classes.helper(bridge, "LayoutCheck", on_executors=True) is not None
         return answers.facts(classes.helper(bridge, "PlanReader", on_executors=False).read(plan))
 
     assert in_a_thread(ask)[0]["name"] == "Range"
 
 
-def test_objects_without_state_are_made_once(spark):
+def test_objects_without_state_are_made_once(spark: SparkSession) -> None:
     bridge, other = Bridge(spark), Bridge(spark)
     assert bridge.helper("PlanReader") is bridge.helper("PlanReader")
     assert bridge.helper("PlanReader") is other.helper("PlanReader")

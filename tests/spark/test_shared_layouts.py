@@ -1,35 +1,42 @@
 """What Spark's planner makes of leaves that claim merged subpartitions."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from penstock.spark import exchange, fragment
+from penstock.spark import catalyst, exchange, fragment
+from penstock.spark.handles import InternalRows, PhysicalPlan
 from penstock.spark.jvm import Bridge, class_name
+from penstock.spark.plans import read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
-def bridge(spark):
+def bridge(spark: SparkSession) -> Bridge:
     return Bridge(spark)
 
 
 @pytest.fixture(scope="module")
-def join(spark):
+def join(spark: SparkSession) -> Any:
     left, right = spark.range(40).toDF("k"), spark.range(40).toDF("j")
-    plan = left.join(right.hint("merge"), left.k == right.j)._jdf.queryExecution().optimizedPlan()
-    while class_name(plan) != "Join":
-        plan = plan.child()
-    return plan
+    df = left.join(right.hint("merge"), left.k == right.j)
+    plan = read_plan(catalyst.optimized_plan(Bridge(spark), df))
+    return next(node for node in plan.walk() if node.name == "Join")
 
 
-def leaf(bridge, side, tasks, layout):
-    output = side.output()
-    rdd = bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd()
-    found = fragment.joint_layout(bridge, [output.apply(0)], tasks) if layout else None
-    return fragment.rdd_leaf(
-        bridge, bridge.session, output, rdd, layout=exchange.shareable(bridge, found) if layout == "shared" else found
-    )
+def leaf(bridge: Bridge, side: Any, tasks: Any, layout: Any) -> Any:
+    output = side.output
+    rows = InternalRows(bridge, bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd())
+    found = fragment.joint_layout([output.at(0)], tasks) if layout else None
+    claim = exchange.shareable(found) if layout == "shared" else found
+    return fragment.rdd_leaf(bridge.session, output, rows, layout=claim)
 
 
-def exchanges(plan):
+def exchanges(plan: Any) -> Any:
     names = [class_name(plan)] if class_name(plan) == "ShuffleExchangeExec" else []
     return names + [name for i in range(plan.children().size()) for name in exchanges(plan.children().apply(i))]
 
@@ -47,26 +54,25 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_exchanges_of_a_join(bridge, join, case):
+def test_exchanges_of_a_join(bridge: Any, join: Any, case: str) -> None:
     left, right, expected = CASES[case]
-    leaves = [
-        leaf(bridge, side, *claim) for side, claim in zip((join.left(), join.right()), (left, right), strict=True)
-    ]
-    plan = join.withNewChildren(bridge.seq(leaves))
+    plan = join.with_children(
+        [leaf(bridge, side, *claim) for side, claim in zip(join.children, (left, right), strict=True)]
+    )
     if expected is None:
         with pytest.raises(Exception) as error:  # noqa: PT011
-            exchange.physical_plan(bridge, bridge.session, plan)
+            exchange.physical_plan(bridge.session, plan)
         assert exchange.is_refused(error.value)
         return
-    physical = exchange.physical_plan(bridge, bridge.session, plan)
-    assert len(exchanges(physical.initialPlan())) == expected
+    physical = exchange.physical_plan(bridge.session, plan)
+    assert len(exchanges(physical._handle.initialPlan())) == expected
     assert exchange.joins_its_leaves(physical) is (expected == 0)
 
 
-def test_a_layout_follows_its_columns(spark, bridge):
+def test_a_layout_follows_its_columns(spark: SparkSession, bridge: Any) -> None:
     """Its keys are spelt in the columns of the leaf that stands for the plan; it is none where a key is missing."""
     plan = spark.range(40).selectExpr("id % 7 a", "id b").repartition(4, "a")._jdf.queryExecution().executedPlan()
-    other = spark.range(1).selectExpr("id x", "id y")._jdf.queryExecution().optimizedPlan().output()
-    physical = plan.initialPlan()
-    assert exchange.layout(bridge, physical, other).toString() == f"hashpartitioning({other.apply(0).toString()}, 4)"
-    assert exchange.layout(bridge, physical, bridge.seq([other.apply(0)])) is None
+    other = catalyst.optimized_plan(bridge, spark.range(1).selectExpr("id x", "id y")).output
+    physical = PhysicalPlan(bridge, plan.initialPlan())
+    assert exchange.layout(physical, other)._handle.toString() == f"hashpartitioning({other.at(0).text}, 4)"
+    assert exchange.layout(physical, other.take([0])) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.files import FileSource
 from penstock.connectors.scan import Scan, Splitting
@@ -13,7 +13,8 @@ from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from penstock.spark.files import FileListing
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 
@@ -22,12 +23,10 @@ class FileScan(Scan):
 
     Parameters
     ----------
-    bridge
-        The session.
     leaf
         The relation.
     plan
-        The relation with the filters above it, in the JVM.
+        The relation with the filters above it.
     cores
         How many tasks run at a time.
 
@@ -37,11 +36,10 @@ class FileScan(Scan):
         Lists the files that are left by the filters, once.
     """
 
-    def __init__(self, bridge: Bridge, leaf: LogicalNode, plan: Any, cores: int) -> None:
-        self._bridge = bridge
+    def __init__(self, leaf: LogicalNode, plan: LogicalPlan, cores: int) -> None:
         self._leaf = leaf
         self._cores = cores
-        self.listing = cache(lambda: files.list_files(bridge, bridge.session, leaf, plan))
+        self.listing = cache(lambda: files.list_files(leaf, plan))
 
     @property
     def takes_any_number(self) -> bool:
@@ -85,13 +83,13 @@ class FileScan(Scan):
             return Splitting(possible, f"{why}, but {found} can be split into at most {possible}", settings)
         return Splitting(parallelism, f"{found}: {why}", settings)
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the relation; it takes the size of its splits from the session."""
-        return self._leaf.handle if session is None else files.recut(self._bridge, self._leaf.handle, session)
+        return self._leaf if session is None else files.recut(self._leaf, session)
 
-    def with_filters(self, plan: Any) -> FileScan:
+    def with_filters(self, plan: LogicalPlan) -> FileScan:
         """Return a scan of the files that are left by more filters."""
-        return FileScan(self._bridge, self._leaf, plan, self._cores)
+        return FileScan(self._leaf, plan, self._cores)
 
 
 def _split_size(listing: FileListing, parallelism: int) -> int:

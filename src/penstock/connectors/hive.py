@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.scan import Scan
 from penstock.connectors.splits import OPEN_COST, count_splits
-from penstock.spark import fragment
 from penstock.spark.hive import HiveRelation
 from penstock.units import show_bytes, show_count
 
@@ -14,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.connectors.base import ParallelismInferenceContext
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 class HiveScan(Scan):
@@ -22,16 +22,13 @@ class HiveScan(Scan):
 
     Parameters
     ----------
-    bridge
-        The session.
     leaf, plan
         The table, and what is read of it.
     """
 
-    def __init__(self, bridge: Bridge, leaf: Any, plan: Any) -> None:
-        self._bridge = bridge
+    def __init__(self, leaf: LogicalPlan, plan: LogicalPlan) -> None:
         self._leaf = leaf
-        self._relation = HiveRelation(bridge, leaf, plan)
+        self._relation = HiveRelation(leaf, plan)
         self._parallelism = 0
 
     @property
@@ -66,13 +63,13 @@ class HiveScan(Scan):
         self._parallelism = min(parallelism, self._relation.tasks)
         return self._parallelism
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the relation, its partitions pruned and its tasks merged."""
         del session
         if self._parallelism < self._relation.tasks:
-            return fragment.coalesced(self._bridge, self._relation.leaf, self._parallelism)
+            return self._relation.leaf.coalesced(self._parallelism)
         return self._relation.leaf
 
-    def with_filters(self, plan: Any) -> HiveScan:
+    def with_filters(self, plan: LogicalPlan) -> HiveScan:
         """Return a scan of the partitions that are left by more filters."""
-        return HiveScan(self._bridge, self._leaf, plan)
+        return HiveScan(self._leaf, plan)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.scan import Scan
-from penstock.spark import catalyst, fragment
+from penstock.spark.logical_plan import LARGE
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 class PlainScan(Scan):
@@ -18,22 +18,19 @@ class PlainScan(Scan):
 
     Parameters
     ----------
-    bridge
-        The session.
     leaf
         The leaf.
     """
 
-    def __init__(self, bridge: Bridge, leaf: LogicalNode) -> None:
-        self._bridge = bridge
+    def __init__(self, leaf: LogicalPlan) -> None:
         self._leaf = leaf
         self._at_most: int | None = None
 
     @cached_property
     def size_in_bytes(self) -> int:
         """What it holds, by Spark's statistics."""
-        size = catalyst.size_in_bytes(self._leaf.handle)
-        return size if size < catalyst.LARGE else 0
+        size = self._leaf.size_in_bytes
+        return size if size < LARGE else 0
 
     def asked(self, given: object | None) -> object | None:
         """Return what the user has given: Spark does not tell before it plans."""
@@ -44,14 +41,12 @@ class PlainScan(Scan):
         self._at_most = parallelism
         return parallelism
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the leaf, its tasks merged if a number was given."""
         del session
-        if self._at_most is None:
-            return self._leaf.handle
-        return fragment.coalesced(self._bridge, self._leaf.handle, self._at_most)
+        return self._leaf if self._at_most is None else self._leaf.coalesced(self._at_most)
 
-    def with_filters(self, plan: Any) -> PlainScan:
+    def with_filters(self, plan: LogicalPlan) -> PlainScan:
         """Return itself: filters change nothing about how Spark cuts it."""
         del plan
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import (
     DataFrameScanProvider,
@@ -20,7 +20,9 @@ from penstock.spark.provided import ProvidedPlan
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 class ProvidedScan(Scan):
@@ -43,14 +45,20 @@ class ProvidedScan(Scan):
     """
 
     def __init__(
-        self, bridge: Bridge, provider: DataFrameScanProvider, leaf: Any, scan: Any, cores: int, volume: int
+        self,
+        bridge: Bridge,
+        provider: DataFrameScanProvider,
+        leaf: LogicalPlan,
+        scan: LogicalPlan,
+        cores: int,
+        volume: int,
     ) -> None:
         self._bridge = bridge
         self._provider = provider
         self._leaf = leaf
         self._cores = cores
         self._columns = predicates.columns_of(scan, leaf)
-        self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(bridge, scan))
+        self._predicates = tuple(_predicate(one) for one in predicates.conditions_of(scan))
         self._volume = volume
         self._built: tuple[int, ProvidedPlan] | None = None
         self._reason = ""
@@ -90,7 +98,7 @@ class ProvidedScan(Scan):
         coarse = count_splits(sizes, plan.listing.splittable, COARSE * self._volume, OPEN_COST)
         return max(1, min(worth_opening(fine, coarse, self._cores), bound))
 
-    def with_filters(self, plan: Any) -> ProvidedScan:
+    def with_filters(self, plan: LogicalPlan) -> ProvidedScan:
         """Return the scan as it is once its rows are filtered further."""
         return ProvidedScan(self._bridge, self._provider, self._leaf, plan, self._cores, self._volume)
 
@@ -106,11 +114,11 @@ class ProvidedScan(Scan):
         plan.recut(split_settings(split, OPEN_COST))
         return count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the scan as the plan's leaf."""
         del session
         assert self._built is not None
-        return self._built[1].as_leaf(self._leaf.output())
+        return self._built[1].as_leaf(self._leaf.output)
 
     def _build(self, parallelism: int) -> ProvidedPlan:
         """Return the scan; files are the same for every parallelism, and are listed once."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class Scan(ABC):
         return Splitting(possible, why if possible == parallelism else f"{why}; it can be split into {possible}")
 
     @abstractmethod
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the leaf of Spark's plan that reads it.
 
         Parameters
@@ -100,13 +103,13 @@ class Scan(ABC):
         """
 
     @abstractmethod
-    def with_filters(self, plan: Any) -> Scan:
+    def with_filters(self, plan: LogicalPlan) -> Scan:
         """Return it as it is once its rows are filtered further.
 
         Parameters
         ----------
         plan
-            Its relation with all filters above it, in the JVM.
+            Its relation with all filters above it.
         """
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open

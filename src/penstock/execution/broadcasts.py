@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import first_line
@@ -13,7 +13,6 @@ from penstock.optimizer.graphs import is_broadcast
 from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import spread_by_count
 from penstock.spark import exchange
-from penstock.spark.catalyst import expression_key
 from penstock.spark.exchange import BroadcastResult
 from penstock.spark_errors import is_out_of_memory
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.execution.results import ResultStore
     from penstock.graph import StreamEdge
     from penstock.spark.exchange import StagedResult
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -47,14 +48,14 @@ class Broadcasts:
         self._too_large: dict[_Relation, str] = {}
         self._lock = threading.Lock()
 
-    def planned(self, session: Any, logical: Any, edge: StreamEdge) -> BroadcastResult:
+    def planned(self, session: Session, logical: LogicalPlan, edge: StreamEdge) -> BroadcastResult:
         """Run a plan, and broadcast its rows to the join that an edge leads to."""
         plan = self._context.plan.edges[edge.id]
         assert plan.operator is not None
         build = Side.of_input(edge.type_number)
         keys = self._context.plan.nodes[edge.target_id].join_keys.get(build, ())
-        mode = exchange.broadcast_mode(self._context.bridge, session, plan.operator, build, keys)
-        return exchange.broadcast(self._context.bridge, session, logical, mode)
+        mode = exchange.broadcast_mode(session, plan.operator, build, keys)
+        return exchange.broadcast(session, logical, mode)
 
     def relation(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
         """Return a measured result as a relation for a join, made once; None if it does not fit after all."""
@@ -90,13 +91,13 @@ class Broadcasts:
         self._relations.clear()
 
     def _made(self, edge: StreamEdge, result: StagedResult) -> BroadcastResult | None:
-        bridge, build = self._context.bridge, Side.of_input(edge.type_number)
+        session, build = self._context.bridge.session, Side.of_input(edge.type_number)
         node = self._context.plan.nodes[edge.target_id]
         assert node.top is not None
-        mode = exchange.broadcast_mode(bridge, bridge.session, node.top, build, node.join_keys[build])
+        mode = exchange.broadcast_mode(session, node.top, build, node.join_keys[build])
         try:
             ranges = spread_by_count(result.subpartitions, min(_READERS, result.subpartitions))
-            return exchange.broadcast_staged(bridge, result, mode, ranges)
+            return exchange.broadcast_staged(result, mode, ranges)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -106,4 +107,4 @@ class Broadcasts:
 
     def _name(self, edge: StreamEdge) -> _Relation:
         keys = self._context.plan.nodes[edge.target_id].join_keys[Side.of_input(edge.type_number)]
-        return edge.source_id, ", ".join(map(expression_key, keys))
+        return edge.source_id, ", ".join(key.key for key in keys)

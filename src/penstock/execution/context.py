@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.spark import jobs
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.decisions import DecisionLog
     from penstock.graph import JobVertex, StreamGraph
     from penstock.planner.plan import JobPlan
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import SessionPool
 
@@ -75,6 +76,6 @@ class JobContext:
         """Return the Spark job group of a vertex."""
         return group_of(self.job_id, vertex)
 
-    def thread(self, session: Any, group: str, description: str) -> AbstractContextManager[None]:
+    def thread(self, session: Session, group: str, description: str) -> AbstractContextManager[None]:
         """Let this thread run Spark jobs of a session and a group, with the user's own properties."""
-        return jobs.vertex_thread(self.bridge, session, self.sessions.properties, group, description)
+        return jobs.vertex_thread(session, self.sessions.properties, group, description)

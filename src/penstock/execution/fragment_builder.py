@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.execution.reads import VertexSetup
     from penstock.execution.runtime_filters import KeyFilters
     from penstock.graph import JobVertex, JoinSequence, StreamEdge, StreamGraph, StreamNode
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 
@@ -54,13 +56,13 @@ class FragmentBuilder:
     leaves: Leaves
     filters: KeyFilters
     setup: VertexSetup
-    session: Any
-    scan_sessions: Mapping[int, Any]
+    session: Session
+    scan_sessions: Mapping[int, Session]
     graph: StreamGraph
 
-    def build(self, vertex: JobVertex) -> Any:
-        """Return the plan of the vertex, in the JVM."""
-        plans: dict[int, Any] = {}
+    def build(self, vertex: JobVertex) -> LogicalPlan:
+        """Return the plan of the vertex."""
+        plans: dict[int, LogicalPlan] = {}
         sequences = {n: one for n in vertex.node_ids if (one := _sequence(self.graph.node(n))) is not None}
         moved = {n for one in sequences.values() for n in one.chain[:-1]}
         for node_id in vertex.node_ids:
@@ -72,7 +74,7 @@ class FragmentBuilder:
                 plans[node_id] = self._filtered(node_id, self._node(node_id, plans))
         return plans[vertex.tail_id]
 
-    def _node(self, node_id: int, plans: Mapping[int, Any]) -> Any:
+    def _node(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         source = self.context.plan.sources.get(node_id)
         if source is not None:
             name = source.coordinator.name
@@ -85,9 +87,9 @@ class FragmentBuilder:
             return self._split_join(node_id, plans)
         return self.operator(node_id, plans)
 
-    def _inputs(self, node_id: int, plans: Mapping[int, Any]) -> dict[LogicalNode, Any]:
+    def _inputs(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> dict[LogicalNode, LogicalPlan]:
         """Return the inputs of a node, by their places in its plan: results that lie ready, and plans of the vertex."""
-        found = {}
+        found: dict[LogicalNode, LogicalPlan] = {}
         for edge in self.graph.in_edges(node_id):
             plan = self.context.plan.edges[edge.id]
             if edge.source_id in plans:
@@ -98,39 +100,38 @@ class FragmentBuilder:
                 found[place] = self._leaf(edge)
         return found
 
-    def _leaf(self, edge: StreamEdge) -> Any:
+    def _leaf(self, edge: StreamEdge) -> LogicalPlan:
         meets = len(self._sliced(edge.target_id)) > 1
         return self.leaves.leaf(edge, self.setup.read_of(edge.id), shared=self.setup.shared, meets=meets)
 
-    def operator(self, node_id: int, plans: Mapping[int, Any]) -> Any:
+    def operator(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a node's operators on top of its inputs."""
         top = self.context.plan.nodes[node_id].top
         assert top is not None
-        plan = fragment.rebuild(self.context.bridge, top, self._inputs(node_id, plans))
+        plan = fragment.rebuild(top, self._inputs(node_id, plans))
         return self._with_algorithm(node_id, plan)
 
     def _sliced(self, node_id: int) -> list[StreamEdge]:
         """Return the edges to a node whose subpartitions are split, or meet such."""
         return [edge for edge in self.graph.in_edges(node_id) if self.setup.slices_of(edge.id) is not None]
 
-    def _split_join(self, node_id: int, plans: Mapping[int, Any]) -> Any:
+    def _split_join(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return the rows of a join with both sides split, of which nothing is claimed.
 
         Every slice of one side is read by a task for each slice of the other. That is right if Spark joins what lies
         in each task, and for nothing else; so its plan is asked first, and whole subpartitions are read if it is
         another one.
         """
-        bridge = self.context.bridge
         plan = self.operator(node_id, plans)
         try:
-            physical = exchange.physical_plan(bridge, self.session, plan)
+            physical = exchange.physical_plan(self.session, plan)
             is_right = exchange.joins_its_leaves(physical)
         except Exception as error:
             if not exchange.is_refused(error):
                 raise
             is_right = False
         if is_right:
-            return fragment.rdd_leaf(bridge, bridge.session, plan.output(), physical.execute())
+            return fragment.rdd_leaf(self.context.bridge.session, plan.output, physical.rows())
         self.context.decisions.came_otherwise(
             DecisionKind.SKEW,
             NodeRef(node_id, self.graph.node(node_id).name),
@@ -148,9 +149,8 @@ class FragmentBuilder:
         read = CoalescedRead(pack_exactly(SizeRow(np.sum(sizes, axis=0)), tasks))
         return {edge.id: read for edge in edges}
 
-    def _in_sequence(self, sequence: JoinSequence, plans: Mapping[int, Any]) -> Any:
+    def _in_sequence(self, sequence: JoinSequence, plans: Mapping[int, LogicalPlan]) -> LogicalPlan:
         """Return a chain of broadcast joins in the order that was decided, with the columns of its last join."""
-        bridge = self.context.bridge
         (probe,) = (edge for edge in self.graph.in_edges(sequence.chain[0]) if not is_broadcast(edge))
         # Rows that lay right for the first join when its place was decided may be exchanged before it since.
         plan = plans[probe.source_id] if probe.is_forward else self._leaf(probe)
@@ -160,25 +160,25 @@ class FragmentBuilder:
             (build,) = (edge for edge in self.graph.in_edges(node_id) if is_broadcast(edge))
             leaf = self._leaf(build)
             is_left = Side.of_input(build.type_number) is Side.LEFT
-            plan = fragment.with_inputs(bridge, join, [leaf, plan] if is_left else [plan, leaf])
+            plan = join.with_children([leaf, plan] if is_left else [plan, leaf])
             plan = self._with_algorithm(node_id, plan)
         last = self.context.plan.nodes[sequence.chain[-1]].top
         assert last is not None
-        return self._filtered(sequence.chain[-1], fragment.projected(bridge, plan, last.handle.output()))
+        return self._filtered(sequence.chain[-1], plan.projected(last.output))
 
-    def _with_algorithm(self, node_id: int, plan: Any) -> Any:
+    def _with_algorithm(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
         """Return a join that Spark runs as was decided: left alone, it would choose by statistics once more."""
         join = equi_join(self.graph, node_id)
         if join is None or join.operator.is_hinted or any(map(self.leaves.broadcasts.is_relation, join.edges.values())):
             return plan
         build = join.operator.strategy.build
         if build is not None:
-            return fragment.hash_join(self.context.bridge, plan, build)
+            return fragment.hash_join(plan, build)
         if join.type is JoinType.LEFT_SINGLE:  # Spark cannot merge these
             return plan
-        return fragment.merge_join(self.context.bridge, plan)
+        return fragment.merge_join(plan)
 
-    def _filtered(self, node_id: int, plan: Any) -> Any:
+    def _filtered(self, node_id: int, plan: LogicalPlan) -> LogicalPlan:
         """Return a node's plan less the rows that finished join sides rule out."""
         return self.filters.apply(self.graph.node(node_id), plan)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator
 from penstock.planner.plan import WriteKind
@@ -14,26 +14,31 @@ if TYPE_CHECKING:
     from penstock.execution.reads import VertexSetup
     from penstock.execution.results import Result
     from penstock.graph import StreamEdge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 def write_output(
-    context: JobContext, broadcasts: Broadcasts, session: Any, logical: Any, edge: StreamEdge, setup: VertexSetup
+    context: JobContext,
+    broadcasts: Broadcasts,
+    session: Session,
+    logical: LogicalPlan,
+    edge: StreamEdge,
+    setup: VertexSetup,
 ) -> Result:
     """Run a plan, and write its rows as the consumer at the end of an edge wants to read them."""
-    bridge, plan = context.bridge, context.plan.edges[edge.id]
+    plan = context.plan.edges[edge.id]
     match plan.write:
         case WriteKind.BROADCAST if plan.operator is not None:
             return broadcasts.planned(session, logical, edge)
         case WriteKind.SIDE if setup.slots > 1:
-            logical = fragment.hashed_in_slots(
-                bridge, logical, plan.keys, plan.spread_by, setup.subpartitions, setup.slots
-            )
+            logical = logical.hashed_in_slots(plan.keys, plan.spread_by, setup.subpartitions, setup.slots)
         case WriteKind.SIDE:
-            logical = fragment.hashed(bridge, logical, plan.keys, setup.subpartitions)
+            logical = logical.hashed_by(plan.keys, setup.subpartitions)
         case WriteKind.OPERATOR if plan.operator is not None:
-            logical = fragment.rebuild(bridge, plan.operator, {plan.child: logical})
+            logical = fragment.rebuild(plan.operator, {plan.child: logical})
         case _:
-            logical = fragment.rebalanced(bridge, logical, setup.subpartitions)
+            logical = logical.rebalanced(setup.subpartitions)
     reader = context.graph.node(edge.target_id).operator
     aggregates_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
-    return exchange.write(bridge, session, logical, sums_first=aggregates_first)
+    return exchange.write(session, logical, sums_first=aggregates_first)

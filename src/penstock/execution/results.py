@@ -107,7 +107,7 @@ class ResultStore:
         found: dict[int, int] = {}
         try:
             for plan in exchange.plans_run(result) if leaves else ():
-                found |= exchange.scanned_rows(self._context.bridge, plan, leaves)
+                found |= exchange.scanned_rows(plan, leaves)
         except Exception:
             log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import KeyFilter
 from penstock.connectors.file_scan import FileScan
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from penstock.execution.results import ResultStore
     from penstock.graph import DynamicFilterRef, JoinInput, StreamNode
     from penstock.planner.plan import SourcePlan, SparkFilterPath
+    from penstock.spark.expressions import Attributes, Expression
     from penstock.spark.files import FileListing
     from penstock.spark.filters import KeySet
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -54,36 +57,33 @@ class KeyFilters:
 
     def __init__(self, context: JobContext, results: ResultStore, broadcasts: Broadcasts) -> None:
         self._context = context
-        self._bridge = context.bridge
         self._plan = context.plan
         self._results = results
         self._broadcasts = broadcasts
         self._problems: dict[_Given, str] = {}
         self._sets: dict[_Given, KeySet | None] = {}
-        self._for_sources: dict[tuple[int, KeySet], list[Any]] = {}
+        self._for_sources: dict[tuple[int, KeySet], list[Expression]] = {}
         self._locks: dict[_Given, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def apply(self, node: StreamNode, plan: Any) -> Any:
+    def apply(self, node: StreamNode, plan: LogicalPlan) -> LogicalPlan:
         """Return a node's plan less the rows that its filters rule out; their keys must have been fetched.
 
         What a source cannot leave out by itself is looked up behind the user's own filters right above it.
         """
-        conditions = []
+        conditions: list[Expression] = []
         for ref, keys, expressions in self._of(node, node):
             if keys.is_empty:
-                return fragment.placeholder(self._bridge, plan.output())
+                return fragment.placeholder(plan.output)
             conditions += self._for_source(node, ref, keys, expressions)
             if self._cheap_above(node) is None:
-                conditions.append(filters.might_contain(self._bridge, keys, expressions))
+                conditions.append(filters.might_contain(keys, expressions))
         for below in self._context.graph.in_edges(node.id):
             source = self._context.graph.node(below.source_id)
             if source.filters and self._cheap_above(source) == node.id:
                 found = self._of(source, node)
-                conditions += [
-                    filters.might_contain(self._bridge, keys, at) for _, keys, at in found if not keys.is_empty
-                ]
-        return filters.filtered(self._bridge, plan, conditions)
+                conditions += [filters.might_contain(keys, at) for _, keys, at in found if not keys.is_empty]
+        return plan.filtered_by(conditions)
 
     def _cheap_above(self, node: StreamNode) -> int | None:
         """Return the projections and filters right above a source."""
@@ -98,7 +98,7 @@ class KeyFilters:
     def _path(self, ref: DynamicFilterRef) -> SparkFilterPath:
         return self._plan.nodes[ref.join_id].filter_paths[ref.path]
 
-    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[DynamicFilterRef, KeySet, tuple[Any, ...]]]:
+    def _of(self, node: StreamNode, at: StreamNode) -> list[tuple[DynamicFilterRef, KeySet, tuple[Expression, ...]]]:
         """Return a node's filters with their key sets, each with the keys in terms of another node's output."""
         found = []
         for ref in node.filters:
@@ -110,15 +110,15 @@ class KeyFilters:
         return found
 
     def _for_source(
-        self, node: StreamNode, ref: DynamicFilterRef, keys: KeySet, expressions: tuple[Any, ...]
-    ) -> list[Any]:
+        self, node: StreamNode, ref: DynamicFilterRef, keys: KeySet, expressions: tuple[Expression, ...]
+    ) -> list[Expression]:
         """Return the conditions to hand to a source.
 
         Parquet gets those that leave out row groups by their statistics and no others: to find out what they
         might leave out besides, its reader decodes dictionaries, which can cost more than reading the column.
         """
         source = self._plan.sources.get(node.id)
-        if source is None or not all(map(catalyst.is_attribute, expressions)):
+        if source is None or not all(one.is_attribute for one in expressions):
             return []
         if (node.id, keys) not in self._for_sources:
             conditions, problem = self._worth_handing_over(source, keys, expressions)
@@ -139,15 +139,15 @@ class KeyFilters:
         )
 
     def _worth_handing_over(
-        self, source: SourcePlan, keys: KeySet, expressions: tuple[Any, ...]
-    ) -> tuple[list[Any], str]:
+        self, source: SourcePlan, keys: KeySet, expressions: tuple[Expression, ...]
+    ) -> tuple[list[Expression], str]:
         """Return the conditions that a source is given, and why it is not given all that could leave rows out."""
         if source.leaf.name == "LogicalRelation" and source.leaf.files is None:
-            if is_jdbc_relation(source.leaf.handle):
-                return key_conditions(self._bridge, source.leaf.handle, keys, expressions)
+            if is_jdbc_relation(source.leaf):
+                return key_conditions(source.leaf, keys, expressions)
             if isinstance(source.scan, PlainScan):
                 return [], "how a source of Spark's first interface compares values is not known"
-        conditions = filters.for_sources(self._bridge, keys, expressions)
+        conditions = filters.for_sources(keys, expressions)
         if not isinstance(source.scan, FileScan) or not conditions:
             return conditions, ""
         listing = source.scan.listing()
@@ -155,10 +155,10 @@ class KeyFilters:
             return conditions, ""
         return self._by_statistics(listing, conditions)
 
-    def _by_statistics(self, listing: FileListing, conditions: list[Any]) -> tuple[list[Any], str]:
+    def _by_statistics(self, listing: FileListing, conditions: list[Expression]) -> tuple[list[Expression], str]:
         """Return the conditions if they leave out row groups of parquet by their statistics, else why not."""
         try:
-            left = row_groups_left(self._bridge, self._bridge.session, listing.paths, conditions)
+            left = row_groups_left(listing.paths, conditions)
         except Exception as error:
             log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
@@ -166,7 +166,7 @@ class KeyFilters:
             return [], f"by the statistics of {listing.name}, {left:.0%} of its row groups may have such keys"
         return conditions, ""
 
-    def fetch(self, session: Any, node: StreamNode) -> None:
+    def fetch(self, session: Session, node: StreamNode) -> None:
         """Fetch the key sets of a node by queries on this thread; of several threads one does it."""
         for ref in node.filters:
             name = self._given_by(ref)
@@ -185,12 +185,11 @@ class KeyFilters:
 
     def info(self, node: StreamNode) -> KeyFilter | None:
         """Return what a source may know of its filters."""
-        found = [(keys, at) for _, keys, at in self._of(node, node) if all(map(catalyst.is_attribute, at))]
-        columns = dict.fromkeys(str(key.name()) for _, expressions in found for key in expressions)
+        found = [(keys, at) for _, keys, at in self._of(node, node) if all(one.is_attribute for one in at)]
+        columns = dict.fromkeys(key.name for _, expressions in found for key in expressions)
 
         def spell() -> str:
-            parts = [part for keys, at in found for part in filters.for_sources(self._bridge, keys, at)]
-            texts = [catalyst.expression_sql(self._bridge, part) for part in parts]
+            texts = [part.sql for keys, at in found for part in filters.for_sources(keys, at)]
             return " AND ".join(["false"] if any(keys.is_empty for keys, _ in found) else texts)
 
         return KeyFilter(tuple(columns), spell) if columns else None
@@ -199,9 +198,9 @@ class KeyFilters:
         join = self._context.graph.node(ref.join_id).operator
         assert isinstance(join, JoinOperator)
         source = join.filters[ref.path].filter_source
-        return source, tuple(map(catalyst.expression_key, self._path(ref).source_keys))
+        return source, tuple(key.key for key in self._path(ref).source_keys)
 
-    def _collected(self, session: Any, ref: DynamicFilterRef, name: _Given) -> KeySet | None:
+    def _collected(self, session: Session, ref: DynamicFilterRef, name: _Given) -> KeySet | None:
         try:
             found = self._collect(session, ref)
         except VerificationError:
@@ -214,7 +213,7 @@ class KeyFilters:
             self._problems[name] = "keys cannot be told of this side"
         return found
 
-    def _collect(self, session: Any, ref: DynamicFilterRef) -> KeySet | None:
+    def _collect(self, session: Session, ref: DynamicFilterRef) -> KeySet | None:
         source, _ = self._given_by(ref)
         join = equi_join(self._context.graph, source.join_id)
         assert join is not None
@@ -231,24 +230,24 @@ class KeyFilters:
             result = self._broadcasts.relation(edge, result) or result  # it is made for the join anyway
         if isinstance(result, BroadcastResult):
             relation = result.relation
-            found = filters.keys_of_relation(self._bridge, relation, output, keys, rows, self._context.exact_keys)
+            found = filters.keys_of_relation(relation, output, keys, rows, self._context.exact_keys)
 
-            def breaks(breach: Any) -> bool:
-                return filters.is_met_in_relation(self._bridge, relation, output, breach)
+            def breaks(breach: Expression) -> bool:
+                return filters.is_met_in_relation(relation, output, breach)
         else:
             leaf = self._rows_of(result, output)
-            found = filters.collect_keys(self._bridge, session, leaf, keys, rows, self._context.exact_keys)
+            found = filters.collect_keys(session, leaf, keys, rows, self._context.exact_keys)
 
-            def breaks(breach: Any) -> bool:
-                return is_met(self._bridge, session, leaf, breach)
+            def breaks(breach: Expression) -> bool:
+                return is_met(session, leaf, breach)
 
-        if self._context.verify and found is not None and breaks(ruled_out(self._bridge, keys, found)):
+        if self._context.verify and found is not None and breaks(ruled_out(keys, found)):
             keys_of = f"the {source.side} side of node {source.join_id}"
             raise VerificationError.key_left_out(f"the filter by keys of {keys_of}")
         return found
 
-    def _rows_of(self, result: StagedResult, output: Any) -> Any:
+    def _rows_of(self, result: StagedResult, output: Attributes) -> LogicalPlan:
         """Return a finished result's rows as a leaf."""
         width = result.subpartitions
-        plan = exchange.as_cut(self._bridge, result, spread_by_count(width, min(_READERS, width)))
-        return fragment.rdd_leaf(self._bridge, self._bridge.session, output, plan.execute())
+        plan = exchange.as_cut(result, spread_by_count(width, min(_READERS, width)))
+        return fragment.rdd_leaf(self._context.bridge.session, output, plan.rows())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from penstock.spark import exchange, fragment
+from penstock.spark.catalyst import rows_of
 from penstock.spark.dataframes import dataframe
-from penstock.spark.jvm import class_name
 from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.execution.context import JobContext
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -47,26 +49,24 @@ class SinkWriter:
         self._context = context
         self._results = results
 
-    def write(self, vertex: JobVertex, session: Any, logical: Any) -> int:
+    def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> int:
         """Give the rows of a vertex to its sink; return the number of tasks that make them."""
-        bridge = self._context.bridge
-        limits, logical = split_limits(logical)
-        if class_name(logical) == "LogicalRDD":
-            logical = fragment.without_layout(bridge, session, logical)
+        limits, below = split_limits(logical)
+        if below.kind == "LogicalRDD":
+            leaf = fragment.without_layout(session, below)
         else:
-            rdd = exchange.run_to_rdd(bridge, session, logical)
-            logical = fragment.rdd_leaf(bridge, session, logical.output(), rdd)
-        rows = with_limits(bridge, limits, logical)
+            leaf = fragment.rdd_leaf(session, below.output, exchange.run_to_rows(session, below))
+        rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                sink.write(dataframe(bridge, session, rows))
+                sink.write(dataframe(session, rows))
                 break
             except Exception as error:
                 if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
                 log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
-        return 1 if limits else int(logical.rdd().getNumPartitions())
+        return 1 if limits else rows_of(leaf).tasks
 
     def run_stage(self, vertex: JobVertex, description: str) -> StageReport:
         """Do what comes behind the written rows of a sink, such as merging its files."""
@@ -85,7 +85,7 @@ class SinkWriter:
             return 1.0
         group = f"penstock-{context.job_id}-sample-{edge.id}"
         with context.sessions.use() as session, context.thread(session, group, "sample of a sink"):
-            rdd = exchange.read_slices(context.bridge, result, [[((index, index + 1), (0, tasks))]])
-            leaf = fragment.rdd_leaf(context.bridge, session, context.plan.edges[edge.id].attributes, rdd)
-            size = context.sinks[edge.target_id].sample_size(dataframe(context.bridge, session, leaf))
+            rows = exchange.read_slices(result, [[((index, index + 1), (0, tasks))]])
+            leaf = fragment.rdd_leaf(session, context.plan.edges[edge.id].attributes, rows)
+            size = context.sinks[edge.target_id].sample_size(dataframe(session, leaf))
         return size / int(written[tasks - 1]) if size else 1.0

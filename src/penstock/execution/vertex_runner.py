@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.execution.reads import VertexSetup
     from penstock.execution.results import Result
     from penstock.graph import JobVertex
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 _OPEN_FILES = 8
 """Files that a task writes side by side; what belongs into further ones is sorted first."""
@@ -90,9 +92,9 @@ class VertexRunner:
                 self._filters.fetch(session, node)
         return {node.id: info for node in nodes if (info := self._filters.info(node)) is not None}
 
-    def filtered_scan(self, node_id: int) -> Any:
+    def filtered_scan(self, node_id: int) -> LogicalPlan:
         """Return a source's scan with the filters of its keys on top of it."""
-        plan = self._context.plan.sources[node_id].filtered.handle
+        plan = self._context.plan.sources[node_id].filtered
         return self._filters.apply(self._context.graph.node(node_id), plan)
 
     def run(self, vertex: JobVertex, setup: VertexSetup, description: str) -> VertexRun:
@@ -122,7 +124,9 @@ class VertexRunner:
                 sessions.give_back(used)
         return run
 
-    def _run(self, vertex: JobVertex, setup: VertexSetup, session: Any, scan_sessions: Mapping[int, Any]) -> VertexRun:
+    def _run(
+        self, vertex: JobVertex, setup: VertexSetup, session: Session, scan_sessions: Mapping[int, Session]
+    ) -> VertexRun:
         context, graph = self._context, self._context.graph
         builder = FragmentBuilder(context, self._leaves, self._filters, setup, session, scan_sessions, graph)
         logical = builder.build(vertex)

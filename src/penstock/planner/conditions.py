@@ -14,7 +14,6 @@ from penstock.spark.catalyst import MERGEABLE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 OF_A_PLACE = frozenset(
@@ -78,7 +77,7 @@ FUNCTIONS_FREE_OF_ORDER = MERGEABLE | {"Percentile", "PercentileCont", "Percenti
 """Aggregate functions that give the same in whatever order they find the rows of a group."""
 
 
-def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
+def why_run_by_spark(plan: LogicalNode) -> str:
     """Return why Spark has to run an optimised plan as it is, or an empty text if it need not."""
     nodes = _users_nodes(plan)
     reasons = (
@@ -88,7 +87,7 @@ def why_run_by_spark(bridge: Bridge, plan: LogicalNode) -> str:
         _observed_order(plan)[1],
     )
     found = next(filter(None, reasons), "")
-    if not found and catalyst.mixes_listings(bridge, plan.handle):
+    if not found and catalyst.mixes_listings(plan):
         found = "it reads a path before and after the files there changed, which only Spark's own plan keeps apart"
     return found
 
@@ -104,7 +103,7 @@ def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
 def _users_nodes(plan: LogicalNode) -> list[LogicalNode]:
     """Return the nodes of a plan, less those that number the tasks of an adaptive exchange for its boundary."""
     nodes = list(plan.walk())
-    boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node.handle)]
+    boundaries = [node for node in nodes if node.name == "RepartitionByExpression" and is_boundary(node)]
     return [node for node in nodes if not any(node in boundary.children for boundary in boundaries)]
 
 
@@ -142,8 +141,8 @@ def _observed_order(node: LogicalNode) -> tuple[bool, str]:
     below = [_observed_order(child) for child in node.children]
     reason = next((why for _, why in below if why), "")
     ordered = any(is_ordered for is_ordered, _ in below)
-    if node.name == "Sort":
-        return not catalyst.is_global_sort(node), reason
+    if node.sort is not None:
+        return not node.sort.is_global, reason
     free = node.name in FREE_OF_ORDER and not (node.name == "Aggregate" and node.functions - FUNCTIONS_FREE_OF_ORDER)
     if ordered and not free and not reason:
         reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"

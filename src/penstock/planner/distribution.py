@@ -1,6 +1,6 @@
 """Where rows lie after an operator: by which keys they are hashed, and whether that is enough for the next one.
 
-Keys are texts that are equal where the expressions are; see `penstock.spark.catalyst.expression_key`. All of this is
+Keys are texts that are equal where the expressions are; see `Expression.key`. All of this is
 about where to cut: where it says "not known", rows are exchanged once more, and where it says too much, Spark puts the
 exchange into the vertex. How rows really lie is Spark's word alone, see `penstock.spark.exchange.layout`.
 """

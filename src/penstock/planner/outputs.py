@@ -63,8 +63,8 @@ def at_one_time(bridge: Bridge, outputs: Sequence[Output]) -> Sequence[Output]:
     for output in outputs:
         check_output(bridge, output)
     # With cached data in place: it has the time at which it was made, and would not be found under another one.
-    plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(output.df) for output in outputs])
+    plans = catalyst.at_one_time(bridge, [catalyst.cached_plan(bridge, output.df) for output in outputs])
     if plans is None:
         return outputs
-    frames = [dataframe(bridge, bridge.session, plan) for plan in plans]
+    frames = [dataframe(bridge.session, plan) for plan in plans]
     return [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]

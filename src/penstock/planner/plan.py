@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.coordinator import SourceCoordinator
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
+    from penstock.spark.expressions import Attributes, Expression
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 
@@ -57,15 +59,15 @@ class EdgePlan:
     child: LogicalNode
     write: WriteKind | None = None
     operator: LogicalNode | None = None
-    keys: tuple[Any, ...] = ()
+    keys: tuple[Expression, ...] = ()
     signature: str = ""
-    output: Any = None
-    spread_by: tuple[Any, ...] = ()
+    output: Attributes | None = None
+    spread_by: tuple[Expression, ...] = ()
 
     @property
-    def attributes(self) -> Any:
+    def attributes(self) -> Attributes:
         """The attributes under which the consumer knows the result."""
-        return self.child.handle.output() if self.output is None else self.output
+        return self.child.output if self.output is None else self.output
 
 
 Ids = tuple[str, ...]
@@ -106,8 +108,8 @@ class SparkFilterPath:
     """
 
     targets: tuple[FilterTarget, ...]
-    source_keys: tuple[Any, ...]
-    keys: tuple[Any, ...]
+    source_keys: tuple[Expression, ...]
+    keys: tuple[Expression, ...]
     ids: Ids
 
 
@@ -126,7 +128,7 @@ class NodePlan:
     """
 
     top: LogicalNode | None
-    join_keys: Mapping[Side, tuple[Any, ...]] = field(default_factory=dict)
+    join_keys: Mapping[Side, tuple[Expression, ...]] = field(default_factory=dict)
     filter_paths: tuple[SparkFilterPath, ...] = ()
 
 
@@ -157,13 +159,13 @@ class SourcePlan:
     filtered: LogicalNode
     scan: Scan
 
-    def with_filters(self, plan: Any) -> SourcePlan:
+    def with_filters(self, plan: LogicalPlan) -> SourcePlan:
         """Return the source as it is once its rows are filtered further.
 
         Parameters
         ----------
         plan
-            Its relation with all filters above it, in the JVM.
+            Its relation with all filters above it.
         """
         scan, asked = self.scan.with_filters(plan), self.coordinator.source
         coordinator = SourceCoordinator(self.coordinator.name, scan.asked(None if asked is self.scan else asked))

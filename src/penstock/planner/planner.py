@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, BROADCAST_THRESHOLD
 from penstock.planner.conditions import leaves_cut_by_spark
@@ -15,7 +15,6 @@ from penstock.planner.sinks import add_output
 from penstock.planner.sources import SourceMaker
 from penstock.planner.translation import Translator
 from penstock.spark import catalyst
-from penstock.spark.jvm import items
 from penstock.spark.session import broadcast_threshold
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.planner.draft import Draft
     from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
+    from penstock.spark.expressions import Attributes
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
@@ -42,7 +42,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     outputs = at_one_time(bridge, outputs)
     draft = _translated(bridge, config, outputs, read_queries(bridge, config, outputs))
     for run in PASSES:
-        draft = run(bridge, draft)
+        draft = run(draft)
     return job_plan(draft, name)
 
 
@@ -51,14 +51,13 @@ def _translated(bridge: Bridge, config: Configuration, outputs: Sequence[Output]
     standing = {part.number: part for part in queries.shared}
     translated: dict[int, TranslatedNode] = {}
 
-    def placeholder(node: LogicalNode) -> tuple[TranslatedNode, Any] | None:
+    def placeholder(node: LogicalNode) -> tuple[TranslatedNode, Attributes] | None:
         part = standing.get(catalyst.rdd_id(node)) if standing and node.name == "LogicalRDD" else None
         if part is None:
             return None
         if part.number not in translated:
             translated[part.number] = TranslatedNode(translator.translate(part.plan).node_id)
-        attributes = items(node.handle.output())
-        return translated[part.number], bridge.seq(attributes[i] for i in part.columns)
+        return translated[part.number], node.output.take(part.columns)
 
     every_plan = [*queries.plans, *(part.plan for part in queries.shared)]
     cut_by_spark = {leaf for plan in every_plan for leaf in leaves_cut_by_spark(plan)}

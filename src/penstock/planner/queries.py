@@ -10,9 +10,6 @@ from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
-from penstock.spark.dataframes import dataframe
-from penstock.spark.fragment import projected
-from penstock.spark.jvm import items
 from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
@@ -71,17 +68,15 @@ class Queries:
 def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> Queries:
     """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal."""
     if has_exchanges():
-        made = [with_adaptive_exchanges(bridge, config, catalyst.analyzed_plan(output.df)) for output in outputs]
-        frames = [dataframe(bridge, bridge.session, plan) for plan in made]
-        outputs = [replace(output, df=df) for output, df in zip(outputs, frames, strict=True)]
-    plans = [read_plan(bridge, catalyst.optimized_plan(output.df)) for output in outputs]
-    reasons = [why_run_by_spark(bridge, plan) for plan in plans]
+        outputs = [replace(output, df=with_adaptive_exchanges(bridge, config, output.df)) for output in outputs]
+    plans = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
+    reasons = [why_run_by_spark(plan) for plan in plans]
     plans = [
         replace(plan, name=RUN_BY_SPARK, children=()) if why else plan for plan, why in zip(plans, reasons, strict=True)
     ]
     cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
     plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
-    changed, parts = with_equal_aggregates(bridge, [*plans, *(one.plan for one in shared)])
+    changed, parts = with_equal_aggregates([*plans, *(one.plan for one in shared)])
     plans, rest = changed[: len(plans)], changed[len(plans) :]
     return Queries(
         plans,
@@ -95,23 +90,18 @@ def _without_shared(bridge: Bridge, outputs: Mapping[int, Output]) -> tuple[dict
     """Return the optimised plans of outputs less the heavy parts that several share, and these; if there are any."""
     if len(outputs) < 2:
         return {}, []
-    analyzed = [read_plan(bridge, catalyst.cached_plan(output.df)) for output in outputs.values()]
+    analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]
     cut, commons = cut_common(bridge, analyzed)
     if not commons:
         return {}, []
-    plans = {
-        place: read_plan(bridge, catalyst.optimize(bridge.session, plan))
-        for place, plan in zip(outputs, cut, strict=True)
-    }
+    plans = {place: read_plan(catalyst.optimize(plan)) for place, plan in zip(outputs, cut, strict=True)}
     shared: list[SharedPart] = []
     for common in commons:
         readers = [*plans.values(), *(one.plan for one in shared)]
         columns = sorted({i for plan in readers for i in _used_columns(plan, common.number)})
-        attributes = items(common.plan.output())
-        whole = len(columns) == len(attributes)
-        wanted = bridge.seq(attributes[i] for i in columns)
-        plan = common.plan if whole else projected(bridge, common.plan, wanted)
-        optimized = read_plan(bridge, catalyst.optimize(bridge.session, plan))
+        output = common.plan.output
+        plan = common.plan if len(columns) == len(output) else common.plan.projected(output.take(columns))
+        optimized = read_plan(catalyst.optimize(plan))
         shared.append(SharedPart(common.number, optimized, columns))
     return plans, shared
 
@@ -122,19 +112,16 @@ def _used_columns(plan: LogicalNode, number: int) -> set[int]:
 
     def visit(node: LogicalNode, above: list[LogicalNode]) -> None:
         if node.name == "LogicalRDD" and catalyst.rdd_id(node) == number:
-            attributes = items(node.handle.output())
             readers: list[LogicalNode] = []
             for reader in reversed(above):
                 readers.append(reader)
                 if reader.name != "Filter":
                     break
             if readers and readers[-1].name == "Project":
-                references = [reader.handle.references() for reader in readers]
-                found.update(
-                    i for i, attribute in enumerate(attributes) if any(r.contains(attribute) for r in references)
-                )
+                references = {one for reader in readers for one in reader.references}
+                found.update(i for i, one in enumerate(node.ids) if one in references)
             else:
-                found.update(range(len(attributes)))
+                found.update(range(len(node.ids)))
         for child in node.children:
             visit(child, [*above, node])
 

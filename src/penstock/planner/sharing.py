@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spark import catalyst
 from penstock.spark.aggregates import functions_of, grouping, split
-from penstock.spark.fragment import placeholder, rdd_leaf, rebuild
+from penstock.spark.fragment import no_rows, rdd_leaf, rebuild
 from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 HEAVY = frozenset(
@@ -56,8 +57,7 @@ class EqualParts:
     and after it grew.
     """
 
-    def __init__(self, bridge: Bridge, plans: Sequence[LogicalNode]) -> None:
-        self._bridge = bridge
+    def __init__(self, plans: Sequence[LogicalNode]) -> None:
         self._owner = {node: number for number, plan in enumerate(plans) for node in plan.walk()}
         self._class: dict[LogicalNode, int] = {}
         self._count: Counter[int] = Counter()
@@ -72,7 +72,7 @@ class EqualParts:
             for node in alike:
                 if not node.is_deterministic:
                     continue
-                known = by_hash[catalyst.semantic_hash(node.handle)]
+                known = by_hash[catalyst.semantic_hash(node)]
                 found = next((c for c, other in known if self._are_equal(node, other)), None)
                 if found is None:
                     found = len(members)
@@ -82,9 +82,9 @@ class EqualParts:
                 self._count[found] += 1
 
     def _are_equal(self, node: LogicalNode, other: LogicalNode) -> bool:
-        if not catalyst.same_result(node.handle, other.handle):
+        if not catalyst.same_result(node, other):
             return False
-        return self._owner[node] == self._owner[other] or catalyst.reads_same(self._bridge, node.handle, other.handle)
+        return self._owner[node] == self._owner[other] or catalyst.reads_same(node, other)
 
     def _shape(self, node: LogicalNode, by_shape: dict[Any, list[LogicalNode]]) -> Any:
         shape = (node.name, tuple(self._shape(child, by_shape) for child in node.children))
@@ -113,7 +113,7 @@ def pays(node: LogicalNode) -> bool:
     return any(map(pays, node.children))
 
 
-def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:
+def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:
     """Make aggregates equal that compute the same of the same rows and differ in what they make of it.
 
     Each becomes a projection of an aggregate that gives its groups and functions only: a quotient of two sums here and
@@ -130,30 +130,27 @@ def with_equal_aggregates(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple
     >>> # after:  both are a Project of one Aggregate(k, sum(a), sum(b)), which runs once
     """
     current = list(plans)
-    parts = EqualParts(bridge, current)
+    parts = EqualParts(current)
     for _ in range(_LEVELS):
-        replacements = _splits(bridge, current, parts)
+        replacements = _splits(current, parts)
         if not replacements:
             break
         lowest = {n: new for n, new in replacements.items() if not any(m in replacements for m in _below(n))}
-        current = [
-            read_plan(bridge, rebuild(bridge, plan, lowest)) if lowest.keys() & set(plan.walk()) else plan
-            for plan in current
-        ]
-        parts = EqualParts(bridge, current)
+        current = [read_plan(rebuild(plan, lowest)) if lowest.keys() & set(plan.walk()) else plan for plan in current]
+        parts = EqualParts(current)
     return current, parts
 
 
-def _splits(bridge: Bridge, plans: Sequence[LogicalNode], parts: EqualParts) -> dict[LogicalNode, Any]:
+def _splits(plans: Sequence[LogicalNode], parts: EqualParts) -> dict[LogicalNode, LogicalPlan]:
     """Return what replaces the aggregates that differ from others of their rows and groups in their results only."""
     aggregates = [node for plan in plans for node in plan.walk() if node.name == "Aggregate"]
-    found: dict[LogicalNode, Any] = {}
+    found: dict[LogicalNode, LogicalPlan] = {}
     for members in _grouped((node, _rows_and_groups(parts, node)) for node in aggregates):
         if len({parts.class_of(node) or node for node in members}) == 1:
             continue
         functions = {node: known for node in members if (known := functions_of(node))}
         for same in _grouped((node, tuple(known)) for node, known in functions.items()):
-            found |= {node: split(bridge, node, functions[node]) for node in same}
+            found |= {node: split(node, functions[node]) for node in same}
     return found
 
 
@@ -188,35 +185,32 @@ class Common:
     """
 
     number: int
-    plan: Any
+    plan: LogicalPlan
 
 
-def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Any], list[Common]]:
+def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalPlan], list[Common]]:
     """Cut heavy common subtrees out of analysed plans.
 
     Returns
     -------
     plans, commons
-        The plans in the JVM, with a placeholder leaf where a common subtree was; and these subtrees, each after all
+        The plans, with a placeholder leaf where a common subtree was; and these subtrees, each after all
         those that it is cut out of.
     """
-    parts = _CommonParts(EqualParts(bridge, plans), plans)
-    leaves = {number: placeholder(bridge, node.handle.output()) for number, node in parts.cut.items()}
+    parts = _CommonParts(EqualParts(plans), plans)
+    none = {number: no_rows(bridge) for number in parts.cut}
 
-    def without(node: LogicalNode, places: Iterable[LogicalNode]) -> Any:
+    def without(node: LogicalNode, places: Iterable[LogicalNode]) -> LogicalPlan:
         replacements = {
-            place: rdd_leaf(bridge, bridge.session, place.handle.output(), leaves[number].rdd())
+            place: rdd_leaf(bridge.session, place.output, none[number])
             for place in places
             if (number := parts.number_of(place)) is not None
         }
-        return rebuild(bridge, node, replacements)
+        return rebuild(node, replacements)
 
     whole = [without(plan, parts.places(plan)) for plan in plans]
     largest_first = sorted(parts.cut.items(), key=lambda one: -sum(1 for _ in one[1].walk()))
-    commons = [
-        Common(int(leaves[number].rdd().id()), without(node, parts.places_below(node)))
-        for number, node in largest_first
-    ]
+    commons = [Common(none[number].id, without(node, parts.places_below(node))) for number, node in largest_first]
     return whole, commons
 
 

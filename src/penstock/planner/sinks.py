@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.config.options import (
     SINK_AUTO_COMPACTION,
@@ -18,7 +18,6 @@ from penstock.planner.queries import RUN_BY_SPARK
 from penstock.planner.translation.exchanges import read_in_place
 from penstock.spark import catalyst
 from penstock.spark.fragment import slot_columns
-from penstock.spark.jvm import items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.planner.outputs import Output
     from penstock.planner.translation import Translator
+    from penstock.spark.expressions import Expression
     from penstock.spark.plans import LogicalNode
 
 
@@ -64,8 +64,8 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_si
     builder.sinks[node_id] = output.sink
     by = _attributes(plan, output.sink.partition_columns) if sized else []
     if by:
-        keys = HashPartitioner(tuple(map(catalyst.expression_key, by)))
-        spread_by = slot_columns(translator.bridge, plan.handle, by)
+        keys = HashPartitioner(tuple(key.key for key in by))
+        spread_by = slot_columns(plan, by)
         written = translator.edge_plan(plan, WriteKind.SIDE, keys=tuple(by), spread_by=spread_by)
         builder.edge(inner.node_id, node_id, keys, written)
         return node_id
@@ -90,11 +90,11 @@ def _keeps_an_order(operator: LogicalNode | None) -> bool:
     if operator is None:
         return False
     may_be = operator.name in {"InMemoryRelation", RUN_BY_SPARK}
-    return operator.name == "Sort" or (may_be and not operator.handle.outputOrdering().isEmpty())
+    return operator.name == "Sort" or (may_be and catalyst.keeps_an_order(operator))
 
 
-def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Any]:
+def _attributes(plan: LogicalNode, names: Sequence[str]) -> list[Expression]:
     """Return the columns of a plan with some names, whose case does not matter; none if one is missing."""
-    known = {str(one.name()).lower(): one for one in items(plan.handle.output())}
+    known = {one.name.lower(): one for one in plan.output.columns()}
     found = [known[name.lower()] for name in names if name.lower() in known]
     return found if len(found) == len(names) else []

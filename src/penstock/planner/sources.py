@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.config import table_option
 from penstock.config.options import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.marks import Mark
     from penstock.spark.jdbc import JdbcRelation
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 _NAMES = {
@@ -108,17 +109,17 @@ class SourceMaker:
             If an option of the table has a value that is not allowed.
         """
         if leaf in self._run_by_spark:
-            return spark_query(self._bridge, leaf, self._run_by_spark[leaf])
+            return spark_query(leaf, self._run_by_spark[leaf])
         if leaf in self._cut_by_spark:
             name = leaf.files.name if leaf.files is not None else _NAMES.get(leaf.name, leaf.name)
-            plain = PlainScan(self._bridge, leaf)
+            plain = PlainScan(leaf)
             return SourcePlan(leaf, SourceCoordinator(name, None), ScanOptions(), None, filtered, plain)
         return self._make(leaf, filtered, mark, limit)
 
     def _make(self, leaf: LogicalNode, filtered: LogicalNode, mark: Mark | None, limit: int | None) -> SourcePlan:
         """Return a source whose parallelism Penstock decides."""
         given = mark.source if mark else None
-        name, table_options, scan = self._scan(leaf, filtered.handle, given)
+        name, table_options, scan = self._scan(leaf, filtered, given)
         if given is not None:
             name = given.name
         asked = scan.asked(given)
@@ -134,22 +135,21 @@ class SourceMaker:
                 static = self._static(asked, limit)
         return SourcePlan(leaf, SourceCoordinator(name, asked), options, static, filtered, scan)
 
-    def _scan(self, leaf: LogicalNode, plan: Any, given: Source | None) -> tuple[str, Mapping[str, str], Scan]:
+    def _scan(self, leaf: LogicalNode, plan: LogicalPlan, given: Source | None) -> tuple[str, Mapping[str, str], Scan]:
         """Return the name of a source, the options of its table, and how it is read."""
-        bridge, cores = self._bridge, self._cores
         if isinstance(given, DataFrameScanProvider):
-            return given.name, {}, ProvidedScan(bridge, given, leaf.handle, plan, cores, self._volume)
+            return given.name, {}, ProvidedScan(self._bridge, given, leaf, plan, self._cores, self._volume)
         if files.is_cut_by_size(leaf):
             assert leaf.files is not None
-            return leaf.files.name, leaf.files.options, FileScan(bridge, leaf, plan, cores)
-        if jdbc.is_jdbc_relation(leaf.handle):
-            relation = jdbc.JdbcRelation(bridge, leaf.handle)
-            scan = self._jdbc_scan(relation, plan) or PlainScan(bridge, leaf)
+            return leaf.files.name, leaf.files.options, FileScan(leaf, plan, self._cores)
+        if jdbc.is_jdbc_relation(leaf):
+            relation = jdbc.JdbcRelation(leaf)
+            scan = self._jdbc_scan(relation, plan) or PlainScan(leaf)
             return relation.table, relation.options, scan
         if hive.is_hive_relation(leaf):
-            table = HiveScan(bridge, leaf.handle, plan)
+            table = HiveScan(leaf, plan)
             return table.name, table.options, table
-        return _NAMES.get(leaf.name, leaf.name), {}, PlainScan(bridge, leaf)
+        return _NAMES.get(leaf.name, leaf.name), {}, PlainScan(leaf)
 
     def _static(self, source: DynamicParallelismInference, limit: int | None) -> int | None:
         """Return what a source infers of what is known when planning, None for no answer."""
@@ -157,7 +157,7 @@ class SourceMaker:
         inferred = source.infer_parallelism(ParallelismInferenceContext(bound, self._volume))
         return limited(inferred, limit) if inferred > 0 else None
 
-    def _jdbc_scan(self, relation: JdbcRelation, plan: Any) -> Scan | None:
+    def _jdbc_scan(self, relation: JdbcRelation, plan: LogicalPlan) -> Scan | None:
         """Return what cuts a relation of a database, None where the user has cut it or the database is not known."""
         dialect = dialect_of(relation.url)
         if relation.parts > 1 or dialect is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.scan import Scan
@@ -12,7 +12,8 @@ from penstock.spark import catalyst
 from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 
@@ -21,16 +22,13 @@ class SparkQuery(Scan):
 
     Parameters
     ----------
-    bridge
-        The session.
     plan
-        The optimised plan in the JVM.
+        The optimised plan.
     reason
         Why Spark has to run it.
     """
 
-    def __init__(self, bridge: Bridge, plan: Any, reason: str) -> None:
-        self._bridge = bridge
+    def __init__(self, plan: LogicalPlan, reason: str) -> None:
         self._plan = plan
         self._reason = reason
 
@@ -52,18 +50,18 @@ class SparkQuery(Scan):
         """Change nothing."""
         return parallelism
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Run the query but for its last stage; return that as a leaf."""
         del session
-        return spark_rows(self._bridge, self._plan)
+        return spark_rows(self._plan)
 
-    def with_filters(self, plan: Any) -> SparkQuery:
+    def with_filters(self, plan: LogicalPlan) -> SparkQuery:
         """Return itself: nothing filters it further."""
         del plan
         return self
 
 
-def spark_query(bridge: Bridge, leaf: LogicalNode, reason: str) -> SourcePlan:
+def spark_query(leaf: LogicalNode, reason: str) -> SourcePlan:
     """Return the source of a leaf that stands for a whole query."""
-    query = SparkQuery(bridge, leaf.handle, reason)
+    query = SparkQuery(leaf, reason)
     return SourcePlan(leaf, SourceCoordinator("Spark's own query", None), ScanOptions(), None, leaf, query)

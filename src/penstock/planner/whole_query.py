@@ -16,11 +16,11 @@ from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from penstock.config import Configuration
     from penstock.planner.outputs import Output
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 _HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
 """How the keys of options begin that Spark knows nothing of: a job that they are given for is not handed over."""
@@ -64,8 +64,8 @@ def plan_whole(
     """
     for output in outputs:
         check_output(bridge, output)
-    plans = [catalyst.optimized_plan(output.df) for output in outputs]
-    if any(catalyst.observes_metrics(bridge, plan) for plan in plans):
+    plans = [catalyst.optimized_plan(bridge, output.df) for output in outputs]
+    if any(map(catalyst.observes_metrics, plans)):
         return WholeQuery(None, "it observes metrics (DataFrame.observe), which Spark reports for whole queries only")
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if len(outputs) > 1 or threshold <= 0 or has_own_strategies or _options_say_how(config):
@@ -77,7 +77,7 @@ def plan_whole(
     if output.parallelism is not None or output.sink.parallelism is not None:
         return None
     known = catalyst.leaf_bytes(plan)
-    if known >= threshold or _plan_says_how(bridge, config, plan):
+    if known >= threshold or _plan_says_how(config, plan):
         return None
     why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
     return WholeQuery(known, why)
@@ -90,9 +90,9 @@ def _options_say_how(config: Configuration) -> bool:
     )
 
 
-def _plan_says_how(bridge: Bridge, config: Configuration, plan: Any) -> bool:
+def _plan_says_how(config: Configuration, plan: LogicalPlan) -> bool:
     """Whether the user said something at a place of a plan, or gave one of its readers an option."""
     if has_exchanges() and config.flag(ADAPTIVE_PARTITIONER_ENABLED):
         return True
-    marks, keys = marks_and_options(bridge, plan)
+    marks, keys = marks_and_options(plan)
     return bool(marks) or any(key.startswith("scan.") for key in keys)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.marks import recall
 from penstock.rebalance.operator import in_one_stage
@@ -14,21 +14,24 @@ from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from penstock.config import Configuration
     from penstock.marks import Exchange, Mark
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 
-def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) -> Any:
-    """Return an analysed plan with those exchanges in one stage each that the options make adaptive.
+def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame) -> DataFrame:
+    """Return a DataFrame with those exchanges in one stage each that the options make adaptive.
 
     Example
     -------
     >>> # before: MapInArrow(f) over a marked RebalancePartitions over rows
     >>> # after:  MapInArrow(exchange, then f) in a barrier stage over the rows, behind a boundary
     """
-    replacements: dict[LogicalNode, Any] = {}
+    replacements: dict[LogicalNode, LogicalPlan] = {}
 
     def visit(node: LogicalNode) -> None:
         is_consumer = node.name in {"MapInArrow", "PythonMapInArrow", "MapInPandas"}
@@ -41,14 +44,14 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, plan: Any) ->
         marked, mark, exchange = found
         (rows,) = marked.children
         visit(rows)
-        df = dataframe(bridge, bridge.session, rebuild(bridge, rows, replacements))
+        below = dataframe(bridge.session, rebuild(rows, replacements))
         adaptive = replace(mark, exchange=replace(exchange, adaptive=True))
-        made = analyzed_plan(in_one_stage(df, adaptive, config))
-        replacements[node] = with_output(bridge, made, node.handle.output())
+        made = analyzed_plan(bridge, in_one_stage(below, adaptive, config))
+        replacements[node] = with_output(made, node.output)
 
-    tree = read_plan(bridge, plan)
+    tree = read_plan(analyzed_plan(bridge, df))
     visit(tree)
-    return rebuild(bridge, tree, replacements)
+    return dataframe(bridge.session, rebuild(tree, replacements))
 
 
 def dealt_out_at(node: LogicalNode) -> tuple[LogicalNode, Mark, Exchange] | None:
@@ -62,10 +65,10 @@ def dealt_out_at(node: LogicalNode) -> tuple[LogicalNode, Mark, Exchange] | None
         (below,) = node.children
         while below.name == "Project":  # of the columns that are used
             (below,) = below.children
-    number = mark_of(below.handle) if below.name == "RebalancePartitions" else None
+    number = mark_of(below) if below.name == "RebalancePartitions" else None
     mark = None if number is None else recall(number)
     if mark is None or mark.exchange is None:
         return None
-    if below is not node and mark.parallelism != int(node.handle.numPartitions()):
+    if node.repartition is not None and below is not node and mark.parallelism != node.repartition.partitions:
         return None
     return below, mark, mark.exchange

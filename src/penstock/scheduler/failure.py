@@ -73,7 +73,7 @@ def _culprit(plan: JobPlan, vertex: JobVertex, text: str) -> tuple[StreamNode, s
             return node, str(node.location)
         top = plan.nodes[node.id].top
         for part in top.walk() if top is not None and top.children else ():
-            line = catalyst.user_line(part.handle)
+            line = catalyst.user_line(part)
             if line is not None and not line.is_own:
                 return node, str(line)
     return suspects[0], ""

@@ -231,7 +231,7 @@ class Job:
         self.decisions.record(whole.decision(self.name))
 
         def run(commit: Callable[[], None]) -> None:
-            with jobs.vertex_thread(bridge, bridge.session, properties, group, self.name):
+            with jobs.vertex_thread(bridge.session, properties, group, self.name):
                 for output, sink in zip(outputs, sinks, strict=True):
                     if self._cancelled:
                         break

@@ -217,8 +217,8 @@ class ShadowedJob(Job):
             watched.offered = watched.counted = None
 
     def _as_shadow(self) -> AbstractContextManager[None]:
-        bridge, description = self._shadow_bridge, f"{self.name}: plain Spark"
-        return jobs.vertex_thread(bridge, bridge.session, self._properties, self._group, description)
+        session, description = self._shadow_bridge.session, f"{self.name}: plain Spark"
+        return jobs.vertex_thread(session, self._properties, self._group, description)
 
     def _raise_differences(self, error: Exception | None = None) -> None:
         different = self.report.differences

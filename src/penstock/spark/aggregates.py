@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from penstock.spark.catalyst import attribute_ids, expression_key, replaced
-from penstock.spark.fragment import projected
+from penstock.spark.catalyst import attribute_ids, replaced
+from penstock.spark.expressions import Attributes, Expression
 from penstock.spark.jvm import children, class_name, items, with_fields
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _COLUMN = re.compile(r"none#(\d+)L?")
@@ -21,23 +21,23 @@ _COLUMN = re.compile(r"none#(\d+)L?")
 def grouping(aggregate: LogicalNode) -> tuple[int, ...] | None:
     """Return the places of an aggregate's groups among the columns of its input, None where one is computed."""
     there = aggregate.children[0].ids
-    groups = attribute_ids(aggregate.handle.groupingExpressions())
+    groups = attribute_ids(aggregate._handle.groupingExpressions())
     return tuple(map(there.index, groups)) if set(groups) <= set(there) - {""} else None
 
 
-def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
+def functions_of(aggregate: LogicalNode) -> dict[str, Expression] | None:
     """Return the functions (``AggregateExpression``) of an aggregate, each once; None where they cannot be told apart.
 
     They are sorted by texts that name columns by their places in the input: equal for the same functions of equal
     inputs.
     """
     found = []
-    todo = items(aggregate.handle.aggregateExpressions())
+    todo = items(aggregate._handle.aggregateExpressions())
     while todo:
         expression = todo.pop()
         match class_name(expression):
             case "AggregateExpression":
-                found.append(expression)
+                found.append(Expression(aggregate._bridge, expression))
             case "AttributeReference":
                 pass
             case "PythonUDAF":
@@ -46,33 +46,34 @@ def functions_of(aggregate: LogicalNode) -> dict[str, Any] | None:
                 todo += children(expression)
     places = {one: f"column {i}" for i, one in enumerate(aggregate.children[0].ids)}
 
-    def text(function: Any) -> str:
-        return _COLUMN.sub(lambda column: places.get(column[1], column[0]), expression_key(function))
+    def text(function: Expression) -> str:
+        return _COLUMN.sub(lambda column: places.get(column[1], column[0]), function.key)
 
-    by_text: dict[str, Any] = {}
+    by_text: dict[str, Expression] = {}
     for function in found:
         known = by_text.setdefault(text(function), function)
-        if not known.semanticEquals(function):  # Spark shortens long texts
+        if not known._handle.semanticEquals(function):  # Spark shortens long texts
             return None
     return {one: by_text[one] for one in sorted(by_text)}
 
 
-def split(bridge: Bridge, aggregate: LogicalNode, functions: Mapping[str, Any]) -> Any:
+def split(aggregate: LogicalNode, functions: Mapping[str, Expression]) -> LogicalPlan:
     """Return a ``Project`` over an ``Aggregate`` that gives only its groups and functions; the output is the same."""
+    bridge = aggregate._bridge
     named = bridge.find("org.apache.spark.sql.catalyst.expressions.NamedExpression")
     alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
     empty = bridge.seq([])
     computed = {
-        expression_key(function): alias(function, f"f{i}", named.newExprId(), empty, bridge.none, empty)
+        function.key: alias(function, f"f{i}", named.newExprId(), empty, bridge.none, empty)
         for i, function in enumerate(functions.values())
     }
 
     def attribute(expression: Any) -> Any | None:
         if class_name(expression) != "AggregateExpression":
             return None
-        return computed[expression_key(expression)].toAttribute()
+        return computed[Expression(bridge, expression).key].toAttribute()
 
-    given = items(aggregate.handle.groupingExpressions()) + list(computed.values())
-    inner = with_fields(bridge, aggregate.handle, aggregateExpressions=bridge.seq(given))
-    results = [replaced(one, attribute) for one in items(aggregate.handle.aggregateExpressions())]
-    return projected(bridge, inner, bridge.seq(results))
+    given = items(aggregate._handle.groupingExpressions()) + list(computed.values())
+    inner = with_fields(bridge, aggregate._handle, aggregateExpressions=bridge.seq(given))
+    results = [replaced(one, attribute) for one in items(aggregate._handle.aggregateExpressions())]
+    return LogicalPlan(bridge, inner).projected(Attributes(bridge, bridge.seq(results)))

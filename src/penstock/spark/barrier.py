@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 
 from penstock.errors import RebalanceError
-from penstock.spark.fragment import projected
+from penstock.spark.catalyst import analyzed_plan
+from penstock.spark.expressions import Attributes
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.lifetimes import KeptByPlans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.logical_plan import LogicalPlan
 
 _NARROW = frozenset(
     {
@@ -108,7 +111,7 @@ def narrow_partitions(df: DataFrame) -> int | None:
     if df.isStreaming:
         return None
     bridge = Bridge(df.sparkSession)
-    with active_session(bridge, bridge.session):
+    with active_session(bridge.session):
         plan: Any = df._jdf.queryExecution().sparkPlan()
         todo = [plan]
         while todo:
@@ -121,8 +124,9 @@ def narrow_partitions(df: DataFrame) -> int | None:
 
 def keep_with_function(df: DataFrame, what: object) -> None:
     """Keep something as long as a plan has the function of a ``DataFrame.mapInArrow`` that was just called."""
-    plan = df._jdf.queryExecution().analyzed()
-    _FUNCTIONS.keep(Bridge(df.sparkSession), function_id(plan), plan.productElement(0).resultId(), what)
+    bridge = Bridge(df.sparkSession)
+    plan = analyzed_plan(bridge, df)
+    _FUNCTIONS.keep(bridge, function_id(plan), plan._handle.productElement(0).resultId(), what)
 
 
 def kept_with_function(number: int) -> object | None:
@@ -130,22 +134,23 @@ def kept_with_function(number: int) -> object | None:
     return _FUNCTIONS.get(number)
 
 
-def function_id(plan: Any) -> int:
+def function_id(plan: LogicalPlan) -> int:
     """Return the id of the result of a plan's function (``MapInArrow``); 0 of one without."""
-    function = plan.productElement(0)
+    function = plan._handle.productElement(0)
     return int(function.resultId().id()) if class_name(function) == "PythonUDF" else 0
 
 
-def is_boundary(plan: Any) -> bool:
+def is_boundary(plan: LogicalPlan) -> bool:
     """Whether a ``RepartitionByExpression`` only puts a barrier stage's rows behind a shuffle."""
-    keys = plan.partitionExpressions()
+    keys = plan._handle.partitionExpressions()
     return keys.size() == 1 and str(keys.apply(0).toString()).startswith(f"{BOUNDARY}#")
 
 
-def with_output(bridge: Bridge, plan: Any, output: Any) -> Any:
-    """Return a plan whose columns go by the ids of other attributes of the same names and types."""
+def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
+    """Return a plan whose columns go by the ids of others of the same names and types."""
+    bridge = plan._bridge
     alias = bridge.find("org.apache.spark.sql.catalyst.expressions.Alias")
     empty = bridge.seq([])
-    pairs = zip(items(plan.output()), items(output), strict=True)
+    pairs = zip(items(plan._handle.output()), items(output._handle), strict=True)
     named = [alias(old, new.name(), new.exprId(), empty, bridge.none, empty) for old, new in pairs]
-    return projected(bridge, plan, bridge.seq(named))
+    return plan.projected(Attributes(bridge, bridge.seq(named)))

@@ -6,8 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from penstock.location import SourceLine
-from penstock.spark import answers
+from penstock.spark.expressions import Expression
+from penstock.spark.handles import InternalRows
 from penstock.spark.jvm import LOGICAL, children, class_name, items, option
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -17,38 +19,28 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
-LARGE = 1 << 62
 
-
-def analyzed_plan(df: DataFrame) -> Any:
+def analyzed_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
     """Return the analysed plan of a DataFrame (``QueryExecution.analyzed``)."""
-    return df._jdf.queryExecution().analyzed()
+    return LogicalPlan(bridge, df._jdf.queryExecution().analyzed())
 
 
-def cached_plan(df: DataFrame) -> Any:
+def cached_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
     """Return the analysed plan of a DataFrame with cached data in place (``QueryExecution.withCachedData``)."""
-    return df._jdf.queryExecution().withCachedData()
+    return LogicalPlan(bridge, df._jdf.queryExecution().withCachedData())
 
 
-def optimized_plan(df: DataFrame) -> Any:
+def optimized_plan(bridge: Bridge, df: DataFrame) -> LogicalPlan:
     """Return the optimised plan of a DataFrame, with cached data in place (``QueryExecution.optimizedPlan``)."""
-    return df._jdf.queryExecution().optimizedPlan()
+    return LogicalPlan(bridge, df._jdf.queryExecution().optimizedPlan())
 
 
-def optimize(session: Any, analyzed: Any) -> Any:
-    """Return the optimised plan of an analysed one (``SessionState.executePlan``)."""
-    analyzed.setAnalyzed()
-    return session.sessionState().executePlan(analyzed, *_execute_mode(session)).optimizedPlan()
-
-
-def _execute_mode(session: Any) -> tuple[Any, ...]:
-    state = session.sessionState()
-    return (getattr(state, "executePlan$default$2")(),)
-
-
-def expression_key(expression: Any) -> str:
-    """Return a text that is equal for expressions that compute the same of the same attributes."""
-    return str(expression.canonicalized().toString())
+def optimize(analyzed: LogicalPlan) -> LogicalPlan:
+    """Return the optimised plan of an analysed one, with the user's settings (``SessionState.executePlan``)."""
+    analyzed._handle.setAnalyzed()
+    state = analyzed._bridge.session._handle.sessionState()
+    mode = getattr(state, "executePlan$default$2")()
+    return LogicalPlan(analyzed._bridge, state.executePlan(analyzed, mode).optimizedPlan())
 
 
 MERGEABLE = frozenset(
@@ -105,42 +97,33 @@ def why_not_mergeable(aggregate: LogicalNode) -> str | None:
     return _NOT_MERGEABLE.get(others[0], f"{others[0]} is not known to give the same in any order")
 
 
-def expression_sql(bridge: Bridge, expression: Any) -> str:
-    """Return an expression as Spark SQL."""
-    return answers.text(bridge.helper("PlanReader").sql(expression))
-
-
-def grouping_keys(node: LogicalNode) -> list[Any]:
+def grouping_keys(node: LogicalNode) -> list[Expression]:
     """Return the expressions by which an operator wants its rows together; empty if all rows belong to one group."""
     match node.name:
         case "Aggregate":
-            return items(node.handle.groupingExpressions())
+            found = node._handle.groupingExpressions()
         case "Window" | "WindowInPandas" | "ArrowWindowPython" | "WindowGroupLimit":
-            return items(node.handle.partitionSpec())
+            found = node._handle.partitionSpec()
         case _:
-            return items(node.handle.groupingAttributes())
+            found = node._handle.groupingAttributes()
+    return [Expression(node._bridge, one) for one in items(found)]
 
 
-def is_global_sort(node: LogicalNode) -> bool:
-    """Whether a ``Sort`` orders all rows, not only those of each task."""
-    return bool(getattr(node.handle, "global")())
+def partition_keys(node: LogicalNode) -> list[Expression]:
+    """Return the expressions by which a repartition moves rows; those of a range are of the kind ``SortOrder``."""
+    return [Expression(node._bridge, key) for key in items(node._handle.partitionExpressions())]
+
+
+def keeps_an_order(node: LogicalNode) -> bool:
+    """Whether the rows of an operator come in an order, as far as Spark knows."""
+    return not node._handle.outputOrdering().isEmpty()
 
 
 def row_limit(node: LogicalNode) -> int | None:
     """Return how many rows a limit lets through, None of an operator that is none or computes it."""
-    if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node.handle.limitExpr()) != "Literal":
+    if node.name not in {"GlobalLimit", "LocalLimit"} or class_name(node._handle.limitExpr()) != "Literal":
         return None
-    return int(str(node.handle.limitExpr().toString()))
-
-
-def keys_in_output(node: LogicalNode, keys: list[Any]) -> list[Any]:
-    """Return an operator's keys as attributes of its output; empty if one of them is not there."""
-    texts = [expression_key(key) for key in keys]
-    there = [text if text in node.keys else node.renames.get(text, "") for text in texts]
-    if not set(there) <= set(node.keys):
-        return []
-    output = node.handle.output()
-    return [output.apply(node.keys.index(text)) for text in there]
+    return int(str(node._handle.limitExpr().toString()))
 
 
 _ATTRIBUTE = re.compile(r"#(\d+)(L?)$")
@@ -160,11 +143,13 @@ def _texts(expressions: Any) -> list[str]:
 
 
 def is_attribute(expression: Any) -> bool:
-    """Whether an expression is a plain column."""
+    """Whether an expression of the JVM is a plain column."""
     return class_name(expression) == "AttributeReference"
 
 
-def rebound(keys: Sequence[Any], ids: Sequence[str], node: LogicalNode, there: Sequence[str]) -> tuple[Any, ...]:
+def rebound(
+    keys: Sequence[Expression], ids: Sequence[str], node: LogicalNode, there: Sequence[str]
+) -> tuple[Expression, ...]:
     """Return expressions with their columns, given by id, replaced by columns of a plan's output."""
     columns = dict(zip(ids, node.expressions(there), strict=True))
 
@@ -172,9 +157,9 @@ def rebound(keys: Sequence[Any], ids: Sequence[str], node: LogicalNode, there: S
         if not is_attribute(expression):
             return None
         (found,) = attribute_ids(expression.references().toSeq())
-        return columns[found]
+        return columns[found]._handle
 
-    return tuple(replaced(key, column) for key in keys)
+    return tuple(Expression(key._bridge, replaced(key._handle, column)) for key in keys)
 
 
 def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
@@ -194,15 +179,15 @@ def replaced(expression: Any, replacement: Callable[[Any], Any | None]) -> Any:
 
 def grouped_by(node: LogicalNode, ids: Iterable[str]) -> bool:
     """Whether all of some columns are among those by which an operator wants its rows together."""
-    groups = node.handle.groupingExpressions() if node.name == "Aggregate" else node.handle.partitionSpec()
+    groups = node._handle.groupingExpressions() if node.name == "Aggregate" else node._handle.partitionSpec()
     found = attribute_ids(groups)
     return all(one in found and is_attribute(groups.apply(found.index(one))) for one in ids)
 
 
-def is_partitioned_by(leaf: LogicalNode, keys: Sequence[Any]) -> bool:
+def is_partitioned_by(leaf: LogicalNode, keys: Sequence[Expression]) -> bool:
     """Whether one of some columns is one that the files or partitions of a leaf are laid out by."""
     names = leaf.partition_columns
-    return bool(names) and any(is_attribute(key) and str(key.name()) in names for key in keys)
+    return bool(names) and any(key.is_attribute and key.name in names for key in keys)
 
 
 def reduces(node: LogicalNode) -> bool:
@@ -227,69 +212,67 @@ def filters_groups(node: LogicalNode) -> bool:
     return False
 
 
-def same_result(left: Any, right: Any) -> bool:
+def same_result(left: LogicalPlan, right: LogicalPlan) -> bool:
     """Whether two plans give the same rows, column by column."""
-    return bool(left.sameResult(right))
+    return bool(left._handle.sameResult(right))
 
 
-def reads_same(bridge: Bridge, left: Any, right: Any) -> bool:
+def reads_same(left: LogicalPlan, right: LogicalPlan) -> bool:
     """Whether two plans with the same result have listed the same files (Spark compares no more than their paths)."""
-    return bool(bridge.helper("ListingComparison").readsSame(left, right))
+    return bool(left._bridge.helper("ListingComparison").readsSame(left, right))
 
 
-def mixes_listings(bridge: Bridge, plan: Any) -> bool:
+def mixes_listings(plan: LogicalPlan) -> bool:
     """Whether a plan has relations that are equal to Spark though they have listed other files."""
-    return bool(bridge.helper("ListingComparison").mixesListings(plan))
+    return bool(plan._bridge.helper("ListingComparison").mixesListings(plan))
 
 
 def rdd_id(leaf: LogicalNode) -> int:
     """Return the number of the RDD behind a ``LogicalRDD``: of all facts of such a leaf, the one that no copy loses."""
-    return int(leaf.handle.rdd().id())
+    return rows_of(leaf).id
 
 
-def at_one_time(bridge: Bridge, plans: Sequence[Any]) -> list[Any] | None:
+def rows_of(leaf: LogicalPlan) -> InternalRows:
+    """Return the rows of a ``LogicalRDD``."""
+    return InternalRows(leaf._bridge, leaf._handle.rdd())
+
+
+def at_one_time(bridge: Bridge, plans: Sequence[LogicalPlan]) -> list[LogicalPlan] | None:
     """Return analysed plans with one value for the present time in all of them; None if none of them asks for it.
 
     Uses ``ComputeCurrentTime``, which gives all of one plan the same time, on a union of the plans that is never run.
     """
     asks = bridge.companion("org.apache.spark.sql.catalyst.trees.TreePattern").CURRENT_LIKE()
-    if not any(plan.containsPattern(asks) for plan in plans):
+    if not any(plan._handle.containsPattern(asks) for plan in plans):
         return None
     together = bridge.find(LOGICAL + "Union")(bridge.seq(plans), False, False)
-    return children(bridge.companion("org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime").apply(together))
+    given = bridge.companion("org.apache.spark.sql.catalyst.optimizer.ComputeCurrentTime").apply(together)
+    return [LogicalPlan(bridge, plan) for plan in children(given)]
 
 
-def semantic_hash(plan: Any) -> int:
+def semantic_hash(plan: LogicalPlan) -> int:
     """Return a hash that is equal for plans with the same result."""
-    return int(plan.semanticHash())
+    return int(plan._handle.semanticHash())
 
 
-def size_in_bytes(plan: Any) -> int:
-    """Return Spark's own estimate of the bytes a plan gives, capped at 2**62."""
-    size = plan.stats().sizeInBytes()
-    return min(int(size.toString()) if not isinstance(size, int) else size, LARGE)
-
-
-def leaf_bytes(plan: Any) -> int:
+def leaf_bytes(plan: LogicalPlan) -> int:
     """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
-    total = sum(size_in_bytes(leaf) for leaf in items(plan.collectLeaves()))
-    for subquery in items(plan.subqueriesAll()):
-        total += sum(size_in_bytes(leaf) for leaf in items(subquery.collectLeaves()))
-    return total
+    bridge, plans = plan._bridge, [plan._handle, *items(plan._handle.subqueriesAll())]
+    return sum(LogicalPlan(bridge, leaf).size_in_bytes for one in plans for leaf in items(one.collectLeaves()))
 
 
-def observes_metrics(bridge: Bridge, plan: Any) -> bool:
+def observes_metrics(plan: LogicalPlan) -> bool:
     """Whether a plan has ``CollectMetrics`` in it (``DataFrame.observe``)."""
-    return bool(bridge.helper("PlanSearch").observesMetrics(plan))
+    return bool(plan._bridge.helper("PlanSearch").observesMetrics(plan))
 
 
-def user_line(plan: Any) -> SourceLine | None:
+def user_line(plan: LogicalPlan) -> SourceLine | None:
     """Return the user's line that made an operator, from what PySpark noted on its expressions, if anything.
 
     PySpark notes the line of functions and operators on columns (``Origin.pysparkErrorContext``), not of methods
     of a DataFrame.
     """
-    todo = items(plan.expressions())[:8]
+    todo = items(plan._handle.expressions())[:8]
     for _ in range(64):
         if not todo:
             return None

@@ -16,17 +16,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
+
 _numbers = itertools.count(1)
 _MARKS: KeptByPlans[object] = KeptByPlans()
 _MARK_BASE = 64 << 20
 _MARK_END = _MARK_BASE + (1 << 24)
 
 
-def dataframe(bridge: Bridge, session: Any, plan: Any) -> DataFrame:
+def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
     """Return a DataFrame of a logical plan, planned with the settings of a session (``Dataset.ofRows``)."""
     from pyspark.sql import DataFrame
 
-    plan.setAnalyzed()
+    bridge = session._bridge
+    plan._handle.setAnalyzed()
     dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, plan)
     return DataFrame(dataset, bridge.spark)
 
@@ -86,14 +90,14 @@ def all_marks() -> list[object]:
     return _MARKS.values()
 
 
-def mark_of(plan: Any) -> int | None:
+def mark_of(plan: LogicalPlan) -> int | None:
     """Return the number a ``RebalancePartitions`` was marked with, None if it is a plain one."""
-    return _number(option(plan.optAdvisoryPartitionSize()))
+    return _number(option(plan._handle.optAdvisoryPartitionSize()))
 
 
-def marks_and_options(bridge: Bridge, plan: Any) -> tuple[list[int], list[str]]:
+def marks_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
     """Return the numbers of all marks in a plan and its subqueries, and the keys of its readers' options."""
-    found = _SizesAndOptions.of(answers.facts(bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
+    found = _SizesAndOptions.of(answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
     return [number for number in map(_number, found.sizes) if number is not None], list(found.options)
 
 

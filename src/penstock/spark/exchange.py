@@ -24,13 +24,25 @@ from penstock.graph import Side
 from penstock.spark import answers
 from penstock.spark.fragment import broadcast_join, placeholder
 from penstock.spark.grouping_sets import aggregated_first
+from penstock.spark.handles import (
+    BroadcastMode,
+    HashedRelation,
+    InternalRows,
+    Partitioning,
+    PhysicalPlan,
+    QueryStage,
+    Statistics,
+)
 from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items, option
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from penstock.spark.expressions import Attributes, Expression
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 _STAGE = "ShuffleQueryStageExec"
@@ -62,13 +74,13 @@ class StagedResult:
         Of a single stage: returns the bytes that each task wrote for some subpartitions, shape (tasks, wanted).
     """
 
-    above: Any
-    stages: tuple[Any, ...]
+    above: PhysicalPlan
+    stages: tuple[QueryStage, ...]
     sizes: np.ndarray = field(repr=False)
     rows: int | None = None
     size_in_bytes: int = -1
     tasks: int | None = None
-    statistics: Any = None
+    statistics: Statistics | None = None
     mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
 
     @property
@@ -79,23 +91,23 @@ class StagedResult:
     @property
     def can_be_cut(self) -> bool:
         """Whether its reading can be cut into ranges of our choosing: nothing but one stage feeds it."""
-        return len(self.stages) == 1 and _is_unary(self.above)
+        return len(self.stages) == 1 and _is_unary(self.above._handle)
 
-    def is_hashed_by(self, keys: Sequence[Any]) -> bool:
+    def is_hashed_by(self, keys: Sequence[Expression]) -> bool:
         """Whether the one stage is hashed by exactly these keys, as far as they are columns.
 
         It is not where Spark found the rows together already, by fewer keys or in another order.
         """
-        found = items(self.stages[0].shuffle().outputPartitioning().expressions())
+        found = items(self.stages[0]._handle.shuffle().outputPartitioning().expressions())
         return len(found) == len(keys) and all(
-            class_name(key) != "AttributeReference" or bool(key.semanticEquals(there))
+            not key.is_attribute or bool(key._handle.semanticEquals(there))
             for key, there in zip(keys, found, strict=True)
         )
 
     @property
     def is_plain_exchange(self) -> bool:
         """Whether the result is nothing but one stage's rows."""
-        plan = self.above
+        plan = self.above._handle
         while class_name(plan) in {_READ, "InputAdapter"}:
             plan = plan.child()
         return len(self.stages) == 1 and class_name(plan) == _STAGE
@@ -117,19 +129,19 @@ class BroadcastResult:
         The physical plan of its rows.
     """
 
-    stage: Any
+    stage: QueryStage
     rows: int | None
     size_in_bytes: int
     tasks: int
-    plan: Any
+    plan: PhysicalPlan
 
     @property
-    def relation(self) -> Any:
-        """The relation in the driver, such as a ``HashedRelation``."""
-        return self.stage.broadcast().executeBroadcast().value()
+    def relation(self) -> HashedRelation:
+        """The relation in the driver."""
+        return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
 
 
-def physical_plan(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = False) -> Any:
+def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> PhysicalPlan:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
@@ -140,21 +152,22 @@ def physical_plan(bridge: Bridge, session: Any, logical: Any, *, sums_first: boo
     sums_first
         Whether an aggregate over grouping sets sums up before rows are multiplied.
     """
-    logical.setAnalyzed()
+    bridge = session._bridge
+    logical._handle.setAnalyzed()
     query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
-    plan = spark_plan(bridge, session, logical.clone())
+    plan = spark_plan(session, logical)
     if sums_first:
         plan = aggregated_first(bridge, plan) or plan
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
-    return adaptive if class_name(adaptive) == "AdaptiveSparkPlanExec" else query.executedPlan()
+    is_adaptive = class_name(adaptive) == "AdaptiveSparkPlanExec"
+    return PhysicalPlan(bridge, adaptive if is_adaptive else query.executedPlan())
 
 
-def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = False) -> StagedResult:
+def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them."""
-    plan = physical_plan(bridge, session, logical, sums_first=sums_first)
-    above = plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan
-    stages = tuple(_stages(above))
+    bridge, above = session._bridge, _with_stages_run(physical_plan(session, logical, sums_first=sums_first))
+    stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))
     measured = [_subpartition_bytes(bridge, stage) for stage in stages]
@@ -163,23 +176,29 @@ def write(bridge: Bridge, session: Any, logical: Any, *, sums_first: bool = Fals
     rows = [_row_count(s) for s in statistics]
     return StagedResult(
         above,
-        stages,
+        tuple(QueryStage(bridge, stage) for stage in stages),
         sizes.reshape(1, -1),
         rows=None if None in rows else sum(filter(None, rows)),
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
-        statistics=statistics[0] if len(stages) == 1 else None,
+        statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
 
 
+def _with_stages_run(plan: PhysicalPlan) -> PhysicalPlan:
+    if class_name(plan._handle) != "AdaptiveSparkPlanExec":
+        return plan
+    return PhysicalPlan(plan._bridge, plan._handle.finalPhysicalPlan())
+
+
 def count_rows(result: StagedResult) -> int:
     """Return how many rows a result has, by reading them."""
-    return int(result.above.execute().count())
+    return int(result.above.rows()._handle.count())
 
 
-def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: Side, keys: Sequence[Any]) -> Any:
-    """Return how Spark wants a side of a join broadcast (``BroadcastMode``).
+def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Sequence[Expression]) -> BroadcastMode:
+    """Return how Spark wants a side of a join broadcast.
 
     Parameters
     ----------
@@ -187,27 +206,23 @@ def broadcast_mode(bridge: Bridge, session: Any, join: LogicalNode, build: Side,
         The keys of that side, none of a join without equal keys. That one's mode, and that of an anti join, which may
         be about nulls, is read from Spark's own plan of the join over two leaves.
     """
-    if keys and class_name(join.handle.joinType()) != "LeftAnti":
-        output = join.children[_PLACE[build]].handle.output()
-        attributes = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
+    bridge = session._bridge
+    if keys and class_name(join._handle.joinType()) != "LeftAnti":
+        attributes = bridge.find(EXPRESSIONS + "package$AttributeSeq")(join.children[_PLACE[build]].output)
         wanted = bridge.companion(EXECUTION + "joins.HashJoin").rewriteKeyExpr(bridge.seq(keys))
         bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(wanted, attributes)
-        return bridge.find(EXECUTION + "joins.HashedRelationBroadcastMode")(bound, False)
-    leaves = [placeholder(bridge, child.handle.output()) for child in join.children]
-    logical = broadcast_join(bridge, join.handle.withNewChildren(bridge.seq(leaves)), build)
-    plan = spark_plan(bridge, session, logical)
-    return plan.requiredChildDistribution().apply(_PLACE[build]).mode()
+        return BroadcastMode(bridge, bridge.find(EXECUTION + "joins.HashedRelationBroadcastMode")(bound, False))
+    leaves = [placeholder(child.output) for child in join.children]
+    plan = spark_plan(session, broadcast_join(join.with_children(leaves), build))
+    return BroadcastMode(bridge, plan.requiredChildDistribution().apply(_PLACE[build]).mode())
 
 
-def broadcast(bridge: Bridge, session: Any, logical: Any, mode: Any) -> BroadcastResult:
+def broadcast(session: Session, logical: LogicalPlan, mode: BroadcastMode) -> BroadcastResult:
     """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
-    plan = physical_plan(bridge, session, logical)
-    return _relation(bridge, mode, plan.finalPhysicalPlan() if class_name(plan) == "AdaptiveSparkPlanExec" else plan)
+    return _relation(mode, _with_stages_run(physical_plan(session, logical)))
 
 
-def broadcast_staged(
-    bridge: Bridge, result: StagedResult, mode: Any, ranges: Sequence[tuple[int, int]]
-) -> BroadcastResult:
+def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence[tuple[int, int]]) -> BroadcastResult:
     """Broadcast a result that lies ready, read by a task per range of subpartitions.
 
     Raises
@@ -215,32 +230,30 @@ def broadcast_staged(
     Py4JJavaError
         If the relation does not fit Spark's limits or the memory; see `spark_errors.is_out_of_memory`.
     """
-    plan = result.above
-    if result.can_be_cut:
-        plan = _respec(bridge, plan, _merged(bridge, result, ranges))
-    return _relation(bridge, mode, plan)
+    return _relation(mode, _cut(result, _merged(result, ranges)) if result.can_be_cut else result.above)
 
 
-def _relation(bridge: Bridge, mode: Any, rows: Any) -> BroadcastResult:
+def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
+    bridge = mode._bridge
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
     statistics = exchange.runtimeStatistics()
     return BroadcastResult(
-        stage,
+        QueryStage(bridge, stage),
         _row_count(statistics),
         _whole(statistics.sizeInBytes()),
-        int(rows.execute().getNumPartitions()),
+        rows.rows().tasks,
         rows,
     )
 
 
-def run_to_rdd(bridge: Bridge, session: Any, logical: Any) -> Any:
-    """Run the stages of a plan; return its last one, which has not run, as an ``RDD[InternalRow]``."""
-    return physical_plan(bridge, session, logical).execute()
+def run_to_rows(session: Session, logical: LogicalPlan) -> InternalRows:
+    """Run the stages of a plan; return its last one, which has not run."""
+    return physical_plan(session, logical).rows()
 
 
-def as_cut(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> Any:
+def as_cut(result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> PhysicalPlan:
     """Return the physical plan that reads a result with one task per range of subpartitions.
 
     With None, or where the result cannot be cut, the tasks are those Spark's plan gives.
@@ -248,23 +261,28 @@ def as_cut(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int
     whole = ranges is not None and len(ranges) == result.subpartitions == 1
     if ranges is None or whole or not result.can_be_cut:
         return result.above
-    return _respec(bridge, result.above, _merged(bridge, result, ranges))
+    return _cut(result, _merged(result, ranges))
 
 
-def layout(bridge: Bridge, plan: Any, output: Any) -> Any:
+def layout(plan: PhysicalPlan, output: Attributes) -> Partitioning | None:
     """Return how Spark says that a physical plan's rows are hashed, in the columns of a leaf; None if it does not.
 
     Of merged subpartitions Spark says which ones each task has (``CoalescedHashPartitioning``).
     """
-    return bridge.helper("HashedLayout").of(plan, output)
+    bridge = plan._bridge
+    found = bridge.helper("HashedLayout").of(plan, output)
+    return None if found is None else Partitioning(bridge, found)
 
 
-def shareable(bridge: Bridge, layout: Any) -> Any:
+def shareable(layout: Partitioning | None) -> Partitioning | None:
     """Return a layout that inputs of one operator can have in common, if they are cut alike.
 
     Where Spark wants to lay another input out like it, planning fails; see `is_refused` and ``java/CutLayouts.java``.
     """
-    return None if layout is None else bridge.helper("CutLayouts", on_executors=True).of(layout)
+    if layout is None:
+        return None
+    bridge = layout._bridge
+    return Partitioning(bridge, bridge.helper("CutLayouts", on_executors=True).of(layout))
 
 
 _REFUSED = "no other input can be laid out like merged subpartitions"
@@ -275,11 +293,12 @@ def is_refused(error: BaseException) -> bool:
     return _REFUSED in str(error)
 
 
-def joins_its_leaves(plan: Any) -> bool:
+def joins_its_leaves(physical: PhysicalPlan) -> bool:
     """Whether a physical plan is a sort-merge or shuffled hash join right over two leaves, with nothing moved between.
 
     Only such a join may have inputs with split subpartitions: it joins each task's rows with each other, and no more.
     """
+    plan = physical._handle
     if class_name(plan) == "AdaptiveSparkPlanExec":
         plan = plan.initialPlan()
     plan = _below(plan, _WITHIN_A_TASK)
@@ -298,14 +317,15 @@ def _below(plan: Any, names: frozenset[str]) -> Any:
     return plan
 
 
-def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Any:
-    """Return a one-stage result as an ``RDD[InternalRow]`` with one task for some slices each, one after the other.
+def read_slices(result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> InternalRows:
+    """Return the rows of a one-stage result with one task for some slices each, one after the other.
 
     A slice is a range of subpartitions, or one subpartition and the range of mappers to read it from
     (``PartialReducerPartitionSpec``), or several of a single mapper (``PartialMapperPartitionSpec``), or all of some
     mappers (``CoalescedMapperPartitionSpec``). Tasks of several slices take Spark 4.1
     (``SQLPartitioningAwareUnionRDD``).
     """
+    bridge = result.above._bridge
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     split = bridge.find(EXECUTION + "PartialReducerPartitionSpec")
     of_one = bridge.find(EXECUTION + "PartialMapperPartitionSpec")
@@ -331,23 +351,21 @@ def read_slices(bridge: Bridge, result: StagedResult, tasks: Sequence[Sequence[_
         several = any(last - first > 1 for first, last in spans)
         return bridge.seq([by_mapper(place, several=several) for place in layer])
 
-    layers = [
-        _respec(bridge, result.above, specs(layer)).execute() for layer in zip_longest(*tasks, fillvalue=_NOTHING)
-    ]
+    layers = [_cut(result, specs(layer)).rows() for layer in zip_longest(*tasks, fillvalue=_NOTHING)]
     if len(layers) == 1:
         return layers[0]
-    context, rows = bridge.spark.sparkContext._jsc.sc(), layers[0].elementClassTag()
+    context, rows = bridge.spark.sparkContext._jsc.sc(), layers[0]._handle.elementClassTag()
     union = bridge.find("org.apache.spark.rdd.SQLPartitioningAwareUnionRDD")
-    return union(context, bridge.seq(layers), len(tasks), rows)
+    return InternalRows(bridge, union(context, bridge.seq(layers), len(tasks), rows))
 
 
-def scanned_rows(bridge: Bridge, plan: Any, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
+def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
     """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
 
     Uses ``SparkPlan.collectLeaves`` and the metric ``numOutputRows`` of scans.
     """
     found: dict[int, int] = {}
-    for facts in answers.facts(bridge.helper("ScanMetrics").rows(plan)):
+    for facts in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
         scan = _Scanned.of(facts)
         for number, leaf in leaves.items():
             if scan.columns and leaf.has(scan.columns):
@@ -389,14 +407,21 @@ def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> n
     return sizes
 
 
-def plans_run(result: StagedResult | BroadcastResult) -> list[Any]:
+def plans_run(result: StagedResult | BroadcastResult) -> list[PhysicalPlan]:
     """Return the physical plans that have run for a result, each up to its exchange."""
     if isinstance(result, BroadcastResult):
         return [result.plan]
-    return [stage.shuffle().child() for stage in result.stages]
+    return [PhysicalPlan(stage._bridge, stage._handle.shuffle().child()) for stage in result.stages]
 
 
-def _merged(bridge: Bridge, result: StagedResult, ranges: Sequence[tuple[int, int]]) -> Any:
+def _cut(result: StagedResult, specs: Any) -> PhysicalPlan:
+    """Return the plan above the stages of a result, these read by some partition specs."""
+    bridge = result.above._bridge
+    return PhysicalPlan(bridge, _respec(bridge, result.above._handle, specs))
+
+
+def _merged(result: StagedResult, ranges: Sequence[tuple[int, int]]) -> Any:
+    bridge = result.above._bridge
     merged = bridge.find(EXECUTION + "CoalescedPartitionSpec")
     sizes = result.sizes[0]
     return bridge.seq(merged.apply(start, end, int(sizes[start:end].sum())) for start, end in ranges)

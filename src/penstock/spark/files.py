@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark import answers
 from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import children, class_name, items
+from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
     from penstock.spark.plans import LogicalNode
 
 _BY_COLUMN = ("parquet", "orc")
@@ -63,7 +64,7 @@ def is_cut_by_size(leaf: LogicalNode) -> bool:
     return leaf.files is not None and not leaf.files.bucketed
 
 
-def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> FileListing:
+def list_files(leaf: LogicalNode, scan: LogicalPlan) -> FileListing:
     """Return the files a scan would read (``FileIndex.listFiles`` with the partition filters of its plan).
 
     Parameters
@@ -74,8 +75,9 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
         The plan of the relation with the filters right above it.
     """
     assert leaf.files is not None
-    filters = _partition_filters(bridge, session, scan) if leaf.partition_columns else []
-    answer = bridge.helper("FileRelations").list(leaf.handle, scan, bridge.seq(filters))
+    bridge = leaf._bridge
+    filters = _partition_filters(bridge.session, scan) if leaf.partition_columns else []
+    answer = bridge.helper("FileRelations").list(leaf, scan, bridge.seq(filters))
     found = _Listed.of(answers.facts(answer))
     is_parquet = leaf.files.format == "parquet"
     sized = list(zip(found.paths, found.sizes, strict=True))
@@ -86,7 +88,7 @@ def list_files(bridge: Bridge, session: Any, leaf: LogicalNode, scan: Any) -> Fi
         name=leaf.files.name,
         fraction=found.fraction if leaf.files.format in _BY_COLUMN else 1.0,
         paths=found.paths,
-        rows=cache(partial(estimate_rows, bridge, session, sized) if is_parquet else (lambda: None)),
+        rows=cache(partial(estimate_rows, bridge.session, sized) if is_parquet else (lambda: None)),
     )
 
 
@@ -116,13 +118,13 @@ def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], 
         return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
-def recut(bridge: Bridge, leaf: Any, session: Any) -> Any:
+def recut(leaf: LogicalPlan, session: Session) -> LogicalPlan:
     """Return a file relation that takes its split size from another session.
 
     A scan reads the settings of the session that made its relation, when it is executed. Relations of different
     sessions are equal to Spark, which would keep the old one; an option of our own tells them apart.
     """
-    return bridge.helper("FileRelations").withSplitSize(leaf, session)
+    return LogicalPlan(leaf._bridge, leaf._bridge.helper("FileRelations").withSplitSize(leaf, session))
 
 
 def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
@@ -134,8 +136,8 @@ def split_settings(max_split_bytes: int, open_cost: int) -> dict[str, str]:
     }
 
 
-def _partition_filters(bridge: Bridge, session: Any, scan: Any) -> list[Any]:
-    todo = [spark_plan(bridge, session, scan.clone())]
+def _partition_filters(session: Session, scan: LogicalPlan) -> list[Any]:
+    todo = [spark_plan(session, scan)]
     while todo:
         node = todo.pop()
         if class_name(node) == "FileSourceScanExec":

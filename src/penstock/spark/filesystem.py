@@ -42,7 +42,7 @@ class Folder:
     def __init__(self, bridge: Bridge, path: str) -> None:
         self._bridge = bridge
         self._hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
-        self._fs: Any = self._hadoop_path.getFileSystem(bridge.session.sessionState().newHadoopConf())
+        self._fs: Any = self._hadoop_path.getFileSystem(bridge.session._handle.sessionState().newHadoopConf())
         self._hadoop_path = self._fs.makeQualified(self._hadoop_path)
 
     def __str__(self) -> str:
@@ -122,7 +122,8 @@ class Folder:
         package = "org.apache.spark.sql.execution.streaming."
         package += "checkpointing." if self._bridge.version >= (4, 1) else ""
         manager = self._bridge.companion(package + "CheckpointFileManager")
-        files = manager.create(self._hadoop_path.getParent(), self._bridge.session.sessionState().newHadoopConf())
+        conf = self._bridge.session._handle.sessionState().newHadoopConf()
+        files = manager.create(self._hadoop_path.getParent(), conf)
         if not overwrite and self.exists():
             return False
         stream = files.createAtomic(self._hadoop_path, overwrite)
@@ -140,7 +141,7 @@ class Folder:
 
     def copy_to(self, target: Folder) -> None:
         """Copy a file or a folder with all it holds, onto a path that does not exist."""
-        conf = self._bridge.session.sessionState().newHadoopConf()
+        conf = self._bridge.session._handle.sessionState().newHadoopConf()
         util = self._bridge.find("org.apache.hadoop.fs.FileUtil")
         util.copy(self._fs, self._hadoop_path, target._fs, target._hadoop_path, False, conf)
 
@@ -163,9 +164,9 @@ class Folder:
             for path, folder, size, modified in found
         ]
 
-    def open_to_write(self) -> Any:
-        """Begin a file and return the stream into it."""
-        return self._fs.create(self._hadoop_path, False)
+    def open_to_write(self) -> HadoopLog:
+        """Begin a file, and return what writes lines into it."""
+        return HadoopLog(self._fs.create(self._hadoop_path, False))
 
     def may_write(self) -> bool:
         """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
@@ -285,7 +286,7 @@ class HadoopLogs:
     def create(self, name: str) -> HadoopLog:
         """Begin a file."""
         self._folder.make()
-        return HadoopLog(self._folder.child(name).open_to_write())
+        return self._folder.child(name).open_to_write()
 
 
 class HadoopLog:

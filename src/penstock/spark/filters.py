@@ -7,15 +7,20 @@ Uses (Spark 4.0 to 4.3): ``CollectSet``, ``Min``, ``Max``, ``BloomFilterAggregat
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.exchange import physical_plan
+from penstock.spark.expressions import Expression
+from penstock.spark.handles import JvmObject
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.spark.expressions import Attributes
+    from penstock.spark.handles import HashedRelation, Session
     from penstock.spark.jvm import Bridge
 
 _BITS_PER_ROW = 10
@@ -32,6 +37,19 @@ BLOOM_SETTINGS = {
 """The bounds that Spark puts to the size of a Bloom filter, for sessions that make one."""
 
 
+class KeyLiteral(JvmObject):
+    """A value as a ``Literal``."""
+
+
+class KeyValues(JvmObject):
+    """The values of a key (a Scala ``Set``)."""
+
+    @property
+    def text(self) -> str:
+        """All of them, with spaces between."""
+        return str(self._handle.mkString(" "))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class KeySet:
     """The keys of a result.
@@ -41,29 +59,33 @@ class KeySet:
     rows
         How many rows gave them.
     exact
-        Per key a Scala ``Set`` of values; empty where there are too many.
+        The values of each key; empty where there are too many.
     bounds
-        Per key the smallest and the largest value as literals, or None.
+        Per key the smallest and the largest value, or None.
     bloom
-        A literal.
+        A Bloom filter of the keys' hashes.
     is_empty
         Whether there is no key at all.
     """
 
     rows: int
-    exact: tuple[Any, ...] = field(default=(), repr=False)
-    bounds: tuple[tuple[Any, Any] | None, ...] = ()
-    bloom: Any = field(default=None, repr=False)
+    exact: tuple[KeyValues, ...] = field(default=(), repr=False)
+    bounds: tuple[tuple[KeyLiteral, KeyLiteral] | None, ...] = ()
+    bloom: KeyLiteral | None = field(default=None, repr=False)
     is_empty: bool = False
 
+    def of_key(self, place: int) -> KeySet:
+        """Return the values or bounds of one of several keys."""
+        return replace(self, exact=self.exact[place : place + 1], bounds=self.bounds[place : place + 1])
 
-def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], rows: int, exact_rows: int) -> KeySet:
+
+def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression], rows: int, exact_rows: int) -> KeySet:
     """Run a query for the keys of a plan.
 
     Parameters
     ----------
     leaf
-        A logical plan.
+        A plan.
     keys
         Expressions over its output.
     rows
@@ -73,17 +95,18 @@ def collect_keys(bridge: Bridge, session: Any, leaf: Any, keys: Sequence[Any], r
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
+    bridge = session._bridge
     functions = _functions(bridge, keys, rows, exact_rows)
     named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
-    row = physical_plan(bridge, session, plan).executeCollect()[0]
+    row = physical_plan(session, LogicalPlan(bridge, plan))._handle.executeCollect()[0]
     return _key_set(bridge, row, functions, rows, exact_rows)
 
 
 def keys_of_relation(
-    bridge: Bridge, relation: Any, output: Any, keys: Sequence[Any], rows: int, exact_rows: int
+    relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int, exact_rows: int
 ) -> KeySet | None:
-    """Return the keys of a broadcast relation (``HashedRelation``) without a query; None if it is of another kind.
+    """Return the keys of a broadcast relation without a query; None if it is of another kind.
 
     A row with a key that is null is in no relation, and meets none.
 
@@ -98,24 +121,27 @@ def keys_of_relation(
     """
     if rows == 0:
         return KeySet(0, is_empty=True)
+    bridge = relation._bridge
     functions = _functions(bridge, keys, rows, exact_rows)
-    row = _of_relation(bridge, relation, output, functions)
+    row = _of_relation(relation, output, functions)
     return None if row is None else _key_set(bridge, row, functions, rows, exact_rows)
 
 
-def is_met_in_relation(bridge: Bridge, relation: Any, output: Any, condition: Any) -> bool:
-    """Whether a row of a broadcast relation (``HashedRelation``) meets a condition."""
-    row = _of_relation(bridge, relation, output, [bridge.find(EXPRESSIONS + "aggregate.Max")(condition)])
+def is_met_in_relation(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
+    """Whether a row of a broadcast relation meets a condition."""
+    largest = relation._bridge.find(EXPRESSIONS + "aggregate.Max")(condition)
+    row = _of_relation(relation, output, [largest])
     return row is not None and not row.isNullAt(0) and bool(row.getBoolean(0))
 
 
-def _of_relation(bridge: Bridge, relation: Any, output: Any, functions: Sequence[Any]) -> Any:
+def _of_relation(relation: HashedRelation, output: Attributes, functions: Sequence[Any]) -> Any:
+    bridge = relation._bridge
     columns = bridge.find(EXPRESSIONS + "package$AttributeSeq")(output)
     bound = bridge.companion(EXPRESSIONS + "BindReferences").bindReferences(bridge.seq(functions), columns)
     return bridge.helper("RelationAggregation").aggregate(relation, bound)
 
 
-def _functions(bridge: Bridge, keys: Sequence[Any], rows: int, exact_rows: int) -> list[Any]:
+def _functions(bridge: Bridge, keys: Sequence[Expression], rows: int, exact_rows: int) -> list[Any]:
     aggregates = EXPRESSIONS + "aggregate."
     longs = [
         bridge.companion(EXPRESSIONS + "Literal").fromSQL(f"{size}L")
@@ -135,32 +161,31 @@ def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, exac
     if rows <= exact_rows:
         exact = tuple(values.set_of(i) for i in range(1, len(functions)))
         # A key that is never anything but null meets no other.
-        return KeySet(rows, exact, (), bloom, is_empty=any(one.isEmpty() for one in exact))
+        return KeySet(rows, exact, (), bloom, is_empty=any(one._handle.isEmpty() for one in exact))
     ends = [values.literal(i) for i in range(1, len(functions))]
-    bounds = tuple(None if None in pair else pair for pair in zip(ends[::2], ends[1::2], strict=True))
+    pairs = zip(ends[::2], ends[1::2], strict=True)
+    bounds = tuple(None if low is None or high is None else (low, high) for low, high in pairs)
     return KeySet(rows, (), bounds, bloom)
 
 
-def filtered(bridge: Bridge, plan: Any, conditions: Sequence[Any]) -> Any:
-    """Return a plan less the rows that do not meet all conditions (``Filter``)."""
-    both = None
-    for part in conditions:
-        both = part if both is None else bridge.find(EXPRESSIONS + "And")(both, part)
-    return plan if both is None else bridge.find(LOGICAL + "Filter")(both, plan)
-
-
-def might_contain(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> Any:
+def might_contain(found: KeySet, keys: Sequence[Expression]) -> Expression:
     """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
-    return bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+    bridge = keys[0]._bridge
+    condition = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+    return Expression(bridge, condition)
 
 
-def for_sources(bridge: Bridge, found: KeySet, keys: Sequence[Any]) -> list[Any]:
+def for_sources(found: KeySet, keys: Sequence[Expression]) -> list[Expression]:
     """Return conditions, true of keys that are among those found, that sources can leave out data by."""
-    parts = [bridge.find(EXPRESSIONS + "InSet")(key, exact) for key, exact in zip(keys, found.exact, strict=False)]
+
+    def condition(name: str, key: Expression, value: JvmObject) -> Expression:
+        return Expression(key._bridge, key._bridge.find(EXPRESSIONS + name)(key, value))
+
+    parts = [condition("InSet", key, exact) for key, exact in zip(keys, found.exact, strict=False)]
     for key, bounds in zip(keys, found.bounds, strict=False):
         if bounds is not None:
-            parts.append(bridge.find(EXPRESSIONS + "GreaterThanOrEqual")(key, bounds[0]))
-            parts.append(bridge.find(EXPRESSIONS + "LessThanOrEqual")(key, bounds[1]))
+            parts.append(condition("GreaterThanOrEqual", key, bounds[0]))
+            parts.append(condition("LessThanOrEqual", key, bounds[1]))
     return parts
 
 
@@ -174,7 +199,7 @@ class _Values:
         any_class = bridge.find("scala.reflect.ClassTag").Any()
         self._array = row.toSeq(bridge.seq(types)).toArray(any_class)
 
-    def literal(self, place: int) -> Any:
+    def literal(self, place: int) -> KeyLiteral | None:
         """Return a value as a literal, None for null."""
         if self._row.isNullAt(place):
             return None
@@ -182,15 +207,15 @@ class _Values:
         arguments = bridge.new_array("java.lang.Object", [None, self._types[place]])
         bridge.find("java.lang.System").arraycopy(self._array, place, arguments, 0, 1)
         literal = bridge.find("java.lang.Class").forName(EXPRESSIONS + "Literal")
-        return literal.getConstructors()[0].newInstance(arguments)
+        return KeyLiteral(bridge, literal.getConstructors()[0].newInstance(arguments))
 
-    def set_of(self, place: int) -> Any:
-        """Return the elements of an array as a Scala ``Set``."""
+    def set_of(self, place: int) -> KeyValues:
+        """Return the elements of an array."""
         array = self._row.getArray(place)
-        return array.toSeq(self._types[place].elementType()).toSet()
+        return KeyValues(self._bridge, array.toSeq(self._types[place].elementType()).toSet())
 
 
-def _hash(bridge: Bridge, keys: Sequence[Any]) -> Any:
+def _hash(bridge: Bridge, keys: Sequence[Expression]) -> Any:
     return bridge.find(EXPRESSIONS + "XxHash64")(bridge.seq(keys))
 
 

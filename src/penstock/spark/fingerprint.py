@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import dataframe
 from penstock.spark.fragment import rdd_leaf
+from penstock.spark.handles import InternalRows, Session
 from penstock.spark.row_hashes import FLOATS, floats_of, hash_of
 
 if TYPE_CHECKING:
@@ -96,8 +97,9 @@ class Counted:
         observed, self._with_floats = _observed(df, bridge)
         self._observed = observed.select(*_names(df))
         rdd = self._observed._jdf.queryExecution().toRdd()
-        session = df._jdf.sparkSession()
-        self.df = dataframe(bridge, session, rdd_leaf(bridge, session, analyzed_plan(df).output(), rdd))
+        session = Session(bridge, df._jdf.sparkSession())
+        leaf = rdd_leaf(session, analyzed_plan(bridge, df).output, InternalRows(bridge, rdd))
+        self.df = dataframe(session, leaf)
 
     def fingerprint(self) -> Fingerprint:
         """Return what flowed so far."""

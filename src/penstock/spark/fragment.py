@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.graph import Side
-from penstock.spark.jvm import EXECUTION, EXPRESSIONS, LOGICAL, PHYSICAL, class_name, items, with_fields
+from penstock.spark.catalyst import rows_of
+from penstock.spark.expressions import Expression
+from penstock.spark.handles import InternalRows, Partitioning, SortOrder, Statistics
+from penstock.spark.jvm import EXECUTION, LOGICAL, PHYSICAL, class_name, items, with_fields
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.spark.expressions import Attributes
+    from penstock.spark.handles import QueryStage, Session
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 
-def rebuild(bridge: Bridge, node: LogicalNode, replacements: Mapping[LogicalNode, Any]) -> Any:
+def rebuild(node: LogicalNode, replacements: Mapping[LogicalNode, LogicalPlan]) -> LogicalPlan:
     """Return a node's plan with some of the nodes below it replaced; attribute ids stay as they were."""
     if node in replacements:
         return replacements[node]
-    new = [rebuild(bridge, child, replacements) for child in node.children]
-    if all(plan is child.handle for plan, child in zip(new, node.children, strict=True)):
-        return node.handle
-    return node.handle.withNewChildren(bridge.seq(new))
-
-
-def hashed(bridge: Bridge, plan: Any, keys: Sequence[Any], subpartitions: int) -> Any:
-    """Return a plan that hashes another's rows by keys (``RepartitionByExpression``)."""
-    optional = bridge.some(subpartitions), bridge.none
-    return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq(keys), plan, *optional)
+    new = [rebuild(child, replacements) for child in node.children]
+    is_same = all(plan is child for plan, child in zip(new, node.children, strict=True))
+    return node if is_same else node.with_children(new)
 
 
 _SOURCES = frozenset({"LogicalRelation", "HiveTableRelation", "Range", "LocalRelation"})
@@ -38,152 +37,121 @@ _ENOUGH = 2
 """So many columns tell rows apart well enough; hashing all of them would cost more than it is worth."""
 
 
-def slot_columns(bridge: Bridge, plan: Any, keys: Sequence[Any]) -> tuple[Any, ...]:
+def slot_columns(plan: LogicalPlan, keys: Sequence[Expression]) -> tuple[Expression, ...]:
     """Return the columns of a plan whose hash can deal out rows with equal keys: quick ones that are likely to differ.
 
     Only values that stand in a source as they are: what is computed may depend on the order of rows (sums of floats,
     row numbers), and a task that runs again would put a row elsewhere. A union's columns go by the names of its first
     input's, so its values may be computed. None before Spark 4.1, which cannot be told the subpartition of a row.
     """
-    if bridge.version < (4, 1) or "Union" in str(plan.toString()):
+    if plan._bridge.version < (4, 1) or "Union" in str(plan._handle.toString()):
         return ()
-    leaves = [leaf for leaf in items(plan.collectLeaves()) if class_name(leaf) in _SOURCES]
+    leaves = [leaf for leaf in items(plan._handle.collectLeaves()) if class_name(leaf) in _SOURCES]
     ranks = {name: rank for rank, names in enumerate((_WIDE, _NARROW, _TEXTS)) for name in names}
     found = []
-    for column in items(plan.output()):
+    for column in items(plan._handle.output()):
         rank = ranks.get(str(column.dataType().typeName()).partition("(")[0])
         stored = any(leaf.outputSet().contains(column) for leaf in leaves)
         if rank is not None and stored and not any(column.semanticEquals(key) for key in keys):
             found.append((rank, column))
-    return tuple(column for _, column in sorted(found, key=lambda one: one[0])[:_ENOUGH])
-
-
-def hashed_in_slots(
-    bridge: Bridge, plan: Any, keys: Sequence[Any], spread_by: Sequence[Any], subpartitions: int, slots: int
-) -> Any:
-    """Return a plan that hashes another's rows by keys into subpartitions of several slots each.
-
-    Which slot a row lies in depends on nothing but its values, so that a task that runs again puts it there again.
-    Uses ``DirectShufflePartitionID`` and ``HashPartitioning.partitionIdExpression`` (since Spark 4.1).
-    """
-    hashing = bridge.find(PHYSICAL + "HashPartitioning")
-    subpartition = hashing(bridge.seq(keys), subpartitions).partitionIdExpression()
-    slot = hashing(bridge.seq(spread_by), slots).partitionIdExpression()
-    first = bridge.find(EXPRESSIONS + "Multiply")(
-        subpartition, bridge.companion(EXPRESSIONS + "Literal").fromSQL(str(slots))
-    )
-    place = bridge.find(EXPRESSIONS + "DirectShufflePartitionID")(bridge.find(EXPRESSIONS + "Add")(first, slot))
-    optional = bridge.some(subpartitions * slots), bridge.none
-    return bridge.find(LOGICAL + "RepartitionByExpression")(bridge.seq([place]), plan, *optional)
-
-
-def rebalanced(bridge: Bridge, plan: Any, subpartitions: int) -> Any:
-    """Return a plan that deals out another's rows in turn (``Repartition``)."""
-    return bridge.find(LOGICAL + "Repartition")(subpartitions, True, plan)
-
-
-def coalesced(bridge: Bridge, plan: Any, partitions: int) -> Any:
-    """Return a plan that merges another's partitions without a shuffle (``Repartition``)."""
-    return bridge.find(LOGICAL + "Repartition")(partitions, False, plan)
+    return tuple(Expression(plan._bridge, column) for _, column in sorted(found, key=lambda one: one[0])[:_ENOUGH])
 
 
 def rdd_leaf(
-    bridge: Bridge,
-    session: Any,
-    output: Any,
-    rdd: Any,
+    session: Session,
+    output: Attributes,
+    rows: InternalRows,
     *,
-    layout: Any = None,
-    ordering: Any = None,
-    statistics: Any = None,
-) -> Any:
-    """Return an ``RDD[InternalRow]`` as a leaf (``LogicalRDD``; one constructor argument more since Spark 4.3).
+    layout: Partitioning | None = None,
+    ordering: SortOrder | None = None,
+    statistics: Statistics | None = None,
+) -> LogicalPlan:
+    """Return rows as a leaf (``LogicalRDD``; one constructor argument more since Spark 4.3).
 
     Parameters
     ----------
+    session
+        The session that the leaf belongs to.
     output
-        Its attributes.
+        Its columns.
     layout
-        The ``Partitioning`` that the leaf claims: what Spark says of the plan whose rows these are (`exchange.layout`),
-        or `joint_layout`; None claims nothing. A single partition needs no claim: it is right for any operator.
+        What the leaf claims: what Spark says of the plan whose rows these are (`exchange.layout`), or `joint_layout`;
+        None claims nothing. A single partition needs no claim: it is right for any operator.
     ordering
         The order of rows within a partition, as Spark's own plan tells it.
     statistics
-        Measured ``Statistics``.
+        What was measured.
     """
-    partitions = rdd.getNumPartitions()
-    if partitions == 1:
+    bridge, tasks = output._bridge, rows.tasks
+    if tasks == 1:
         partitioning = bridge.companion(PHYSICAL + "SinglePartition")
     elif layout is not None:
         partitioning = layout
     else:
-        partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(partitions)
+        partitioning = bridge.find(PHYSICAL + "UnknownPartitioning")(tasks)
     known = bridge.none if statistics is None else bridge.some(statistics)
     order = bridge.seq([]) if ordering is None else ordering
     since_4_3 = [False] if bridge.version >= (4, 3) else []
-    return bridge.find(EXECUTION + "LogicalRDD")(
-        output, rdd, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
+    leaf = bridge.find(EXECUTION + "LogicalRDD")(
+        output, rows, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
     )
+    return LogicalPlan(bridge, leaf)
 
 
-def joint_layout(bridge: Bridge, keys: Sequence[Any], tasks: int) -> Any:
-    """Return the ``Partitioning`` that the inputs of a join with split subpartitions claim towards that join.
+def joint_layout(keys: Sequence[Expression], tasks: int) -> Partitioning:
+    """Return the layout that the inputs of a join with split subpartitions claim towards that join.
 
     It is equal for inputs of as many tasks, and for nothing else. The rows of a key lie in several tasks, so it is true
     of the join's pairs only: the join must be planned as `exchange.joins_its_leaves` wants it, and the claim must end
     there.
     """
+    bridge = keys[0]._bridge
     boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
     hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq(keys), tasks)
-    return bridge.find(PHYSICAL + "CoalescedHashPartitioning")(
-        hashing, bridge.seq(boundary(i, i + 1) for i in range(tasks))
-    )
+    boundaries = bridge.seq(boundary(i, i + 1) for i in range(tasks))
+    return Partitioning(bridge, bridge.find(PHYSICAL + "CoalescedHashPartitioning")(hashing, boundaries))
 
 
-def without_layout(bridge: Bridge, session: Any, leaf: Any) -> Any:
+def without_layout(session: Session, leaf: LogicalPlan) -> LogicalPlan:
     """Return a leaf of the same rows that claims nothing of their layout."""
-    measured = leaf.stats()
-    return rdd_leaf(bridge, session, leaf.output(), leaf.rdd(), ordering=leaf.outputOrdering(), statistics=measured)
+    bridge, old = leaf._bridge, leaf._handle
+    measured, order = Statistics(bridge, old.stats()), SortOrder(bridge, old.outputOrdering())
+    return rdd_leaf(session, leaf.output, rows_of(leaf), ordering=order, statistics=measured)
 
 
-def placeholder(bridge: Bridge, output: Any) -> Any:
+def no_rows(bridge: Bridge) -> InternalRows:
+    """Return rows of which there are none."""
+    return InternalRows(bridge, bridge.spark.sparkContext._jsc.emptyRDD().rdd())
+
+
+def placeholder(output: Attributes) -> LogicalPlan:
     """Return a leaf of no rows that stands for a plan with an output; the optimiser does not know that it is empty."""
-    empty = bridge.spark.sparkContext._jsc.emptyRDD().rdd()
-    return rdd_leaf(bridge, bridge.session, output, empty)
+    return rdd_leaf(output._bridge.session, output, no_rows(output._bridge))
 
 
-def broadcast_leaf(bridge: Bridge, output: Any, stage: Any) -> Any:
+def broadcast_leaf(output: Attributes, stage: QueryStage) -> LogicalPlan:
     """Return a broadcast relation as a leaf (``LogicalQueryStage``); a join right above it uses it as it is."""
-    reused = stage.newReuseInstance(0, output)
-    return bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(bridge, output), reused)
+    bridge, reused = output._bridge, stage._handle.newReuseInstance(0, output)
+    return LogicalPlan(bridge, bridge.find(EXECUTION + "adaptive.LogicalQueryStage")(placeholder(output), reused))
 
 
-def with_inputs(bridge: Bridge, operator: LogicalNode, inputs: Sequence[Any]) -> Any:
-    """Return an operator on top of other inputs."""
-    return operator.handle.withNewChildren(bridge.seq(inputs))
-
-
-def projected(bridge: Bridge, plan: Any, columns: Any) -> Any:
-    """Return a plan that keeps some columns of another (``Project``)."""
-    return bridge.find(LOGICAL + "Project")(columns, plan)
-
-
-def hash_join(bridge: Bridge, join: Any, build: Side) -> Any:
+def hash_join(join: LogicalPlan, build: Side) -> LogicalPlan:
     """Return a join that Spark is told to run as a shuffled hash join that builds its hash table of a side."""
-    return _hinted(bridge, join, build, "SHUFFLE_HASH")
+    return _hinted(join, build, "SHUFFLE_HASH")
 
 
-def merge_join(bridge: Bridge, join: Any) -> Any:
+def merge_join(join: LogicalPlan) -> LogicalPlan:
     """Return a join that Spark is told to run as a sort-merge join."""
-    return _hinted(bridge, join, Side.LEFT, "SHUFFLE_MERGE")
+    return _hinted(join, Side.LEFT, "SHUFFLE_MERGE")
 
 
-def broadcast_join(bridge: Bridge, join: Any, build: Side) -> Any:
+def broadcast_join(join: LogicalPlan, build: Side) -> LogicalPlan:
     """Return a join of which Spark is told to broadcast a side (``JoinHint``)."""
-    return _hinted(bridge, join, build, "BROADCAST")
+    return _hinted(join, build, "BROADCAST")
 
 
-def _hinted(bridge: Bridge, join: Any, build: Side, strategy: str) -> Any:
+def _hinted(join: LogicalPlan, build: Side, strategy: str) -> LogicalPlan:
+    bridge = join._bridge
     info = bridge.find(LOGICAL + "HintInfo")(bridge.some(bridge.companion(LOGICAL + strategy)))
     sides = (bridge.some(info), bridge.none) if build is Side.LEFT else (bridge.none, bridge.some(info))
-    return with_fields(bridge, join, hint=bridge.find(LOGICAL + "JoinHint")(*sides))
+    return LogicalPlan(bridge, with_fields(bridge, join._handle, hint=bridge.find(LOGICAL + "JoinHint")(*sides)))

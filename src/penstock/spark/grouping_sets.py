@@ -44,15 +44,31 @@ _ALWAYS = frozenset(
 )
 
 
-def can_aggregate_first(bridge: Bridge, aggregate: LogicalNode) -> bool:
+def can_aggregate_first(aggregate: LogicalNode) -> bool:
     """Whether `aggregated_first` can change the plan of an aggregate over an ``Expand``.
 
     It is asked of Spark's own plan over a leaf: which functions it would hash, and how, are its own rules.
     """
     (expand,) = aggregate.children
-    below = placeholder(bridge, expand.children[0].handle.output())
-    logical = aggregate.handle.withNewChildren(bridge.seq([expand.handle.withNewChildren(bridge.seq([below]))]))
-    return aggregated_first(bridge, spark_plan(bridge, bridge.session, logical)) is not None
+    below = placeholder(expand.children[0].output)
+    logical = aggregate.with_children([expand.with_children([below])])
+    bridge = aggregate._bridge
+    return aggregated_first(bridge, spark_plan(bridge.session, logical)) is not None
+
+
+def columns_of_sets(aggregate: LogicalNode) -> tuple[int, frozenset[str]] | None:
+    """Return how many grouping sets an aggregate over an ``Expand`` has, and the columns that they are made of.
+
+    None where it groups by what the ``Expand`` does not give.
+    """
+    (expand,) = aggregate.children
+    there, groups = expand.ids, attribute_ids(aggregate._handle.groupingExpressions())
+    if not set(groups) <= set(there):
+        return None
+    projections = [items(projection) for projection in items(expand._handle.projections())]
+    keys = [projection[there.index(group)] for projection in projections for group in groups]
+    columns = attribute_ids(aggregate._bridge.seq(key for key in keys if is_attribute(key)))
+    return len(projections), frozenset(columns)
 
 
 def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import children, class_name, items, lowered, option, with_fields
+from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _CATALOG = "org.apache.spark.sql.catalyst.catalog."
@@ -32,19 +32,17 @@ class HiveRelation:
 
     Parameters
     ----------
-    bridge
-        The session.
     leaf
         The ``HiveTableRelation``.
     scan
         The plan of the relation with the filters right above it, dynamic ones among them.
     """
 
-    def __init__(self, bridge: Bridge, leaf: Any, scan: Any) -> None:
-        self._bridge = bridge
+    def __init__(self, leaf: LogicalPlan, scan: LogicalPlan) -> None:
+        self._bridge = leaf._bridge
         self._leaf = leaf
         self._scan = scan
-        self._table = leaf.tableMeta()
+        self._table = leaf._handle.tableMeta()
 
     @property
     def name(self) -> str:
@@ -61,16 +59,16 @@ class HiveRelation:
         """The partitions that are read, by the metastore; None of a table without any."""
         if not self._table.partitionColumnNames().size():
             return None
-        state = self._bridge.session.sessionState()
+        state = self._bridge.session._handle.sessionState()
         utils = self._bridge.find(_CATALOG + "ExternalCatalogUtils")
-        known = option(self._leaf.prunedPartitions())
+        known = option(self._leaf._handle.prunedPartitions())
         filters = self._bridge.seq(self._partition_filters())
         if known is not None and filters.isEmpty():
             return items(known)
         return items(utils.listPartitionsByFilter(state.conf(), state.catalog(), self._table, filters))
 
     def _partition_filters(self) -> list[Any]:
-        todo = [spark_plan(self._bridge, self._bridge.session, self._scan.clone())]
+        todo = [spark_plan(self._bridge.session, self._scan)]
         while todo:
             node = todo.pop()
             if class_name(node) == "HiveTableScanExec":
@@ -96,17 +94,16 @@ class HiveRelation:
         return sum(size for _, size in folder.files_below()) if folder.exists() else 0
 
     @cached_property
-    def leaf(self) -> Any:
+    def leaf(self) -> LogicalPlan:
         """The relation less the partitions that are ruled out."""
         if self._partitions is None:
             return self._leaf
-        return with_fields(
-            self._bridge, self._leaf, prunedPartitions=self._bridge.some(self._bridge.seq(self._partitions))
-        )
+        left = self._bridge.some(self._bridge.seq(self._partitions))
+        return LogicalPlan(self._bridge, with_fields(self._bridge, self._leaf._handle, prunedPartitions=left))
 
     @cached_property
     def tasks(self) -> int:
         """How many tasks Spark makes of it; files are listed for that, and none is opened."""
-        with active_session(self._bridge, self._bridge.session):
-            plan = spark_plan(self._bridge, self._bridge.session, self.leaf.clone())
+        with active_session(self._bridge.session):
+            plan = spark_plan(self._bridge.session, self.leaf)
             return int(plan.execute().getNumPartitions())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.spark.compiled import new_instance
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import EXECUTION, PYTHON_UTILS, children, class_name, items, lowered, option, with_fields
+from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from penstock.spark.jvm import Bridge
+    from penstock.spark.plans import LogicalNode
 
 _JDBC = EXECUTION + "datasources.jdbc."
 _DIALECTS = "org.apache.spark.sql.jdbc.JdbcDialects"
@@ -60,17 +62,15 @@ class JdbcRelation:
 
     Parameters
     ----------
-    bridge
-        The session.
     leaf
         The leaf of a plan; see `is_jdbc_relation`.
     """
 
-    def __init__(self, bridge: Bridge, leaf: Any) -> None:
-        self._bridge = bridge
-        self._leaf = leaf
-        self._options = leaf.relation().jdbcOptions()
-        self._dialect = bridge.companion(_DIALECTS).get(self._options.url())
+    def __init__(self, leaf: LogicalPlan) -> None:
+        self._bridge = leaf._bridge
+        self._leaf = leaf._handle
+        self._options = self._leaf.relation().jdbcOptions()
+        self._dialect = self._bridge.companion(_DIALECTS).get(self._options.url())
 
     @property
     def url(self) -> str:
@@ -126,10 +126,10 @@ class JdbcRelation:
         condition = own[0].whereClause() if len(own) == 1 else None
         return None if condition is None else str(condition)
 
-    def request(self, scan: Any) -> JdbcRequest:
+    def request(self, scan: LogicalPlan) -> JdbcRequest:
         """Return what a plan of the relation with filters above it asks the database for."""
         own = () if self._condition is None else (self._condition,)
-        todo = [spark_plan(self._bridge, self._bridge.session, scan.clone())]
+        todo = [spark_plan(self._bridge.session, scan)]
         while todo:
             plan = todo.pop()
             if class_name(plan) == "RowDataSourceScanExec":
@@ -142,7 +142,7 @@ class JdbcRelation:
 
     def cut(
         self, conditions: Sequence[str | None], begin: str | None, fetch_size: int, properties: Mapping[str, str]
-    ) -> Any:
+    ) -> LogicalPlan:
         """Return the leaf as one that is read by a task for each condition.
 
         Parameters
@@ -168,7 +168,7 @@ class JdbcRelation:
             given = _with(given, "fetchsize", str(fetch_size))
         old, made = self._leaf.relation(), self._bridge.find(_JDBC + "JDBCOptions")(given)
         relation = with_fields(self._bridge, old, old.sparkSession(), parts=parts, jdbcOptions=made)
-        return with_fields(self._bridge, self._leaf, relation=relation)
+        return LogicalPlan(self._bridge, with_fields(self._bridge, self._leaf, relation=relation))
 
 
 class JdbcTarget:
@@ -244,7 +244,7 @@ class JdbcTarget:
         """Let cached readers of a table see what was written, as Spark does after a write of its own."""
         bridge = self._bridge
         rows = bridge.spark.read.format("jdbc").options(**self._given | {"dbtable": table}).load()
-        manager = bridge.session.sharedState().cacheManager()
+        manager = bridge.session._handle.sharedState().cacheManager()
         manager.recacheByPlan(bridge.session, rows._jdf.queryExecution().analyzed())
 
 
@@ -313,9 +313,9 @@ class JdbcConnection:
         self.close()
 
 
-def is_jdbc_relation(leaf: Any) -> bool:
+def is_jdbc_relation(leaf: LogicalNode) -> bool:
     """Whether a leaf reads a database through Spark's JDBC source."""
-    return class_name(leaf) == "LogicalRelation" and class_name(leaf.relation()) == "JDBCRelation"
+    return leaf.name == "LogicalRelation" and class_name(leaf._handle.relation()) == "JDBCRelation"
 
 
 def _with(options: Any, key: str, value: str) -> Any:

@@ -9,27 +9,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import parse_size
+from penstock.spark.handles import LocalProperties
 from penstock.spark.jvm import items
 from penstock.spark.settings import thread_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
 
 _LOOK_AGAIN = 0.05
 
 
-def user_properties(bridge: Bridge) -> Any:
+def user_properties(bridge: Bridge) -> LocalProperties:
     """Return what this thread's Spark jobs are told besides their plans (``SparkContext.getLocalProperties``), copied.
 
     Tags, the scheduler's pool and what Python functions read by ``TaskContext.getLocalProperty`` are among it.
     """
-    return bridge.spark.sparkContext._jsc.sc().getLocalProperties().clone()
+    return LocalProperties(bridge, bridge.spark.sparkContext._jsc.sc().getLocalProperties().clone())
 
 
 @contextmanager
-def vertex_thread(bridge: Bridge, session: Any, properties: Any, group: str, description: str) -> Iterator[None]:
+def vertex_thread(session: Session, properties: LocalProperties, group: str, description: str) -> Iterator[None]:
     """Make a session the active one of this thread, and name the Spark jobs that are started in the block.
 
     Uses ``SparkSession.setActiveSession`` and local properties: both belong to a JVM thread, and PySpark ties each
@@ -42,22 +44,22 @@ def vertex_thread(bridge: Bridge, session: Any, properties: Any, group: str, des
     properties
         What the user's thread tells its jobs, see `user_properties`.
     """
-    context = bridge.spark.sparkContext
+    context = session._bridge.spark.sparkContext
     scala = context._jsc.sc()
     before = scala.getLocalProperties()
-    scala.setLocalProperties(thread_properties(bridge, session, properties))
+    scala.setLocalProperties(thread_properties(session, properties))
     context.setJobGroup(group, description, interruptOnCancel=True)
     try:
-        with active_session(bridge, session):
+        with active_session(session):
             yield
     finally:
         scala.setLocalProperties(before)
 
 
 @contextmanager
-def active_session(bridge: Bridge, session: Any) -> Iterator[None]:
+def active_session(session: Session) -> Iterator[None]:
     """Make a session the active one of this thread: physical plans belong to the one in which they were made."""
-    sessions = bridge.find("org.apache.spark.sql.classic.SparkSession")
+    sessions = session._bridge.find("org.apache.spark.sql.classic.SparkSession")
     active = sessions.getActiveSession()
     sessions.setActiveSession(session)
     try:

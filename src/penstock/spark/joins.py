@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import JoinType, Side
 from penstock.spark import answers
+from penstock.spark.expressions import Expression
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from penstock.spark.jvm import Bridge
-    from penstock.spark.plans import LogicalNode
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class JoinKey:
 
     Parameters
     ----------
-    handle
-        The expression in the JVM.
+    expression
+        What is compared.
     text
-        The same as `expression_key` spells it.
+        The same as `Expression.key` spells it.
     columns
         The columns it is computed from.
     is_column, is_deterministic
@@ -35,7 +35,7 @@ class JoinKey:
         Its type as SQL spells it.
     """
 
-    handle: Any = field(repr=False)
+    expression: Expression = field(repr=False)
     text: str
     columns: tuple[str, ...]
     is_column: bool
@@ -44,9 +44,9 @@ class JoinKey:
     type: str
 
     @classmethod
-    def of(cls, handle: Any, facts: Mapping[str, Any]) -> JoinKey:
+    def of(cls, expression: Expression, facts: Mapping[str, Any]) -> JoinKey:
         """Return the key of what ``java/JoinReader.java`` tells about it."""
-        return cls(handle, **{**facts, "columns": tuple(facts["columns"])})
+        return cls(expression, **{**facts, "columns": tuple(facts["columns"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ class JoinFacts:
     cannot_fail: bool
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any], handles: Sequence[Any]) -> JoinFacts | None:
+    def of(cls, facts: Mapping[str, Any], expressions: Sequence[Expression]) -> JoinFacts | None:
         """Return the join of what ``java/JoinReader.java`` tells about it, left keys first; None of an unknown type."""
         join_type = JoinType.parse(facts["join_type"])
         if join_type is None:
             return None
-        keys = tuple(JoinKey.of(handle, key) for handle, key in zip(handles, facts["keys"], strict=True))
+        keys = tuple(JoinKey.of(one, key) for one, key in zip(expressions, facts["keys"], strict=True))
         pairs = len(keys) // 2
         return cls(
             join_type,
@@ -97,18 +97,24 @@ class JoinFacts:
         """Return the keys of a side."""
         return self.left if side is Side.LEFT else self.right
 
-    def handles(self, side: Side) -> tuple[Any, ...]:
-        """Return the keys of a side as expressions in the JVM."""
-        return tuple(key.handle for key in self.keys(side))
+    def expressions(self, side: Side) -> tuple[Expression, ...]:
+        """Return the keys of a side as expressions."""
+        return tuple(key.expression for key in self.keys(side))
 
 
-def join_facts(bridge: Bridge, join: LogicalNode) -> JoinFacts | None:
+def join_facts(join: LogicalPlan) -> JoinFacts | None:
     """Return the facts of an equi-join; None if Spark finds no equality of keys in it, or its type is not known.
 
     Uses ``ExtractEquiJoinKeys``, ``UnsafeRowUtils.isBinaryStable``, ``OrderUtils.isOrderable`` (Spark 4.0 to 4.3).
     """
-    answer = bridge.helper("JoinReader").read(join.handle)
+    answer = join._bridge.helper("JoinReader").read(join._handle)
     if answer is None:
         return None
     facts = answers.facts(answer)
-    return JoinFacts.of(facts, tuple(map(answer.handle, range(len(facts["keys"])))))
+    keys = enumerate(facts["keys"])
+    return JoinFacts.of(facts, [Expression(join._bridge, answer.handle(place), key["text"]) for place, key in keys])
+
+
+def join_type_of(join: LogicalPlan) -> JoinType | None:
+    """Return the type of any join, None of an unknown one."""
+    return JoinType.parse(str(join._handle.joinType().toString()))

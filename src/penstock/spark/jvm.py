@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 
 from penstock.errors import SessionError
 from penstock.spark import compiled
+from penstock.spark.handles import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,14 +56,14 @@ class Bridge:
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
-        self.session: Any = spark._jsparkSession
+        self.session = Session(self, spark._jsparkSession)
         self._gateway: Any = spark.sparkContext._gateway
         self._companions: dict[str, Any] = {}
         self._helpers: dict[str, Any] = {}
 
     def owns(self, df: DataFrame) -> bool:
         """Whether a DataFrame belongs to this session."""
-        return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session))
+        return hasattr(df, "_jdf") and bool(df._jdf.sparkSession().equals(self.session._handle))
 
     def find(self, name: str) -> Any:
         """Return a class by its full name.

@@ -6,31 +6,35 @@ the others. It does so only for a query that *ends* with a limit: once a plan ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.spark.jvm import class_name
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
+    from collections.abc import Sequence
 
 LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "GlobalLimitAndOffset"})
 
 
-def split_limits(plan: Any) -> tuple[tuple[Any, ...], Any]:
+def split_limits(plan: LogicalPlan) -> tuple[tuple[LogicalPlan, ...], LogicalPlan]:
     """Return the limits that a plan ends with, the highest first, and what is below them.
 
     There are none above a sort: Spark keeps the first rows of each task there, so all tasks have to run.
     """
     limits, below = [], plan
-    while class_name(below) in LIMITS:
+    while below.kind in LIMITS:
         limits.append(below)
-        below = below.children().head()
-    sorted_by = below.children().head() if class_name(below) == "Project" else below
-    return ((), plan) if class_name(sorted_by) == "Sort" else (tuple(limits), below)
+        below = _input(below)
+    sorted_by = _input(below) if below.kind == "Project" else below
+    return ((), plan) if sorted_by.kind == "Sort" else (tuple(limits), below)
 
 
-def with_limits(bridge: Bridge, limits: tuple[Any, ...], plan: Any) -> Any:
+def _input(plan: LogicalPlan) -> LogicalPlan:
+    return LogicalPlan(plan._bridge, plan._handle.children().head())
+
+
+def with_limits(limits: Sequence[LogicalPlan], plan: LogicalPlan) -> LogicalPlan:
     """Return a plan that ends with limits, given the highest first."""
     for limit in reversed(limits):
-        plan = limit.withNewChildren(bridge.seq([plan]))
+        plan = limit.with_children([plan])
     return plan

@@ -13,6 +13,8 @@ from penstock.errors import SinkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.spark.expressions import Expression
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.sources")
@@ -24,13 +26,13 @@ _rows: dict[tuple[str, int], int] = {}
 _PARQUET = "org.apache.parquet."
 
 
-def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]) -> int | None:
+def estimate_rows(session: Session, files: Sequence[tuple[str, int]]) -> int | None:
     """Return about how many rows files have, given as (path, bytes), by the first footer; None if it cannot be read."""
     if not files:
         return 0
     (path, size) = files[0]
     if (path, size) not in _rows:
-        reader = _open(bridge, session, path)
+        reader = _open(session, path)
         if reader is None:
             return None
         _rows[path, size] = int(reader.getRecordCount())
@@ -40,7 +42,7 @@ def estimate_rows(bridge: Bridge, session: Any, files: Sequence[tuple[str, int]]
 
 def row_count(bridge: Bridge, path: str) -> int:
     """Return how many rows a file has, by its footer."""
-    reader = _open(bridge, bridge.session, path)
+    reader = _open(bridge.session, path)
     if reader is None:
         raise SinkError(f"the footer of {path} cannot be read")
     try:
@@ -49,19 +51,21 @@ def row_count(bridge: Bridge, path: str) -> int:
         reader.close()
 
 
-def row_groups_left(bridge: Bridge, session: Any, paths: Sequence[str], conditions: Sequence[Any]) -> float:
+def row_groups_left(paths: Sequence[str], conditions: Sequence[Expression]) -> float:
     """Return which part of the row groups of some files may hold rows that meet conditions, by their statistics.
 
     It is 1.0 where nothing can be left out, or nothing is known.
     """
     looked_at = paths[:: max(len(paths) // _SAMPLE, 1)]
-    return float(bridge.helper("RowGroups").partLeft(session, bridge.seq(looked_at), bridge.seq(conditions)))
+    bridge = conditions[0]._bridge
+    return float(bridge.helper("RowGroups").partLeft(bridge.session, bridge.seq(looked_at), bridge.seq(conditions)))
 
 
-def _open(bridge: Bridge, session: Any, path: str) -> Any:
+def _open(session: Session, path: str) -> Any:
+    bridge = session._bridge
     try:
         hadoop = bridge.find("org.apache.hadoop.fs.Path")(path)
-        conf = session.sessionState().newHadoopConf()
+        conf = session._handle.sessionState().newHadoopConf()
         file = bridge.find(_PARQUET + "hadoop.util.HadoopInputFile").fromPath(hadoop, conf)
         return bridge.find(_PARQUET + "hadoop.ParquetFileReader").open(file)
     except Exception:

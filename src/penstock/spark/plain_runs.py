@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import dataframe
 from penstock.spark.jvm import children, class_name
+from penstock.spark.settings import change_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ _FEW = 9
 
 def in_users_session(bridge: Bridge, df: DataFrame) -> DataFrame:
     """Return a DataFrame of another session of the same application as one of the user's."""
-    return dataframe(bridge, bridge.session, analyzed_plan(df))
+    return dataframe(bridge.session, analyzed_plan(bridge, df))
 
 
 def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
@@ -29,12 +30,15 @@ def partitioned_otherwise(bridge: Bridge, df: DataFrame) -> DataFrame:
 
     An answer that is determined does not depend on them.
     """
-    session = bridge.session.cloneSession()
+    session = bridge.session.clone()
     partitions = int(bridge.spark.conf.get("spark.sql.shuffle.partitions", "200") or 200)
     others = partitions // 2 + 1 if partitions > _FEW else partitions + 1
-    session.conf().set("spark.sql.shuffle.partitions", str(others))
-    session.conf().set("spark.sql.adaptive.coalescePartitions.enabled", "false")
-    return dataframe(bridge, session, analyzed_plan(df))
+    settings = {
+        "spark.sql.shuffle.partitions": str(others),
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
+    }
+    change_settings(session, settings)
+    return dataframe(session, analyzed_plan(bridge, df))
 
 
 def run_without_rows(df: DataFrame) -> None:
@@ -44,10 +48,10 @@ def run_without_rows(df: DataFrame) -> None:
 
 def why_undetermined(df: DataFrame) -> str:
     """Return what in a plan lets Spark choose its rows, such as ``rand``; empty if nothing is seen."""
-    optimized = df._jdf.queryExecution().optimizedPlan()
-    if not optimized.deterministic():
+    query = df._jdf.queryExecution()
+    if not query.optimizedPlan().deterministic():
         return "it holds an expression that is not deterministic, such as rand, uuid or a function marked so"
-    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(analyzed_plan(df))):
+    if any(class_name(node) in _LIMITS and not _has_order(node) for node in _walk(query.analyzed())):
         return "it takes a part of rows that have no order (LIMIT or OFFSET without ORDER BY)"
     return ""
 

@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.jvm import EXECUTION
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
-def spark_plan(bridge: Bridge, session: Any, logical: Any) -> Any:
+def spark_plan(session: Session, logical: LogicalPlan) -> Any:
     """Return the physical plan of an optimised one, before exchanges are added (``QueryExecution.createSparkPlan``).
 
-    Spark 4.0 wants the session too; later releases take it from the planner.
+    A copy is planned, as the planner leaves its tags on what it is given. Spark 4.0 wants the session too; later
+    releases take it from the planner.
     """
+    bridge = session._bridge
     maker = bridge.companion(EXECUTION + "QueryExecution")
     until_4_0 = [session] if bridge.version < (4, 1) else []
-    return maker.createSparkPlan(*until_4_0, session.sessionState().planner(), logical)
+    planner = session._handle.sessionState().planner()
+    return maker.createSparkPlan(*until_4_0, planner, logical._handle.clone())

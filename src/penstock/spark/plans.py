@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark import answers
+from penstock.spark.expressions import Expression
+from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from penstock.spark.jvm import Bridge
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,50 @@ class FileFacts:
         return name if self.table or len(self.roots) <= 1 else f"{name} and {len(self.roots) - 1} more"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogicalNode:
-    """A node of a logical plan. Columns go by their expression ids.
+@dataclass(frozen=True, slots=True)
+class SortFacts:
+    """What a ``Sort`` wants.
+
+    Parameters
+    ----------
+    is_global
+        Whether it orders all rows, not only those of each task.
+    order
+        By what, as Spark prints it.
+    """
+
+    is_global: bool
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionFacts:
+    """What a ``Repartition`` or ``RepartitionByExpression`` wants.
+
+    Parameters
+    ----------
+    shuffles
+        Whether rows are moved; ``coalesce`` moves none.
+    partitions
+        The number of partitions that a user gave, None where it is left to Spark.
+    """
+
+    shuffles: bool
+    partitions: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class LogicalNode(LogicalPlan):
+    """A node of a logical plan that was read. Columns go by their expression ids.
 
     Parameters
     ----------
     name
         The simple name of its class, such as ``Join``.
-    handle
-        The plan in the JVM.
     children
         Its inputs.
     ids, keys
-        The columns of its output; and the same as `expression_key` spells them.
+        The columns of its output; and the same as `Expression.key` spells them.
     references
         The columns that its expressions refer to.
     description
@@ -87,10 +117,11 @@ class LogicalNode:
         Of a relation of files, what it is.
     partition_columns
         The names of the columns that its files or partitions are laid out by.
+    sort, repartition
+        Of a sort or a repartition, what it wants.
     """
 
     name: str
-    handle: Any = field(repr=False)
     children: tuple[LogicalNode, ...] = field(repr=False)
     ids: tuple[str, ...] = field(repr=False)
     keys: tuple[str, ...] = field(repr=False)
@@ -105,13 +136,16 @@ class LogicalNode:
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: FileFacts | None = field(default=None, repr=False)
     partition_columns: tuple[str, ...] = field(default=(), repr=False)
+    sort: SortFacts | None = field(default=None, repr=False)
+    repartition: RepartitionFacts | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, handle: Any, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
+    def of(cls, plan: LogicalPlan, facts: Mapping[str, Any], children: tuple[LogicalNode, ...]) -> LogicalNode:
         """Return a node of what ``java/PlanReader.java`` tells about it."""
         return cls(
+            plan._bridge,
+            plan._handle,
             name=facts["name"],
-            handle=handle,
             children=children,
             ids=tuple(facts["ids"]),
             keys=tuple(facts["keys"]),
@@ -126,6 +160,8 @@ class LogicalNode:
             renames=facts.get("renames", {}),
             files=FileFacts.of(facts["files"]) if "files" in facts else None,
             partition_columns=tuple(facts.get("partition_columns", ())),
+            sort=SortFacts(facts["sort"]["is_global"], tuple(facts["sort"]["order"])) if "sort" in facts else None,
+            repartition=RepartitionFacts(**facts["repartition"]) if "repartition" in facts else None,
         )
 
     def walk(self) -> Iterator[LogicalNode]:
@@ -149,20 +185,29 @@ class LogicalNode:
         moved = tuple(one for one in found if one is not None)
         return moved if len(moved) == len(found) else None
 
-    def expressions(self, ids: Iterable[str]) -> tuple[Any, ...]:
+    def expressions(self, ids: Iterable[str]) -> tuple[Expression, ...]:
         """Return columns of its output as expressions."""
-        output = self.handle.output()
-        return tuple(output.apply(self.ids.index(one)) for one in ids)
+        return tuple(self._columns([self.ids.index(one) for one in ids]))
+
+    def keys_in_output(self, keys: Iterable[Expression]) -> list[Expression]:
+        """Return an operator's keys as columns of its output; empty if one of them is not there."""
+        there = [key.key if key.key in self.keys else self.renames.get(key.key, "") for key in keys]
+        return self._columns([self.keys.index(one) for one in there]) if set(there) <= set(self.keys) else []
+
+    def _columns(self, places: list[int]) -> list[Expression]:
+        output: Any = self._handle.output() if places else None
+        return [Expression(self._bridge, output.apply(place), self.keys[place]) for place in places]
 
 
-def read_plan(bridge: Bridge, plan: Any) -> LogicalNode:
+def read_plan(plan: LogicalPlan) -> LogicalNode:
     """Return a logical plan as a tree."""
-    answer = bridge.helper("PlanReader").read(plan)
+    bridge = plan._bridge
+    answer = bridge.helper("PlanReader").read(plan._handle)
     places = enumerate(answers.facts(answer))
 
     def node() -> LogicalNode:
         place, facts = next(places)
-        handle = answer.handle(place)
-        return LogicalNode.of(handle, facts, tuple(node() for _ in range(facts["children"])))
+        part = LogicalPlan(bridge, answer.handle(place))
+        return LogicalNode.of(part, facts, tuple(node() for _ in range(facts["children"])))
 
     return node()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spark.jvm import EXECUTION, class_name, items, option
 
 if TYPE_CHECKING:
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 PlainCondition = tuple[Any, ...]
 """(operator, column, values) of a comparison, (operator, parts) of a connective."""
@@ -23,7 +23,7 @@ _COMPARED = {
 }
 
 
-def conditions_of(bridge: Bridge, scan: Any) -> list[PlainCondition]:
+def conditions_of(scan: LogicalPlan) -> list[PlainCondition]:
     """Return the conditions of the filters on top of a leaf, as far as sources understand them.
 
     Parameters
@@ -31,9 +31,9 @@ def conditions_of(bridge: Bridge, scan: Any) -> list[PlainCondition]:
     scan
         A run of projections and filters over a leaf.
     """
-    strategy = bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
+    strategy = scan._bridge.companion(EXECUTION + "datasources.DataSourceStrategy")
     found = []
-    node = scan
+    node = scan._handle
     while node.children().size() == 1:
         if class_name(node) == "Filter":
             for part in _conjuncts(node.condition()):
@@ -45,16 +45,17 @@ def conditions_of(bridge: Bridge, scan: Any) -> list[PlainCondition]:
     return found
 
 
-def columns_of(scan: Any, leaf: Any) -> tuple[str, ...] | None:
+def columns_of(scan: LogicalPlan, leaf: LogicalPlan) -> tuple[str, ...] | None:
     """Return the names of a leaf's columns that a run of projections and filters over it uses; None for all."""
-    if scan.equals(leaf):
+    top, bottom = scan._handle, leaf._handle
+    if top.equals(bottom):
         return None
-    used, node = scan.references(), scan
-    while not node.equals(leaf) and node.children().size() == 1:
+    used, node = top.references(), top
+    while not node.equals(bottom) and node.children().size() == 1:
         used = used.__getattr__("$plus$plus")(node.references())
         node = node.children().apply(0)
-    used = used.__getattr__("$plus$plus")(scan.outputSet())
-    return tuple(str(one.name()) for one in items(leaf.output()) if used.contains(one))
+    used = used.__getattr__("$plus$plus")(top.outputSet())
+    return tuple(str(one.name()) for one in items(bottom.output()) if used.contains(one))
 
 
 def _conjuncts(condition: Any) -> list[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.spark import catalyst, files, fragment
-from penstock.spark.jvm import EXPRESSIONS, LOGICAL, items
+from penstock.spark.expressions import Attributes
+from penstock.spark.jvm import EXPRESSIONS, items
 from penstock.spark.plans import read_plan
 from penstock.spark.settings import change_settings
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.files import FileListing
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 class ProvidedPlan:
@@ -31,8 +33,8 @@ class ProvidedPlan:
     def __init__(self, bridge: Bridge, df: DataFrame) -> None:
         self._bridge = bridge
         self._df = df
-        self._plan = read_plan(bridge, catalyst.optimized_plan(df))
-        self._handle = self._plan.handle
+        self._plan = read_plan(catalyst.optimized_plan(bridge, df))
+        self._cut: LogicalPlan = self._plan
         leaves = self._plan.leaves()
         self._file_leaf = leaves[0] if len(leaves) == 1 and files.is_cut_by_size(leaves[0]) else None
 
@@ -41,7 +43,7 @@ class ProvidedPlan:
         """The files it reads, None if it is not a scan of files."""
         if self._file_leaf is None:
             return None
-        return files.list_files(self._bridge, self._bridge.session, self._file_leaf, self._plan.handle)
+        return files.list_files(self._file_leaf, self._plan)
 
     @cached_property
     def partitions(self) -> int:
@@ -51,18 +53,17 @@ class ProvidedPlan:
     def recut(self, settings: dict[str, str]) -> None:
         """Let the files be cut by other settings."""
         assert self._file_leaf is not None
-        session = self._bridge.session.cloneSession()
-        change_settings(self._bridge, session, settings)
-        new = files.recut(self._bridge, self._file_leaf.handle, session)
-        self._handle = fragment.rebuild(self._bridge, self._plan, {self._file_leaf: new})
+        session = self._bridge.session.clone()
+        change_settings(session, settings)
+        self._cut = fragment.rebuild(self._plan, {self._file_leaf: files.recut(self._file_leaf, session)})
 
-    def as_leaf(self, output: Any) -> Any:
-        """Return the plan with the attributes of a leaf; columns that it does not have are null."""
+    def as_leaf(self, output: Attributes) -> LogicalPlan:
+        """Return the plan with the columns of a leaf; those that it does not have are null."""
         bridge = self._bridge
-        have = {str(one.name()): one for one in items(self._handle.output())}
+        have = {str(one.name()): one for one in items(self._cut.output._handle)}
         literal = bridge.companion(EXPRESSIONS + "Literal")
         columns = []
-        for wanted in items(output):
+        for wanted in items(output._handle):
             found = have.get(str(wanted.name()))
             value = literal.create(None, wanted.dataType()) if found is None else found
             empty = bridge.seq([])
@@ -71,4 +72,4 @@ class ProvidedPlan:
                     value, wanted.name(), wanted.exprId(), wanted.qualifier(), bridge.none, empty
                 )
             )
-        return bridge.find(LOGICAL + "Project")(bridge.seq(columns), self._handle)
+        return self._cut.projected(Attributes(bridge, bridge.seq(columns)))

@@ -10,7 +10,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.config import parse_size
 from penstock.errors import SessionError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
 
 MINIMUM_JAVA = 17
@@ -86,7 +87,7 @@ def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:
     """Return the options in the Spark configuration; those of the session win over those of the context."""
-    return read_settings(bridge, bridge.session, "spark.penstock.")
+    return read_settings(bridge.session, "spark.penstock.")
 
 
 class SessionPool:
@@ -106,35 +107,35 @@ class SessionPool:
         self._bridge = bridge
         self._settings = dict(settings)
         self.properties = user_properties(bridge)
-        self._first: Any = None
-        self._free: list[Any] = []
+        self._first: Session | None = None
+        self._free: list[Session] = []
         self._lock = threading.Lock()
 
-    def take(self, settings: Mapping[str, str] | None = None) -> Any:
+    def take(self, settings: Mapping[str, str] | None = None) -> Session:
         """Return a session for the caller alone, with further settings."""
         with self._lock:
             session = self._free.pop() if self._free else None
         if session is None:
-            session = self._template().cloneSession()
+            session = self._template().clone()
         if settings:
-            change_settings(self._bridge, session, settings)
+            change_settings(session, settings)
         return session
 
-    def _template(self) -> Any:
+    def _template(self) -> Session:
         """Return a clone with the settings that all have, so that they are set once."""
         with self._lock:
             if self._first is None:
-                self._first = self._bridge.session.cloneSession()
-                change_settings(self._bridge, self._first, self._settings)
+                self._first = self._bridge.session.clone()
+                change_settings(self._first, self._settings)
             return self._first
 
-    def give_back(self, session: Any) -> None:
+    def give_back(self, session: Session) -> None:
         """Return a session that no plan refers to any more as the owner of its settings."""
         with self._lock:
             self._free.append(session)
 
     @contextmanager
-    def use(self, settings: Mapping[str, str] | None = None) -> Iterator[Any]:
+    def use(self, settings: Mapping[str, str] | None = None) -> Iterator[Session]:
         """Lend a session for the length of a block."""
         session = self.take(settings)
         try:

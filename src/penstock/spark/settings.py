@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.spark import answers
+from penstock.spark.handles import LocalProperties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
 
 
-def read_settings(bridge: Bridge, session: Any, prefix: str) -> dict[str, str]:
+def read_settings(session: Session, prefix: str) -> dict[str, str]:
     """Return the settings whose names begin with a prefix; those of the session win over those of the context."""
-    found = answers.facts(bridge.helper("SessionSettings").read(session, prefix))
+    found = answers.facts(session._bridge.helper("SessionSettings").read(session, prefix))
     return {str(name): str(value) for name, value in found.items()}
 
 
-def change_settings(bridge: Bridge, session: Any, settings: Mapping[str, str]) -> None:
+def change_settings(session: Session, settings: Mapping[str, str]) -> None:
     """Set settings of a session."""
-    bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
+    session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
 
 
-def thread_properties(bridge: Bridge, session: Any, users: Any) -> Any:
+def thread_properties(session: Session, users: LocalProperties) -> LocalProperties:
     """Return the local properties of a thread whose jobs are to see the settings of a session.
 
     Parameters
@@ -32,4 +33,5 @@ def thread_properties(bridge: Bridge, session: Any, users: Any) -> Any:
     users
         The local properties of the user's thread, see `jobs.user_properties`.
     """
-    return bridge.helper("SessionSettings").threadProperties(users, session)
+    bridge = session._bridge
+    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session))

@@ -97,16 +97,16 @@ class StateSession:
 
     def __init__(self, bridge: Bridge, format_version: int) -> None:
         self.bridge = bridge
-        self.session: Any = bridge.session.cloneSession()
-        self.session.conf().set(FORMAT_VERSION, str(format_version))
+        self._session: Any = bridge.session._handle.cloneSession()
+        self._session.conf().set(FORMAT_VERSION, str(format_version))
 
-    def rows(self, location: str, batch: int, operator: int, store: str) -> Any:
+    def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:
         """Return the Dataset of all rows of a store after a batch.
 
         Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
         the key groups.
         """
-        reader = self.session.read().format("statestore").option("path", location)
+        reader = self._session.read().format("statestore").option("path", location)
         for key, value in (("batchId", batch), ("operatorId", operator), ("storeName", store)):
             reader = reader.option(key, str(value))
         return reader.option("_readAllColumnFamilies", "true").load()
@@ -119,12 +119,12 @@ class StateSession:
         py4j.protocol.Py4JJavaError
             If the operator's state cannot be told apart by keys, or its schema cannot be read.
         """
-        schema = self.rows(location, batch, operator, store).schema()
+        schema = self._rows(location, batch, operator, store).schema()
         return [str(name) for name in schema.apply("partition_key").dataType().fieldNames()]
 
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
-        factory, partitions = self._readers(self.rows(location, batch, store.operator, store.name))
+        factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
         numbers = [int(partition.partition()) for partition in partitions]
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
@@ -133,7 +133,7 @@ class StateSession:
 
     def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Do what `count` does, without code of our own on the executors."""
-        rows = self.rows(location, batch, store.operator, store.name)
+        rows = self._rows(location, batch, store.operator, store.name)
         expected = f"pmod(hash(partition_key), {groups})" if store.keyed else "0"
         counted = rows.selectExpr(self.bridge.seq(["spark_partition_id() AS place", f"{expected} AS expected"]))
         sql = ["count(*)", "count_if(place != expected)"]
@@ -174,7 +174,7 @@ class StateRewrite(StateSession):
         self._source = source
         self._target = target
         self._batch = batch
-        self._hadoop_conf = self.session.sessionState().newHadoopConf()
+        self._hadoop_conf = self._session.sessionState().newHadoopConf()
 
     def _rewriter(self, transformed: Any | None = None) -> Any:
         constant = self.bridge.none
@@ -183,7 +183,7 @@ class StateRewrite(StateSession):
             empty = self.bridge.companion("scala.collection.immutable.Map").empty()
             constant = self.bridge.some(empty.withDefaultValue(transformed))
         return self.bridge.find(f"{_STATE}StateRewriter")(
-            self.session,
+            self._session,
             self._batch,
             self._batch + 1,
             self._target,
@@ -237,7 +237,7 @@ class StateRewrite(StateSession):
         families = self.bridge.invoke(rewriter, "getWriterColFamilyInfoMap", number, metadata, files, variables)
         name = str(operator.operatorInfo().operatorName())
         schemas = self.bridge.invoke(rewriter, "createStoreSchemaProviderIfTWS", name, files)
-        factory, partitions = self._readers(self.rows(self._source, self._batch, store.operator, store.name))
+        factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
         mover.writes(
@@ -259,7 +259,7 @@ class StateRewrite(StateSession):
 
     def put_rows(self, store: StoreId, old: int, groups: int, *, shuffle: bool) -> Written:
         """Write a store row by row; without a shuffle one number must divide the other."""
-        rows = self.rows(self._source, self._batch, store.operator, store.name)
+        rows = self._rows(self._source, self._batch, store.operator, store.name)
         kept = None
         if store.keyed and shuffle:
             functions = self.bridge.find("org.apache.spark.sql.functions")
@@ -269,9 +269,9 @@ class StateRewrite(StateSession):
             rows = self._split(kept, old, groups)
         elif store.keyed:
             rows = self._merged(rows, old, groups)
-        tracked = str(self.session.conf().get(TRACK_ROWS, "true"))
+        tracked = str(self._session.conf().get(TRACK_ROWS, "true"))
         # Counting rows looks every key up before it is put; Spark counts them anew when the state is first loaded.
-        self.session.conf().set(TRACK_ROWS, "false")
+        self._session.conf().set(TRACK_ROWS, "false")
         try:
             rewriter = self._rewriter(rows)
             operator, metadata, files, variables = self._parts(store, rewriter)
@@ -280,7 +280,7 @@ class StateRewrite(StateSession):
                 rewriter, "rewriteStore", operator, metadata, confs._1(), self._broadcast_conf, files, variables
             )
         finally:
-            self.session.conf().set(TRACK_ROWS, tracked)
+            self._session.conf().set(TRACK_ROWS, tracked)
             if kept is not None:
                 kept.unpersist()
         ids = (option(info.stateStoreCkptId()) for info in infos)
@@ -307,4 +307,4 @@ class StateRewrite(StateSession):
         tag = rdd.elementClassTag()
         united = rdd.sparkContext().union(self.bridge.seq(ordered), tag)
         merged = united.toJavaRDD().coalesce(groups).rdd()
-        return self.session.internalCreateDataFrame(merged, rows.schema(), False)
+        return self._session.internalCreateDataFrame(merged, rows.schema(), False)

@@ -3,57 +3,66 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.spark import filters
 from penstock.spark.exchange import physical_plan
-from penstock.spark.jvm import EXPRESSIONS, LOGICAL, PHYSICAL, class_name
+from penstock.spark.expressions import Expression
+from penstock.spark.handles import InternalRows, Partitioning
+from penstock.spark.jvm import EXPRESSIONS, PHYSICAL, class_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.spark.expressions import Attributes
     from penstock.spark.filters import KeySet
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.handles import Session
+    from penstock.spark.logical_plan import LogicalPlan
 
 
-def checked(bridge: Bridge, rdd: Any, layout: Any, output: Any, who: str) -> Any:
-    """Return an ``RDD[InternalRow]`` whose tasks fail at the first row that lies elsewhere than is claimed.
+def checked(rows: InternalRows, layout: Partitioning, output: Attributes, who: str) -> InternalRows:
+    """Return rows whose tasks fail at the first one that lies elsewhere than is claimed.
 
     Parameters
     ----------
     layout
-        A ``Partitioning`` that `exchange.layout` or `span_layout` gave.
+        What `exchange.layout` or `span_layout` gave.
     output
-        The attributes of the rows, in which the layout's keys are spelt.
+        The columns of the rows, in which the layout's keys are spelt.
     who
         Names the vertex and the input in the error.
     """
-    return bridge.helper("LayoutCheck", on_executors=True).over(rdd, layout, output, who)
+    bridge = rows._bridge
+    looked_at = bridge.helper("LayoutCheck", on_executors=True).over(rows, layout, output, who)
+    return InternalRows(bridge, looked_at)
 
 
-def span_layout(bridge: Bridge, layout: Any, spans: Sequence[tuple[int, int]]) -> Any:
+def span_layout(layout: Partitioning | None, spans: Sequence[tuple[int, int]]) -> Partitioning | None:
     """Return the layout of tasks that each read some subpartitions of rows that are hashed; None if they are not."""
-    if layout is None or class_name(layout) != "HashPartitioning":
+    if layout is None or class_name(layout._handle) != "HashPartitioning":
         return None
+    bridge = layout._bridge
     boundary = bridge.find(PHYSICAL + "CoalescedBoundary")
     boundaries = bridge.seq(boundary(start, end) for start, end in spans)
-    return bridge.find(PHYSICAL + "CoalescedHashPartitioning")(layout, boundaries)
+    return Partitioning(bridge, bridge.find(PHYSICAL + "CoalescedHashPartitioning")(layout, boundaries))
 
 
-def ruled_out(bridge: Bridge, keys: Sequence[Any], found: KeySet) -> Any:
+def ruled_out(keys: Sequence[Expression], found: KeySet) -> Expression:
     """Return a condition that no row is to meet whose keys a filter was made of: the filter would rule it out.
 
     A row with a key that is null meets no other, so it does not count.
     """
+    bridge = keys[0]._bridge
     is_not_null, both = bridge.find(EXPRESSIONS + "IsNotNull"), bridge.find(EXPRESSIONS + "And")
     there = reduce(both, map(is_not_null, keys))
     if found.is_empty:
-        return there
-    kept = [filters.might_contain(bridge, found, keys), *filters.for_sources(bridge, found, keys)]
-    return both(there, bridge.find(EXPRESSIONS + "Not")(reduce(both, kept)))
+        return Expression(bridge, there)
+    kept = [filters.might_contain(found, keys), *filters.for_sources(found, keys)]
+    return Expression(bridge, both(there, bridge.find(EXPRESSIONS + "Not")(reduce(both, kept))))
 
 
-def is_met(bridge: Bridge, session: Any, rows: Any, condition: Any) -> bool:
-    """Whether a row of a logical plan meets a condition."""
-    met = bridge.find(LOGICAL + "Project")(bridge.seq([]), filters.filtered(bridge, rows, [condition]))
-    return not physical_plan(bridge, session, met).execute().isEmpty()
+def is_met(session: Session, rows: LogicalPlan, condition: Expression) -> bool:
+    """Whether a row of a plan meets a condition."""
+    met = rows.filtered_by([condition])
+    nothing = met.projected(met.output.take([]))
+    return not physical_plan(session, nothing).rows()._handle.isEmpty()

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def plain_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LogicalNode, "expressions", lambda self, ids: tuple(map(Key, ids)))
-    monkeypatch.setattr(catalyst, "is_attribute", lambda key: key.is_attribute)
     monkeypatch.setattr(catalyst, "why_not_mergeable", lambda node: None)
     monkeypatch.setattr(catalyst, "grouped_by", lambda node, ids: set(ids) <= set(node.description))
 
@@ -41,7 +40,7 @@ def targets(
     join = tree("Join", left, B, ids="kxjy", **SAFE)
     inner = more.pop("joins", {})
     found = Translated(monkeypatch, join, facts={join: facts or equal("k", "j"), **inner}, **more)
-    draft = add_filter_paths(None, found.draft)  # type: ignore[arg-type]
+    draft = add_filter_paths(found.draft)
     operator = draft.nodes[1].operator
     assert isinstance(operator, JoinOperator)
     paths: dict[Side, list[list[str]]] = {}
@@ -151,7 +150,7 @@ def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> N
     left = tree("Filter", shared, **SAFE)
     join, other = tree("Join", left, B, ids="kxjy", **SAFE), tree("Project", shared, **SAFE)
     found = Translated(monkeypatch, join, other, facts={join: equal("k", "j")}, classes={shared: 1})
-    draft = add_filter_paths(None, found.draft)  # type: ignore[arg-type]
+    draft = add_filter_paths(found.draft)
     operator = draft.nodes[1].operator
     assert isinstance(operator, JoinOperator)
     (path,) = (path for path in operator.filters if path.side is LEFT)

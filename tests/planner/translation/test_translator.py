@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -86,7 +86,8 @@ def test_what_a_leaf_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that was cut out of several plans is a node already."""
     found = Translated(monkeypatch, A)
     place = tree("LogicalRDD")
-    found.translator.placeholders = lambda node: (TranslatedNode(1), "its columns") if node is place else None
+    columns: Any = "its columns"
+    found.translator.placeholders = lambda node: (TranslatedNode(1), columns) if node is place else None
     found.translator.translate(tree("Filter", place))
     assert found.lines == ["a -> Filter"]
     (edge,) = found.builder.edges

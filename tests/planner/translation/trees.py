@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 def tree(name: str, *children: LogicalNode, ids: str = "", **facts: Any) -> LogicalNode:
     """Return an operator; its columns are letters, and are known by the same keys. Names of leaves are letters, too."""
     found = plan(name, *children, ids=ids or (children[0].ids if children else "k"))
-    made = replace(found, keys=found.ids, **facts)
-    object.__setattr__(made, "handle", made)
-    return made
+    return replace(found, keys=found.ids, **facts)
 
 
 def keys(texts: str, **facts: Any) -> tuple[JoinKey, ...]:
@@ -83,11 +81,9 @@ class Translated:
         def keys_in_output(node: LogicalNode, wanted: Sequence[Key]) -> list[Key]:
             return list(wanted) if set(wanted) <= set(node.keys) else []
 
-        monkeypatch.setattr(joins, "join_facts", lambda *given: (facts or {}).get(given[-1]))
-        monkeypatch.setattr(LogicalNode, "size_in_bytes", property(size_in_bytes), raising=False)
-        monkeypatch.setattr(LogicalNode, "keys_in_output", keys_in_output, raising=False)
-        monkeypatch.setattr(catalyst, "size_in_bytes", size_in_bytes, raising=False)
-        monkeypatch.setattr(catalyst, "keys_in_output", keys_in_output, raising=False)
+        monkeypatch.setattr(joins, "join_facts", lambda node: (facts or {}).get(node))
+        monkeypatch.setattr(LogicalNode, "size_in_bytes", property(size_in_bytes))
+        monkeypatch.setattr(LogicalNode, "keys_in_output", keys_in_output)
         monkeypatch.setattr(
             catalyst, "grouping_keys", lambda node: [Key(one) for one in (grouping or {}).get(node, "")]
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.jdbc.dialect import KeyKind
 from penstock.connectors.jdbc.source import dialect_of
@@ -21,9 +21,10 @@ from penstock.spark.jdbc import JdbcRelation
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.spark.expressions import Expression
     from penstock.spark.filters import KeySet
     from penstock.spark.jdbc import ColumnType
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.sources")
 
@@ -59,7 +60,7 @@ def is_plain(texts: str) -> bool:
     return texts.isascii() and "\\" not in texts and "\0" not in texts
 
 
-def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[Any]) -> tuple[list[Any], str]:
+def key_conditions(leaf: LogicalPlan, keys: KeySet, columns: Sequence[Expression]) -> tuple[list[Expression], str]:
     """Return conditions on the columns of a database's relation, true of the keys found, and why there are not more.
 
     Parameters
@@ -71,7 +72,7 @@ def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[An
     columns
         For each key its column.
     """
-    relation = JdbcRelation(bridge, leaf)
+    relation = JdbcRelation(leaf)
     dialect = dialect_of(relation.url)
     if dialect is None or not dialect.comparable:
         return [], "how the database compares values is not known"
@@ -80,20 +81,20 @@ def key_conditions(bridge: Bridge, leaf: Any, keys: KeySet, columns: Sequence[An
     except Exception as error:
         log.warning("the types of %s could not be read", relation.table, exc_info=True)
         return [], f"the types of {relation.table} could not be had: {first_line(error)}"
-    found: list[Any] = []
+    found: list[Expression] = []
     problems: list[str] = []
     for place, column in enumerate(columns):
-        known = types.get(str(column.name()))
-        kind = None if known is None else kind_of(known, str(column.dataType().simpleString()), dialect.comparable)
+        known = types.get(column.name)
+        kind = None if known is None else kind_of(known, column.type, dialect.comparable)
         if kind is None:
             of_type = "an unknown type" if known is None else f"type {known.name}"
-            problems.append(f"the database may compare column {column.name()} of {of_type} otherwise than Spark")
+            problems.append(f"the database may compare column {column.name} of {of_type} otherwise than Spark")
             continue
-        one = replace(keys, exact=keys.exact[place : place + 1], bounds=keys.bounds[place : place + 1])
+        one = keys.of_key(place)
         if kind is KeyKind.TEXT:
-            if not one.exact or not is_plain(str(one.exact[0].mkString(" "))):
-                problems.append(f"the database may read or order texts of column {column.name()} otherwise")
+            if not one.exact or not is_plain(one.exact[0].text):
+                problems.append(f"the database may read or order texts of column {column.name} otherwise")
                 continue
             one = replace(one, bounds=())
-        found += filters.for_sources(bridge, one, [column])
+        found += filters.for_sources(one, [column])
     return found, "; ".join(problems)

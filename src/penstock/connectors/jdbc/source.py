@@ -7,7 +7,7 @@ import re
 import time
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
 from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, in_one_piece, share_of
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from penstock.spark.handles import Session
     from penstock.spark.jdbc import JdbcConnection, JdbcRelation, JdbcRequest
+    from penstock.spark.logical_plan import LogicalPlan
 
 log = logging.getLogger("penstock.sources")
 
@@ -211,12 +213,12 @@ class JdbcScan(Scan):
             ((found,),) = database.rows(f"SELECT count(*) FROM {self._relation.table} WHERE {met} <> 1")
         return int(found or 0)
 
-    def with_filters(self, plan: Any) -> JdbcScan:
+    def with_filters(self, plan: LogicalPlan) -> JdbcScan:
         """Return a scan of the rows that are left by more filters."""
         request = cache(lambda: self._relation.request(plan))
         return JdbcScan(self._relation, self._dialect, request, self._cores, self._max_connections)
 
-    def leaf(self, session: Any | None = None) -> Any:
+    def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the plan's leaf, read by a task per condition, all of one snapshot where the database can share it."""
         del session
         conditions = self._conditions or [None]

@@ -10,9 +10,8 @@ from penstock.planner.passes.filter_paths import add_filter_paths
 from penstock.planner.passes.grouping_sets import add_grouping_sets
 from penstock.planner.passes.shared_results import materialise_shared_results
 from penstock.planner.passes.source_sizes import add_source_sizes
-from penstock.spark.jvm import Bridge
 
-Pass = Callable[[Bridge, Draft], Draft]
+Pass = Callable[[Draft], Draft]
 
 PASSES: tuple[Pass, ...] = (
     add_filter_paths,

@@ -10,12 +10,10 @@ from penstock.graph import CalcOperator
 if TYPE_CHECKING:
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.jvm import Bridge
 
 
-def mark_dropped_columns(bridge: Bridge, draft: Draft) -> Draft:
+def mark_dropped_columns(draft: Draft) -> Draft:
     """Mark them."""
-    del bridge
     changed: dict[int, Operator] = {}
     for node_id, plan in draft.node_plans.items():
         node = draft.nodes[node_id]

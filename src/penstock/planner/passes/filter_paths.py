@@ -9,11 +9,12 @@ above.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinType, Side
 from penstock.planner.plan import FilterTarget, SparkFilterPath
 from penstock.spark import catalyst
+from penstock.spark.joins import join_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
     from penstock.planner.plan import Ids
+    from penstock.spark.expressions import Expression
     from penstock.spark.joins import JoinKey
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _PLAIN = frozenset({"Filter", "Sort", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
@@ -30,9 +31,8 @@ _BY_GROUP = frozenset({"Aggregate", "Window", "WindowGroupLimit"})
 _TYPES = frozenset({"tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "boolean", "string"})
 
 
-def add_filter_paths(bridge: Bridge, draft: Draft) -> Draft:
+def add_filter_paths(draft: Draft) -> Draft:
     """Tell joins where their sides can be filtered; above what several consumers read, as all get the same."""
-    del bridge
     finder = FilterFinder(draft)
     plans = dict(draft.node_plans)
     operators: dict[int, Operator] = {}
@@ -93,7 +93,7 @@ class FilterFinder:
                 if targets:
                     lowest = targets[0]
                     columns = lowest.operator.expressions(lowest.ids)
-                    exact = self._leaves_out(lowest.node_id) and any(map(catalyst.is_attribute, columns))
+                    exact = self._leaves_out(lowest.node_id) and any(column.is_attribute for column in columns)
                     prunes = self._is_plain(join, side) and (
                         exact or catalyst.is_partitioned_by(lowest.operator, columns)
                     )
@@ -105,7 +105,7 @@ class FilterFinder:
                         prunes=prunes,
                         exact=exact,
                     )
-                    found.append((path, SparkFilterPath(targets, source[1], facts.handles(side), ids[side])))
+                    found.append((path, SparkFilterPath(targets, source[1], facts.expressions(side), ids[side])))
         return found
 
     def _key_ids(self, join: LogicalNode, side: Side) -> Ids:
@@ -117,13 +117,15 @@ class FilterFinder:
     def _is_plain(self, join: LogicalNode, side: Side) -> bool:
         return all(key.is_column for key in self._facts_of[join].keys(side))
 
-    def _filter_source(self, join: LogicalNode, side: Side, ids: Ids) -> tuple[JoinInput, tuple[Any, ...]] | None:
+    def _filter_source(
+        self, join: LogicalNode, side: Side, ids: Ids
+    ) -> tuple[JoinInput, tuple[Expression, ...]] | None:
         """Return the exchanged join input that holds all keys of a join's side, and the keys in its terms."""
         own = JoinInput(self._node_of[join], side)
         node = dict(zip(Side, join.children, strict=True))[side]
         if not self._is_chained(own):
             same = ids == self._key_ids(join, side)
-            return own, self._facts_of[join].handles(side) if same else node.expressions(ids)
+            return own, self._facts_of[join].expressions(side) if same else node.expressions(ids)
         if not self._is_plain(join, side):
             return None
         while node.name != "Join":
@@ -189,7 +191,7 @@ class FilterFinder:
 
     def _below_join(self, node: LogicalNode, ids: Ids) -> Iterator[tuple[LogicalNode, Sequence[str]]]:
         facts = self._facts_of.get(node)
-        join_type = facts.type if facts else JoinType.parse(str(node.handle.joinType().toString()))
+        join_type = facts.type if facts else join_type_of(node)
         if join_type is None:
             return
         left, right = node.children

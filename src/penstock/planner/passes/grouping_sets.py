@@ -6,48 +6,39 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, GroupingSets, JoinInput, Side
-from penstock.spark.catalyst import attribute_ids, is_attribute
-from penstock.spark.grouping_sets import can_aggregate_first
-from penstock.spark.jvm import items
+from penstock.spark.grouping_sets import can_aggregate_first, columns_of_sets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 
-def add_grouping_sets(bridge: Bridge, draft: Draft) -> Draft:
+def add_grouping_sets(draft: Draft) -> Draft:
     """Tell aggregates that can be made before their rows are multiplied."""
     changed: dict[int, Operator] = {}
     for node_id, plan in draft.node_plans.items():
         operator = draft.nodes[node_id].operator
         if isinstance(operator, AggregateOperator) and plan.top is not None:
-            found = grouping_sets(bridge, plan.top, draft.node_of)
+            found = grouping_sets(plan.top, draft.node_of)
             if found is not None:
                 changed[node_id] = replace(operator, grouping_sets=found)
     return draft.with_operators(changed)
 
 
-def grouping_sets(bridge: Bridge, aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
+def grouping_sets(aggregate: LogicalNode, node_of: Mapping[LogicalNode, int]) -> GroupingSets | None:
     """Return what multiplies the rows before an aggregate, None if nothing does or it cannot be made before that."""
     (expand,) = aggregate.children
-    if expand.name != "Expand" or expand not in node_of or not can_aggregate_first(bridge, aggregate):
+    if expand.name != "Expand" or expand not in node_of or not can_aggregate_first(aggregate):
         return None
-    there, groups = expand.ids, attribute_ids(aggregate.handle.groupingExpressions())
-    if not set(groups) <= set(there):
+    sets = columns_of_sets(aggregate)
+    if sets is None:
         return None
-    projections = [items(projection) for projection in items(expand.handle.projections())]
-    grouped = {
-        attribute_ids(bridge.seq([key]))[0]
-        for projection in projections
-        for key in (projection[there.index(group)] for group in groups)
-        if is_attribute(key)
-    }
-    origins = (_origin(expand.children[0], one, node_of) for one in sorted(grouped))
-    return GroupingSets(node_of[expand], len(projections), tuple(origins))
+    number, columns = sets
+    origins = (_origin(expand.children[0], one, node_of) for one in sorted(columns))
+    return GroupingSets(node_of[expand], number, tuple(origins))
 
 
 def _origin(node: LogicalNode, column: str, node_of: Mapping[LogicalNode, int]) -> tuple[JoinInput, ...]:

@@ -13,12 +13,10 @@ from penstock.planner.plan import NodePlan, WriteKind
 if TYPE_CHECKING:
     from penstock.graph import StreamEdge
     from penstock.planner.draft import Draft
-    from penstock.spark.jvm import Bridge
 
 
-def materialise_shared_results(bridge: Bridge, draft: Draft) -> Draft:
+def materialise_shared_results(draft: Draft) -> Draft:
     """Write the rows of a node with several readers once, unless all readers want them written alike."""
-    del bridge
     builder = DraftBuilder.of(draft)
     for node_id in draft.nodes:
         outgoing = builder.out_edges(node_id)

@@ -10,12 +10,10 @@ from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, 
 if TYPE_CHECKING:
     from penstock.graph import Operator
     from penstock.planner.draft import Draft
-    from penstock.spark.jvm import Bridge
 
 
-def add_source_sizes(bridge: Bridge, draft: Draft) -> Draft:
+def add_source_sizes(draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
-    del bridge
     held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)

@@ -21,7 +21,7 @@ def stage_at(node: LogicalNode) -> Stage | None:
     """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
     if node.name not in {"MapInArrow", "PythonMapInArrow"}:
         return None
-    return stage_of(function_id(node.handle))
+    return stage_of(function_id(node))
 
 
 def add_adaptive_edge(
@@ -45,8 +45,8 @@ def add_adaptive_edge(
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Leave out what brings rows to as many tasks as there are slots, where so many tasks can make them at once."""
     inner = translator.translate(node.children[0])
-    number = int(node.handle.numPartitions())
-    if translator.builder.can_be_given(inner.node_id, number):
+    number = None if node.repartition is None else node.repartition.partitions
+    if number is not None and translator.builder.can_be_given(inner.node_id, number):
         return inner
     return redistribute(translator, node, inner, number)
 
@@ -55,5 +55,5 @@ def read_in_place(translator: Translator, child: LogicalNode) -> None:
     """Leave out the boundary behind an adaptive exchange, as what reads the rows can do without it."""
     while child.name in NARROW and stage_at(child) is None and not translator.is_shared(child):
         child = child.children[0]
-    if child.name == "RepartitionByExpression" and is_boundary(child.handle):
+    if child.name == "RepartitionByExpression" and is_boundary(child):
         translator.read_in_place.add(child)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @translates("Join")
 def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Add a join, broadcast or shuffled as Spark would plan it."""
-    facts = join_facts(translator.bridge, node)
+    facts = join_facts(node)
     if facts is None or not facts.is_hashable:
         return translator.one_piece(node, OperatorKind.JOIN)
     left, right = node.children
@@ -35,7 +35,7 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
         cannot_fail=facts.cannot_fail,
     )
     build = _static_build_side(translator, node, facts)
-    plan = NodePlan(node, {side: facts.handles(side) for side in Side})
+    plan = NodePlan(node, {side: facts.expressions(side) for side in Side})
     node_id = translator.builder.node(operator, "Join", plan, description=node.description)
     translator.builder.joins[node_id] = node, facts
     if build is not None:
@@ -44,7 +44,7 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
 
 
 def _static_build_side(translator: Translator, node: LogicalNode, facts: JoinFacts) -> Side | None:
-    size = {side: catalyst.size_in_bytes(child.handle) for side, child in zip(Side, node.children, strict=True)}
+    size = {side: child.size_in_bytes for side, child in zip(Side, node.children, strict=True)}
     hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
     return static_build_side(facts.type, size, hint, translator.broadcast_threshold)
 
@@ -72,7 +72,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
     """Exchange both sides by the keys, in one order; a side that lies hashed by them is chained."""
     builder = translator.builder
     children = dict(zip(Side, node.children, strict=True))
-    keys = {side: facts.handles(side) for side in Side}
+    keys = {side: facts.expressions(side) for side in Side}
     texts = {side: [key.text for key in facts.keys(side)] for side in Side}
     translated: dict[Side, TranslatedNode] = {}
     order: list[int] | None = None

@@ -18,8 +18,6 @@ from penstock.planner.translation.exchanges import read_in_place
 from penstock.planner.translation.families import KEYED
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
-from penstock.spark.catalyst import expression_key
-from penstock.spark.jvm import items
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
@@ -33,7 +31,7 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
     read_in_place(translator, child)
     inner = translator.translate(child)
     keys = catalyst.grouping_keys(node)
-    texts = [expression_key(key) for key in keys]
+    texts = [key.key for key in keys]
     is_aggregate = node.name == "Aggregate"
     node_id = translator.builder.node(
         AggregateOperator(catalyst.why_not_mergeable(node)) if is_aggregate else Operator(KEYED[node.name]),
@@ -45,12 +43,12 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
         translator.operator_edge(inner, node_id, node, chained)
         return TranslatedNode(node_id, inner.distribution.after(node.renames, node.keys))
-    there = catalyst.keys_in_output(node, keys)
+    there = node.keys_in_output(keys)
     partitioner = HashPartitioner(tuple(texts)) if keys else GLOBAL
     edge = translator.operator_edge(inner, node_id, node, partitioner)
     if not there:
         return TranslatedNode(node_id)
-    hashed_by = (tuple(expression_key(key) for key in there),)
+    hashed_by = (tuple(key.key for key in there),)
     return TranslatedNode(node_id, Distribution(hashed_by, translator.builder.groups[edge]))
 
 
@@ -58,12 +56,12 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
 def translate_sort(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Exchange rows by ranges; a sort within tasks needs no exchange."""
     inner = translator.translate(node.children[0])
-    if not catalyst.is_global_sort(node):
+    assert node.sort is not None
+    if not node.sort.is_global:
         node_id = translator.builder.node(CalcOperator(), node.name, NodePlan(node), description=node.description)
         translator.forward(inner, node_id, node.children[0])
         return TranslatedNode(node_id, inner.distribution)
-    keys = tuple(str(order.toString()) for order in items(node.handle.order()))
     operator = Operator(OperatorKind.SORT)
     node_id = translator.builder.node(operator, "Sort", NodePlan(node), description=node.description)
-    translator.operator_edge(inner, node_id, node, RangePartitioner(keys))
+    translator.operator_edge(inner, node_id, node, RangePartitioner(node.sort.order))
     return TranslatedNode(node_id)

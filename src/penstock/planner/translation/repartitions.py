@@ -13,15 +13,15 @@ from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.rules import translates
 from penstock.rebalance.adapted import dealt_out_at
-from penstock.spark.catalyst import expression_key
+from penstock.spark.catalyst import partition_keys
 from penstock.spark.dataframes import mark_of
 from penstock.spark.jobs import cluster_cores
-from penstock.spark.jvm import class_name, items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.planner.translation.translator import Translator
+    from penstock.spark.expressions import Expression
     from penstock.spark.plans import LogicalNode
 
 _REPARTITION = Operator(OperatorKind.REPARTITION)
@@ -30,12 +30,13 @@ _REPARTITION = Operator(OperatorKind.REPARTITION)
 @translates("Repartition")
 def translate_repartition(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Deal rows out to as many tasks as the user asked for."""
-    if not node.handle.shuffle():
+    assert node.repartition is not None
+    if not node.repartition.shuffles:
         return translator.one_piece(node, OperatorKind.OPAQUE)  # coalesce(n): Spark merges tasks in place
     inner = translator.translate(node.children[0])
     if dealt_out_at(node) is not None:  # it is there for plain Spark
         return inner
-    return redistribute(translator, node, inner, int(node.handle.numPartitions()))
+    return redistribute(translator, node, inner, node.repartition.partitions)
 
 
 @translates("RepartitionByExpression")
@@ -44,13 +45,12 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
     inner = translator.translate(node.children[0])
     if node in translator.read_in_place:
         return inner
-    keys = items(node.handle.partitionExpressions())
-    number = node.handle.optNumPartitions()
-    wanted = int(number.get()) if number.isDefined() else None
-    if not any(class_name(key) == "SortOrder" for key in keys):
+    assert node.repartition is not None
+    keys, wanted = partition_keys(node), node.repartition.partitions
+    if not any(key.kind == "SortOrder" for key in keys):
         return redistribute(translator, node, inner, wanted, keys)
     node_id = translator.builder.node(_REPARTITION, "Repartition by range", NodePlan(node), parallelism=wanted)
-    texts = tuple(str(key.toString()) for key in keys)
+    texts = tuple(key.text for key in keys)
     translator.operator_edge(inner, node_id, node, RangePartitioner(texts))
     return TranslatedNode(node_id)
 
@@ -58,15 +58,19 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
 @translates("RebalancePartitions")
 def translate_rebalance(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Do what a mark says, or follow the hint ``REBALANCE``."""
-    number = mark_of(node.handle)
+    number = mark_of(node)
     if number is None:
         inner = translator.translate(node.children[0])
-        return redistribute(translator, node, inner, None, items(node.handle.partitionExpressions()))
+        return redistribute(translator, node, inner, None, partition_keys(node))
     return _translate_mark(translator, node, recall(number))
 
 
 def redistribute(
-    translator: Translator, node: LogicalNode, inner: TranslatedNode, wanted: int | None, keys: Sequence[Any] = ()
+    translator: Translator,
+    node: LogicalNode,
+    inner: TranslatedNode,
+    wanted: int | None,
+    keys: Sequence[Expression] = (),
 ) -> TranslatedNode:
     """Exchange rows by keys, or deal them out where there are none, to as many tasks as are wanted."""
     (child,) = node.children
@@ -77,7 +81,7 @@ def redistribute(
     if not keys:
         builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
         return TranslatedNode(node_id)
-    texts = tuple(expression_key(key) for key in keys)
+    texts = tuple(key.key for key in keys)
     plan = translator.edge_plan(child, WriteKind.SIDE, keys=tuple(keys))
     edge = builder.edge(inner.node_id, node_id, HashPartitioner(texts), plan)
     known = Distribution((texts,), builder.groups[edge]) if wanted is None else NOT_KNOWN

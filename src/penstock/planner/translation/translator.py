@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock.marks import Mark
     from penstock.planner.sharing import EqualParts
     from penstock.planner.sources import SourceMaker
+    from penstock.spark.expressions import Attributes
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
@@ -67,7 +68,7 @@ class Translator:
         parts: EqualParts,
         sources: SourceMaker,
         broadcast_threshold: int,
-        placeholders: Callable[[LogicalNode], tuple[TranslatedNode, Any] | None],
+        placeholders: Callable[[LogicalNode], tuple[TranslatedNode, Attributes] | None],
     ) -> None:
         self.bridge = bridge
         self.config = config

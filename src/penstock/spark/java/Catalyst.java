@@ -29,7 +29,7 @@ final class Catalyst {
         return String.valueOf(column.exprId().id());
     }
 
-    /** Returns a text that is equal for expressions that compute the same, as `catalyst.expression_key` does. */
+    /** Returns a text that is equal for expressions that compute the same, as `Expression.key` does. */
     static String key(Expression expression) {
         return expression.canonicalized().toString();
     }

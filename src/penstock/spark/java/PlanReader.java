@@ -20,8 +20,13 @@ import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Repartition;
+import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+
+import scala.Option;
 
 /** Reads the nodes of a logical plan; see `plans.read_plan`. */
 public final class PlanReader {
@@ -87,6 +92,13 @@ public final class PlanReader {
                 columns.add(((Attribute) column).name());
             }
             facts.put("partition_columns", columns);
+        } else if (plan instanceof Sort) {
+            facts.put("sort", sort((Sort) plan));
+        } else if (plan instanceof Repartition) {
+            facts.put("repartition", repartition(((Repartition) plan).shuffle(), ((Repartition) plan).numPartitions()));
+        } else if (plan instanceof RepartitionByExpression) {
+            Option<?> wanted = ((RepartitionByExpression) plan).optNumPartitions();
+            facts.put("repartition", repartition(true, wanted.isDefined() ? wanted.get() : null));
         } else if (plan instanceof Filter) {
             facts.put("only_not_null", wantsOnlyNotNull(((Filter) plan).condition()));
         } else if (plan instanceof Project) {
@@ -94,6 +106,24 @@ public final class PlanReader {
         } else if (plan instanceof Aggregate) {
             putNames(facts, Catalyst.each(((Aggregate) plan).aggregateExpressions()));
         }
+        return facts;
+    }
+
+    private static Map<String, Object> sort(Sort sort) {
+        List<Object> order = new ArrayList<>();
+        for (Object one : Catalyst.each(sort.order())) {
+            order.add(one.toString());
+        }
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("is_global", sort.global());
+        facts.put("order", order);
+        return facts;
+    }
+
+    private static Map<String, Object> repartition(boolean shuffles, Object partitions) {
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("shuffles", shuffles);
+        facts.put("partitions", partitions);
         return facts;
     }
 
