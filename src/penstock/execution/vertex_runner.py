@@ -113,7 +113,9 @@ class VertexRunner:
                     raise
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
                     why = "Spark requires another partitioning for an operator with several inputs"
-                    self._context.decisions.settle(decision, instead="inputs exchanged within the vertex", because=why)
+                    self._context.decisions.settle(
+                        decision, instead="its inputs are exchanged inside the vertex", because=why
+                    )
                 run = self._run(vertex, replace(setup, shared=False), session, scan_sessions)
         if not isinstance(run.result, StagedResult) or run.result.stages:
             for used in (session, *scan_sessions.values()):  # else the plan still refers to their settings
