@@ -92,7 +92,7 @@ def test_keys_that_could_not_be_fetched(
         filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone")
     )
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows go unfiltered"
+    assert one["outcome"]["instead"] == "rows are not filtered"
     assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
 
 
@@ -101,7 +101,7 @@ def test_statistics_that_could_not_be_read(
 ) -> None:
     monkeypatch.setattr("penstock.execution.runtime_filters.row_groups_left", raising("a footer is broken"))
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows are left out only after they were read"
+    assert one["outcome"]["instead"] == "rows are filtered only after they were read"
     assert "a footer is broken" in one["outcome"]["because"]
 
 
@@ -110,7 +110,7 @@ def test_a_split_that_spark_did_not_plan_so(
 ) -> None:
     monkeypatch.setattr(exchange, "joins_its_leaves", lambda _: False)
     (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
-    assert one["outcome"]["instead"] == "its subpartitions stay whole"
+    assert one["outcome"]["instead"] == "its subpartitions are not split"
     assert "subpartitions split" in one["chosen"]
 
 
@@ -129,7 +129,7 @@ def test_a_layout_that_spark_refused(
     monkeypatch.setattr(exchange, "write", refuse)
     options = SMALL | {THRESHOLD: "-1", FILTERING: False}
     (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
-    assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
+    assert one["outcome"]["instead"] == "its inputs are exchanged inside the vertex"
 
 
 def doubled(pdf: pd.DataFrame) -> pd.DataFrame:

@@ -61,7 +61,7 @@ def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_pa
     assert [target.rows() for target in targets] == [target.old for target in targets]
     for name in "ab":
         assert [path.name for path in (tmp_path / name).iterdir()] == ["out"]
-    assert "nothing is left" in penstock(tmp_path / "a")["notes"][0]
+    assert "nothing to recover" in penstock(tmp_path / "a")["notes"][0]
 
 
 def counted(spark: SparkSession, targets: Any) -> Any:
