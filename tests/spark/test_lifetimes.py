@@ -18,12 +18,21 @@ if TYPE_CHECKING:
 def kept(spark: SparkSession) -> Any:
     """Return how many marks and functions are kept once all garbage is collected."""
     gc.collect()
+    _tell_the_jvm(spark)
     for _ in range(3):
         spark._jvm.java.lang.System.gc()
         time.sleep(0.2)
     # What is gone is noticed when something comes.
     penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 2, adaptive=True).dataframe()
     return len(dataframes._MARKS), len(barrier._FUNCTIONS)
+
+
+def _tell_the_jvm(spark: SparkSession) -> None:
+    """Wait until the JVM knows what Python has forgotten: an idle thread of py4j tells it once a second."""
+    forgotten = spark.sparkContext._gateway._gateway_client.finalizer_deque
+    until = time.monotonic() + 5
+    while forgotten and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def test_marks_go_with_their_plans(spark: SparkSession) -> None:
