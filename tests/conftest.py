@@ -6,11 +6,20 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.spark.dataframes import with_settings
 from tests.services import INTERPRETER, KafkaBroker, MariaDb, Postgres, SeaweedFs, Sqlite, session_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"
@@ -20,7 +29,7 @@ OFF = {"execution.batch.adaptive.whole-query-threshold": 0, "execution.verify": 
 """The whole-query shortcut off, so that the real path is tested; and every job checks itself."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items: Any) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -29,7 +38,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
@@ -52,21 +61,21 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def interpreted(spark):
+def interpreted(spark: SparkSession) -> Iterator[None]:
     """For modules of many queries of few rows: to compile generated code for each would take half of the time."""
     with with_settings(spark, INTERPRETER):
         yield
 
 
 @pytest.fixture(scope="session")
-def env(spark):
+def env(spark: SparkSession) -> Environment:
     from penstock import Environment
 
     return Environment(spark, config=OFF, progress=False)
 
 
 @pytest.fixture
-def make_env(spark):
+def make_env(spark: SparkSession) -> Callable[..., Environment]:
     from penstock import Environment
 
     return lambda **config: Environment(
@@ -75,7 +84,7 @@ def make_env(spark):
 
 
 @pytest.fixture(scope="session")
-def data():
+def data() -> Path:
     """The folder of generated data; made by `make test`."""
     if not (DATA / "queries" / "tpcds.json").exists():
         pytest.fail("the test data is missing: run `make test`, or python tools/make_data.py data")
@@ -83,40 +92,40 @@ def data():
 
 
 @pytest.fixture(scope="session")
-def postgres():
+def postgres() -> Iterator[Postgres]:
     server = Postgres()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def mariadb():
+def mariadb() -> Iterator[MariaDb]:
     server = MariaDb()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def broker():
+def broker() -> Iterator[KafkaBroker]:
     server = KafkaBroker()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def s3():
+def s3() -> Iterator[SeaweedFs]:
     server = SeaweedFs()
     yield server
     server.close()
 
 
 @pytest.fixture(scope="session")
-def sqlite(tmp_path_factory):
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
     return Sqlite(tmp_path_factory.mktemp("sqlite"))
 
 
 @pytest.fixture(scope="session")
-def inputs(spark, tmp_path_factory):
+def inputs(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from tests.state.queries import write_input
 
     folder = tmp_path_factory.mktemp("stream")
@@ -126,13 +135,13 @@ def inputs(spark, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def stopped(spark, inputs, tmp_path_factory):
+def stopped(spark: SparkSession, inputs: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a function that gives a streaming query by its name, stopped after two files of five."""
     from tests.state.queries import BY_NAME, Stopped, run
 
     made = {}
 
-    def make(name: str):
+    def make(name: str) -> Any:
         if name not in made:
             folder = tmp_path_factory.mktemp("query")
             (folder / "in").mkdir()

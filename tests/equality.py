@@ -6,9 +6,15 @@ import math
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock import Environment
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """Nested rows, maps and bytes as values with an order."""
     if hasattr(value, "asDict"):
         return tuple(plain(part) for part in value)
@@ -21,14 +27,14 @@ def plain(value):
     return value
 
 
-def _key(value):
+def _key(value: Any) -> Any:
     """A text to sort by, in which floats that are nearly equal are equal (almost always)."""
     if isinstance(value, tuple):
         return "(" + ",".join(map(_key, value)) + ")"
     return f"{value:.5e}" if isinstance(value, float) else repr(value)
 
 
-def same(left, right) -> bool:
+def same(left: Any, right: Any) -> bool:
     if isinstance(left, tuple) and isinstance(right, tuple):
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float):
@@ -45,7 +51,7 @@ def assert_same_rows(found: Iterable, expected: Iterable) -> None:
         assert same(row, wanted), f"{row} instead of {wanted}"
 
 
-def assert_as_plain_spark(env, df) -> list:
+def assert_as_plain_spark(env: Environment, df: DataFrame) -> list:
     """Collect a DataFrame with Penstock and plainly, compare the rows, and return them.
 
     Both run at the same time: most of a small query's time is spent on planning it, in one thread.

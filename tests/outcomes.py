@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooLong
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JError
@@ -12,6 +13,12 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import PenstockError
 from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from penstock import Environment
+
 
 VOLUME = "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task"
 JOIN = "table.optimizer.adaptive-broadcast-join.strategy"
@@ -33,7 +40,7 @@ def error_class(error: Exception) -> str:
     return (python[-1] if python else None) or (named[1] if named else text)
 
 
-def outcome(action, seconds=60):
+def outcome(action: Any, seconds: int = 60) -> Any:
     """Return the rows of an action, or the class of its error."""
     pool = ThreadPoolExecutor(1)
     try:
@@ -46,7 +53,7 @@ def outcome(action, seconds=60):
         pool.shutdown(wait=False)
 
 
-def assert_outcome_as_plain_spark(env, df, seconds=60) -> None:
+def assert_outcome_as_plain_spark(env: Environment, df: DataFrame, seconds: int = 60) -> None:
     """Fail unless a DataFrame gives the same with Penstock and plainly; both run at the same time."""
     with ThreadPoolExecutor(1) as aside:
         plainly = aside.submit(outcome, df.collect)
@@ -54,7 +61,7 @@ def assert_outcome_as_plain_spark(env, df, seconds=60) -> None:
     assert_same_outcome(found, plainly.result())
 
 
-def assert_same_outcome(found, expected) -> None:
+def assert_same_outcome(found: Any, expected: Any) -> None:
     """Fail unless both are the same rows, or the same class of error."""
     if isinstance(found, str) or isinstance(expected, str):
         assert found == expected, f"{str(found)[:600]} instead of {str(expected)[:600]}"
@@ -62,7 +69,7 @@ def assert_same_outcome(found, expected) -> None:
         assert_same_rows(found, expected)
 
 
-def some(cases, every=2):
+def some(cases: Any, every: int = 2) -> Any:
     """Parameters of a test: each `every`-th case is run for every change, the others with the slow tests."""
     return [
         case if i % every == 0 else pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.slow)

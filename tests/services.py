@@ -16,7 +16,7 @@ import time
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -432,7 +432,7 @@ class SeaweedFs:
             "region": "us-east-1",
         }
 
-    def filesystem(self):
+    def filesystem(self) -> Any:
         from pyarrow.fs import S3FileSystem
 
         return S3FileSystem(**self.options, allow_bucket_creation=True)

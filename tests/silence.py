@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 
 class Silent:
@@ -35,7 +36,7 @@ class Silent:
             with suppress(OSError):
                 one.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
     def __exit__(self, *_: object) -> None:

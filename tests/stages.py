@@ -1,6 +1,12 @@
 """What ran, as Spark's own status store tells it: not what Penstock says it did."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -15,7 +21,7 @@ class Ran:
     input_per_task: tuple[int, ...] = ()
 
 
-def stages(spark, job, name=""):
+def stages(spark: SparkSession, job: Any, name: str = "") -> Any:
     """Return the stages that ran for the vertices of a job whose names contain a text."""
     found = {}
     tracker = spark.sparkContext.statusTracker()

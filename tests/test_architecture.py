@@ -1,8 +1,11 @@
 """The walls between the rooms: imports go downwards only, and Spark's JVM is touched in one room."""
 
+from __future__ import annotations
+
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,7 +104,7 @@ def imports(path: Path, *, for_types_too: bool = True) -> set[str]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_go_downwards(path):
+def test_imports_go_downwards(path: Any) -> None:
     if path.name == "__init__.py" and path.parent == SOURCE:
         return
     own = room(path)
@@ -112,7 +115,7 @@ def test_imports_go_downwards(path):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_the_jvm_is_touched_in_one_room(path):
+def test_the_jvm_is_touched_in_one_room(path: Any) -> None:
     if room(path) != "spark":
         assert not JVM.search(path.read_text())
 
@@ -121,7 +124,7 @@ OUTSIDE = [path for path in MODULES if room(path) != "spark"]
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_nobody_looks_behind_a_wrapper(path):
+def test_nobody_looks_behind_a_wrapper(path: Any) -> None:
     assert not leaks(path.read_text())
 
 
@@ -137,11 +140,11 @@ def test_nobody_looks_behind_a_wrapper(path):
         ("plan_job(env.bridge.session, bridge.spark)", False),
     ],
 )
-def test_what_looks_behind_a_wrapper(text, is_leak):
+def test_what_looks_behind_a_wrapper(text: str, is_leak: bool) -> None:
     assert bool(leaks(text)) is is_leak
 
 
-def test_what_other_rooms_get_of_spark_is_typed():
+def test_what_other_rooms_get_of_spark_is_typed() -> None:
     """So mypy sees it where somebody calls an object of the JVM: ``Any`` is what such an object would be."""
     surface = Surface(OUTSIDE)
     assert {
@@ -153,7 +156,7 @@ def test_what_other_rooms_get_of_spark_is_typed():
 
 
 @pytest.mark.parametrize("name", PURE)
-def test_pure_modules_import_no_spark(name):
+def test_pure_modules_import_no_spark(name: str) -> None:
     paths = [SOURCE / f"{name}.py"] if (SOURCE / f"{name}.py").exists() else sorted((SOURCE / name).rglob("*.py"))
     assert paths
     for path in paths:
@@ -162,5 +165,5 @@ def test_pure_modules_import_no_spark(name):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_modules_are_small(path):
+def test_modules_are_small(path: Any) -> None:
     assert len(path.read_text().splitlines()) <= 600

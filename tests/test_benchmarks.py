@@ -1,8 +1,11 @@
 """Every benchmark still fits the code: it is loaded, and shows its help."""
 
+from __future__ import annotations
+
 import importlib.util
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,7 @@ SCRIPTS = sorted((ROOT / "bench").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_help(path, monkeypatch, capsys):
+def test_help(path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
     monkeypatch.syspath_prepend(str(path.parent))
     spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)

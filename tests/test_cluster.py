@@ -1,5 +1,7 @@
 """The same job file on a real standalone cluster and in local-cluster; a worker killed in the middle."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
@@ -11,9 +13,14 @@ import time
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 pytestmark = pytest.mark.cluster
 
@@ -40,7 +47,7 @@ def daemon(*arguments: str) -> subprocess.Popen:
 
 
 @contextmanager
-def cluster(folder: Path, cores: int = 1):
+def cluster(folder: Path, cores: int = 1) -> Iterator[Any]:
     """A master and two workers; gives the master's URL and the workers."""
     port, page = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -82,7 +89,7 @@ def alive(page: int) -> int:
         return -1
 
 
-def wait_for(condition, what: str, seconds: float = 90) -> None:
+def wait_for(condition: Any, what: str, seconds: float = 90) -> None:
     end = time.time() + seconds
     while time.time() < end:
         if condition():
@@ -133,14 +140,14 @@ EXPECTED = [{"team": team, "n": 60_000, "s": sum(range(team, 300_000, 5))} for t
 
 
 @pytest.mark.slow
-def test_local_cluster(tmp_path):
+def test_local_cluster(tmp_path: Path) -> None:
     said, rows = finish(start("local-cluster[2,1,1024]", str(tmp_path / "out")), tmp_path)
     assert rows == EXPECTED
     assert said["jobs"][0]["state"] == "FINISHED"
 
 
 @pytest.mark.slow
-def test_standalone_and_a_killed_worker(tmp_path):
+def test_standalone_and_a_killed_worker(tmp_path: Path) -> None:
     with cluster(tmp_path) as (master, workers):
         said, rows = finish(start(master, str(tmp_path / "out")), tmp_path)
         assert rows == EXPECTED
@@ -158,7 +165,7 @@ def test_standalone_and_a_killed_worker(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("threshold", "chosen"), [("10 mb", "right"), ("-1", "not the right side")])
-def test_an_executor_lost_after_the_build_side_was_measured(tmp_path, threshold, chosen):
+def test_an_executor_lost_after_the_build_side_was_measured(tmp_path: Path, threshold: str, chosen: str) -> None:
     reached = tmp_path / "reached"
     process = start(
         "local-cluster[2,1,1024]", str(tmp_path / "out"), str(reached), threshold, job=JOB.parent / "held.py"
@@ -176,7 +183,7 @@ def test_an_executor_lost_after_the_build_side_was_measured(tmp_path, threshold,
 
 
 @pytest.fixture(scope="module")
-def survived(tmp_path_factory):
+def survived(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What jobs say whose executors were killed in the middle, and a worker with its executor in the last."""
     folder = tmp_path_factory.mktemp("killed")
     with cluster(folder, cores=2) as (master, _):
@@ -192,7 +199,7 @@ KILLED = [("shuffled", 1), ("broadcast", 1), ("behind", 1), ("exchanged", 0), ("
 
 
 @pytest.mark.parametrize(("name", "again"), KILLED)
-def test_rows_come_once_when_an_executor_is_killed_in_the_middle(survived, name, again):
+def test_rows_come_once_when_an_executor_is_killed_in_the_middle(survived: Any, name: str, again: int) -> None:
     said = survived[name]
     assert said["killed"], said
     assert said["rows"] == "same"
@@ -201,5 +208,5 @@ def test_rows_come_once_when_an_executor_is_killed_in_the_middle(survived, name,
     assert said["again"] >= again, said
 
 
-def test_the_job_file_names_no_cluster():
+def test_the_job_file_names_no_cluster() -> None:
     assert not re.search(r"master|local\[", JOB.read_text())

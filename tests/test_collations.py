@@ -1,8 +1,20 @@
 """Keys with a collation: Spark joins them by sorting, as it cannot hash them; every kind of join gives its rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 CASES = {
@@ -47,7 +59,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("collated")
     word = "concat(if(id % 2 = 0, 'Ab', 'aB'), id % 23, if(id % 3 = 0, ' ', ''))"
     columns = (
@@ -74,7 +86,9 @@ def tables(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
 @pytest.mark.parametrize("name", CASES)
-def test_joined_as_spark_does(spark, make_env, tables, name, way):
+def test_joined_as_spark_does(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any
+) -> None:
     df = spark.sql(CASES[name])
     env = make_env(**WAYS[way])
     assert_outcome_as_plain_spark(env, df)

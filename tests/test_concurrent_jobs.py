@@ -1,9 +1,11 @@
 """Jobs at once, from several threads of one Environment, and of several Environments of one session."""
 
+from __future__ import annotations
+
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,26 +17,33 @@ from penstock.errors import JobCancelledError, JobError
 from penstock.history.event_log import History, LocalFolder
 from tests.conftest import OFF
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
 ROUNDS = 3
 
 
 @pytest.fixture(scope="module")
-def facts(spark, tmp_path_factory):
+def facts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = str(tmp_path_factory.mktemp("facts") / "facts")
     spark.range(0, 20_000, 1, 4).selectExpr("id % 97 as k", "id as v").write.parquet(path)
     return spark.read.parquet(path)
 
 
-def groups(facts, tasks):
+def groups(facts: Any, tasks: Any) -> Any:
     return penstock.with_parallelism(facts.groupBy("k").sum("v"), tasks, name=f"of {tasks}")
 
 
-def collects(env, facts, tasks, folder):
+def collects(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     assert sorted(map(tuple, env.collect(groups(facts, tasks)))) == SUMS
 
 
-def writes(env, facts, tasks, folder):
+def writes(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     env.write(groups(facts, tasks), FileSink(str(folder / "sums")))
     env.write(facts.where(f"k < {tasks}"), FileSink(str(folder / "few")))
     job = env.execute(f"writes {tasks}")
@@ -44,7 +53,7 @@ def writes(env, facts, tasks, folder):
     has_its_own(env, job, tasks)
 
 
-def rebalances(env, facts, tasks, folder):
+def rebalances(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     df = penstock.rebalance(facts.where(f"k < {tasks}"), 2, adaptive=tasks % 2 == 0).map_in_arrow(
         lambda rows: rows, facts.schema
@@ -54,19 +63,19 @@ def rebalances(env, facts, tasks, folder):
     assert [tuple(sorted(row)) for row in rows] == [tuple(sorted((len(numbers), sum(numbers))))]
 
 
-def joins(env, facts, tasks, folder):
+def joins(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     df = facts.join(groups(facts, tasks), "k").where("v < 97")
     assert sorted((row.k, row["sum(v)"]) for row in env.collect(df)) == SUMS
 
 
-def fails(env, facts, tasks, folder):
+def fails(env: Environment, facts: Any, tasks: Any, folder: Path) -> None:
     del folder
     with pytest.raises(JobError, match=f"on purpose {tasks}"):
         env.collect(groups(facts, tasks).selectExpr(f"raise_error('on purpose {tasks}')"))
 
 
-def has_its_own(env, job, tasks):
+def has_its_own(env: Environment, job: Any, tasks: Any) -> None:
     """Check that decisions and Spark jobs of a job are its own."""
     (vertex,) = [execution for execution in job.vertices if f"of {tasks}" in execution.vertex.name]
     assert vertex.parallelism == tasks
@@ -89,10 +98,10 @@ KINDS_TASKS = range(2, 2 + len(KINDS))
 
 
 @pytest.mark.parametrize("environments", [1, 2])
-def test_right_rows_and_right_decisions(spark, facts, tmp_path, environments):
+def test_right_rows_and_right_decisions(spark: SparkSession, facts: Any, tmp_path: Path, environments: int) -> None:
     envs = [Environment(spark, config=OFF, progress=False) for _ in range(environments)]
 
-    def run(number, turn):
+    def run(number: Any, turn: Any) -> None:
         kind, tasks = KINDS[number], KINDS_TASKS[number]
         folder = tmp_path / f"{turn}-{number}"
         folder.mkdir()
@@ -104,8 +113,8 @@ def test_right_rows_and_right_decisions(spark, facts, tmp_path, environments):
                 done.result(180)
 
 
-def test_cancelling_one_leaves_the_other(spark, env, facts):
-    def sleeping(batches):
+def test_cancelling_one_leaves_the_other(spark: SparkSession, env: Environment, facts: Any) -> None:
+    def sleeping(batches: Any) -> Iterator[Any]:
         for batch in batches:
             time.sleep(60)
             yield batch
@@ -131,10 +140,10 @@ def test_cancelling_one_leaves_the_other(spark, env, facts):
         assert sorted(map(tuple, results[0])) == SUMS
 
 
-def test_marks_and_exchanges_made_at_once(spark, env, facts):
+def test_marks_and_exchanges_made_at_once(spark: SparkSession, env: Environment, facts: Any) -> None:
     """Functions are pickled by value for a moment, which holds for the whole process."""
 
-    def make(number):
+    def make(number: Any) -> Any:
         df = penstock.rebalance(facts.where(f"k = {number}"), 2, adaptive=True).map_in_arrow(
             lambda rows: rows, facts.schema
         )
@@ -145,10 +154,10 @@ def test_marks_and_exchanges_made_at_once(spark, env, facts):
     assert [env.count(df) for df in made[:4]] == [len(range(k, 20_000, 97)) for k in range(4)]
 
 
-def test_records_of_two_jobs(spark, facts, tmp_path):
+def test_records_of_two_jobs(spark: SparkSession, facts: Any, tmp_path: Path) -> None:
     env = Environment(spark, config=OFF | {"jobmanager.archive.fs.dir": str(tmp_path / "logs")}, progress=True)
 
-    def run(tasks):
+    def run(tasks: Any) -> Any:
         env.write(groups(facts, tasks), FileSink(str(tmp_path / f"out{tasks}")))
         return env.execute(f"job of {tasks}")
 

@@ -1,6 +1,9 @@
 """Decisions belong to operators, and are settled with what was really done."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import pytest
 
@@ -10,7 +13,7 @@ JOIN = NodeRef(3, "Join")
 
 
 @pytest.fixture
-def log():
+def log() -> Any:
     kept = DecisionLog()
     for kind, chosen, subject in (
         (DecisionKind.BROADCAST, "not the left side", JOIN),
@@ -24,14 +27,14 @@ def log():
     return kept
 
 
-def test_decisions_of_operators(log):
+def test_decisions_of_operators(log: Any) -> None:
     assert [decision.chosen for decision in log.of((3, 9))] == ["not the left side", "right", "not split", 5]
     assert [decision.chosen for decision in log.of((3,), DecisionKind.BROADCAST)] == ["not the left side", "right"]
     assert [decision.chosen for decision in log.of((4,))] == ["right"]
     assert log.of((7,)) == []
 
 
-def test_decisions_are_numbered_and_settled_by_their_numbers(log):
+def test_decisions_are_numbered_and_settled_by_their_numbers(log: Any) -> None:
     assert [decision.id for decision in log] == list(range(6))
     log.settle(2, tasks=3, rows=None)
     log.settle(2, rows=7)
@@ -48,7 +51,7 @@ def test_decisions_are_numbered_and_settled_by_their_numbers(log):
         (NameRef("orders", (1,)), "orders", (1,)),
     ],
 )
-def test_subjects_as_people_and_records_call_them(subject, text, nodes):
+def test_subjects_as_people_and_records_call_them(subject: Any, text: str, nodes: Any) -> None:
     decision = DecisionLog().record(Choice(DecisionKind.SKEW, subject, "left", "it is large", {"bytes": 7}))
     assert str(decision) == f"skew of {text}: left (it is large)"
     assert json.loads(json.dumps(decision.as_dict())) == {
@@ -63,7 +66,7 @@ def test_subjects_as_people_and_records_call_them(subject, text, nodes):
     }
 
 
-def test_what_came_otherwise_settles_the_decision_that_is_meant(log):
+def test_what_came_otherwise_settles_the_decision_that_is_meant(log: Any) -> None:
     log.came_otherwise(DecisionKind.BROADCAST, JOIN, "shuffled", "no memory", lambda one: one.chosen == "right")
     assert [dict(decision.outcome) for decision in log] == [
         {},
@@ -75,7 +78,7 @@ def test_what_came_otherwise_settles_the_decision_that_is_meant(log):
     ]
 
 
-def test_what_came_otherwise_than_nobody_decided_is_recorded(log):
+def test_what_came_otherwise_than_nobody_decided_is_recorded(log: Any) -> None:
     log.came_otherwise(DecisionKind.SKEW, NodeRef(8, "Join"), "whole", "it is no join")
     *_, last = log
     assert (last.kind, str(last.subject), last.chosen, last.reason, last.nodes) == (

@@ -1,8 +1,10 @@
 """The user's entry point, on real Spark."""
 
+from __future__ import annotations
+
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -13,15 +15,21 @@ from penstock.decisions import DecisionKind
 from penstock.errors import ConfigError, JobCancelledError, PenstockError, SourceError
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture(scope="module")
-def orders(spark, tmp_path_factory):
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = str(tmp_path_factory.mktemp("orders") / "o")
     spark.range(200_000).selectExpr("id", "id % 100 as user", "id * 2 as amount").repartition(4).write.parquet(folder)
     return folder
 
 
-def test_every_way_to_get_rows(env, spark, orders):
+def test_every_way_to_get_rows(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).groupBy("user").agg(F.sum("amount").alias("s"))
     expected = df.collect()
     assert_same_rows(env.collect(df), expected)
@@ -34,11 +42,11 @@ def test_every_way_to_get_rows(env, spark, orders):
     )
 
 
-def test_materialize_runs_once_and_is_measured(env, spark, orders):
+def test_materialize_runs_once_and_is_measured(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).groupBy("user").count()
     ran = spark.sparkContext.accumulator(0)
 
-    def count_rows(batches):
+    def count_rows(batches: Any) -> Iterator[Any]:
         for batch in batches:
             ran.add(batch.num_rows)
             yield batch
@@ -57,12 +65,12 @@ def test_materialize_runs_once_and_is_measured(env, spark, orders):
     assert kept.sparkSession is spark
 
 
-def test_two_sinks_share_a_join(env, spark, orders, tmp_path):
+def test_two_sinks_share_a_join(env: Environment, spark: SparkSession, orders: Any, tmp_path: Path) -> None:
     """Counted where it happens: a function behind the join notes every row it sees."""
     seen = tmp_path / "seen"
     seen.mkdir()
 
-    def count_rows(batches):
+    def count_rows(batches: Any) -> Iterator[Any]:
         import uuid
 
         for batch in batches:
@@ -83,13 +91,13 @@ def test_two_sinks_share_a_join(env, spark, orders, tmp_path):
     assert_same_rows(spark.read.json(str(tmp_path / "two")).select("id", "team").collect(), two.collect())
 
 
-def test_the_session_is_left_as_it_was(env, spark, orders):
+def test_the_session_is_left_as_it_was(env: Environment, spark: SparkSession, orders: Any) -> None:
     spark.createDataFrame([(1,)], "a int").createOrReplaceTempView("mine")
     spark.sparkContext.setJobGroup("my group", "my job")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     properties = ("spark.jobGroup.id", "spark.job.description")
 
-    def state():
+    def state() -> Any:
         return (
             dict(spark.conf.getAll),
             [t.name for t in spark.catalog.listTables()],
@@ -109,7 +117,9 @@ def test_the_session_is_left_as_it_was(env, spark, orders):
 
 @pytest.mark.parametrize("number", [1, 3, 9])
 @pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
-def test_with_parallelism_wins(make_env, spark, orders, number, operator):
+def test_with_parallelism_wins(
+    make_env: Callable[..., Environment], spark: SparkSession, orders: Any, number: int, operator: str
+) -> None:
     env = make_env(**{"scan.parallelism": 2, "execution.batch.adaptive.auto__parallelism.max__parallelism": 4})
     base = spark.read.parquet(orders)
     df = {
@@ -134,14 +144,14 @@ def test_with_parallelism_wins(make_env, spark, orders, number, operator):
 
 
 class Rows(Source):
-    def __init__(self, answer, parallelism=None):
+    def __init__(self, answer: Any, parallelism: Any = None) -> None:
         self.answer, self.parallelism = answer, parallelism
         self.asked: list[Any] = []
 
-    def read(self, spark):
+    def read(self, spark: SparkSession) -> Any:
         return spark.range(0, 1000, 1, 12).toDF("id")
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> Any:
         self.asked.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -158,7 +168,9 @@ class Rows(Source):
         (Rows(0), None, 10, "returned 0"),
     ],
 )
-def test_sources_of_ones_own(make_env, source, given, expected, reason):
+def test_sources_of_ones_own(
+    make_env: Callable[..., Environment], source: Any, given: int | None, expected: int, reason: str
+) -> None:
     env = make_env(**{"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 10})
     df = env.read(source, parallelism=given)
     assert env.count(df.where("id % 2 = 0")) == 500
@@ -169,12 +181,12 @@ def test_sources_of_ones_own(make_env, source, given, expected, reason):
     assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
 
 
-def test_a_slow_source_blocks_nobody_else(env, spark, orders):
+def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession, orders: Any) -> None:
     """A vertex of another source runs to its end while one is still thinking."""
     release = threading.Event()
 
     class Slow(Rows):
-        def infer_parallelism(self, context):
+        def infer_parallelism(self, context: Any) -> int:
             release.wait(60)
             return 2
 
@@ -192,8 +204,8 @@ def test_a_slow_source_blocks_nobody_else(env, spark, orders):
     assert states["CREATED"] == 1
 
 
-def test_cancel_leaves_nothing(env, spark, tmp_path):
-    def sleep(batches):
+def test_cancel_leaves_nothing(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    def sleep(batches: Any) -> Iterator[Any]:
         import time
 
         for batch in batches:
@@ -219,7 +231,7 @@ def test_cancel_leaves_nothing(env, spark, tmp_path):
     assert job.state == "CANCELED"
 
 
-def test_small_queries_are_handed_to_spark(spark, orders):
+def test_small_queries_are_handed_to_spark(spark: SparkSession, orders: Any) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     df = spark.read.parquet(orders).groupBy("user").count()
     assert_as_plain_spark(env, df)
@@ -228,7 +240,7 @@ def test_small_queries_are_handed_to_spark(spark, orders):
     assert env.last_job.vertices == []
 
 
-def test_small_jobs_with_several_sinks_are_not(spark, orders, tmp_path):
+def test_small_jobs_with_several_sinks_are_not(spark: SparkSession, orders: Any, tmp_path: Path) -> None:
     env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": "1 gb"}, progress=False)
     grouped = spark.read.parquet(orders).groupBy("user").count()
     env.write(grouped, FileSink(str(tmp_path / "one")))
@@ -238,7 +250,7 @@ def test_small_jobs_with_several_sinks_are_not(spark, orders, tmp_path):
     assert spark.read.parquet(str(tmp_path / "two")).count() == 5
 
 
-def test_explain_reads_no_data(env, spark, orders):
+def test_explain_reads_no_data(env: Environment, spark: SparkSession, orders: Any) -> None:
     spark.sparkContext.setJobGroup("explained", "")
     df = spark.read.parquet(orders).groupBy("user").count()
     before = len(spark.sparkContext.statusTracker().getJobIdsForGroup("explained"))
@@ -251,14 +263,14 @@ def test_explain_reads_no_data(env, spark, orders):
     assert [n["parallelism"] for n in explained.as_dict()["nodes"] if n["operator"] == "Source"] == [1]
 
 
-def test_user_repartition_is_kept(env, spark, orders):
+def test_user_repartition_is_kept(env: Environment, spark: SparkSession, orders: Any) -> None:
     df = spark.read.parquet(orders).repartition(7)
     env.collect(df)
     assert 7 in [e.parallelism for e in env.last_job.vertices]
     assert len(env.collect(df.groupBy(F.spark_partition_id()).count())) == 7
 
 
-def test_spark_sees_the_names_of_vertices(env, spark, orders):
+def test_spark_sees_the_names_of_vertices(env: Environment, spark: SparkSession, orders: Any) -> None:
     env.collect(spark.read.parquet(orders).groupBy("user").count())
     job = env.last_job
     tracker, store = spark.sparkContext.statusTracker(), spark.sparkContext._jsc.sc().statusStore()
@@ -282,6 +294,6 @@ def test_spark_sees_the_names_of_vertices(env, spark, orders):
         (lambda env, df: Environment(env.spark, config={"paralelism.default": 1}), ConfigError, "did you mean"),
     ],
 )
-def test_bad_calls(env, spark, make, error, message):
+def test_bad_calls(env: Environment, spark: SparkSession, make: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make(env, spark.range(3))

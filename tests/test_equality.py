@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -20,7 +23,7 @@ from tests.equality import assert_same_rows
         ([({"a": 1},)], [({"a": 2},)], False),
     ],
 )
-def test_rows_are_compared_as_multisets(found, expected, equal):
+def test_rows_are_compared_as_multisets(found: Any, expected: Any, equal: bool) -> None:
     if equal:
         assert_same_rows(found, expected)
     else:

@@ -1,11 +1,14 @@
 """Bad input: a clear error, nothing half written, nothing left running."""
 
+from __future__ import annotations
+
 import os
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -13,15 +16,23 @@ from pyspark.sql import functions as F
 from penstock.connectors import FileSink
 from penstock.errors import ConfigError, JobError, PenstockError, SinkError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 @pytest.fixture(scope="module")
-def table(spark, tmp_path_factory):
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = str(tmp_path_factory.mktemp("table") / "t")
     spark.range(1000).selectExpr("id", "id % 7 as k", "cast(id as string) as s").write.parquet(folder)
     return folder
 
 
-def fails(env, df, tmp_path, error=JobError):
+def fails(env: Environment, df: DataFrame, tmp_path: Path, error: Any = JobError) -> str:
     """Run a DataFrame into a sink; return the error, after looking at what is left."""
     env.write(df, FileSink(str(tmp_path / "out")))
     with pytest.raises(error) as caught:
@@ -33,8 +44,10 @@ def fails(env, df, tmp_path, error=JobError):
     return str(caught.value)
 
 
-def test_a_python_exception_arrives_with_its_traceback(env, spark, table, tmp_path):
-    def broken(batches):
+def test_a_python_exception_arrives_with_its_traceback(
+    env: Environment, spark: SparkSession, table: Any, tmp_path: Path
+) -> None:
+    def broken(batches: Any) -> Iterator[Any]:
         for batch in batches:
             yield batch.assign(s=batch.k / batch.undefined_column)
 
@@ -46,7 +59,9 @@ def test_a_python_exception_arrives_with_its_traceback(env, spark, table, tmp_pa
     assert "MapInPandas" in text
 
 
-def test_a_failing_expression_names_the_users_line(env, spark, table, tmp_path):
+def test_a_failing_expression_names_the_users_line(
+    env: Environment, spark: SparkSession, table: Any, tmp_path: Path
+) -> None:
     df = spark.read.parquet(table).groupBy("k").agg(F.sum("id").alias("n"))
     bad = df.select("k", (F.col("n") / F.expr("int(k - k)")).alias("x"))
     text = fails(env, bad, tmp_path)
@@ -55,7 +70,7 @@ def test_a_failing_expression_names_the_users_line(env, spark, table, tmp_path):
     assert "vertex v2" in text
 
 
-def test_a_file_that_vanishes(env, spark, table, tmp_path):
+def test_a_file_that_vanishes(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
     path = tmp_path / "gone"
     spark.range(10).write.parquet(str(path))
     df = spark.read.parquet(str(path)).groupBy("id").count()
@@ -69,20 +84,20 @@ def test_a_file_that_vanishes(env, spark, table, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"), [("corrupt.parquet", b"PAR1 this is not parquet PAR1"), ("text.parquet", b"a,b\n1,2\n")]
 )
-def test_corrupt_files(env, spark, tmp_path, name, content):
+def test_corrupt_files(env: Environment, spark: SparkSession, tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes(content)
     df = spark.read.schema("id long").parquet(str(tmp_path / "in"))
     assert name in fails(env, df, tmp_path)
 
 
-def test_another_schema(env, spark, table, tmp_path):
+def test_another_schema(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
     text = fails(env, spark.read.schema("id long, k date, s string").parquet(table).groupBy("k").count(), tmp_path)
     assert "k" in text
     assert "vertex v1" in text
 
 
-def test_outputs_that_exist(env, spark, table, tmp_path):
+def test_outputs_that_exist(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
     env.write(spark.read.parquet(table), FileSink(table))
     env.write(spark.read.parquet(table), FileSink(str(tmp_path / "never")))
     with pytest.raises(SinkError, match="exists already"):
@@ -93,7 +108,9 @@ def test_outputs_that_exist(env, spark, table, tmp_path):
     assert spark.read.parquet(table).count() == 1000
 
 
-def test_one_failing_sink_keeps_the_other_from_appearing(env, spark, table, tmp_path):
+def test_one_failing_sink_keeps_the_other_from_appearing(
+    env: Environment, spark: SparkSession, table: Any, tmp_path: Path
+) -> None:
     good = spark.read.parquet(table)
     env.write(good, FileSink(str(tmp_path / "good")))
     bad = good.groupBy("k").agg(F.max("s").alias("s")).select(F.raise_error("s"))
@@ -102,19 +119,19 @@ def test_one_failing_sink_keeps_the_other_from_appearing(env, spark, table, tmp_
 
 
 @pytest.mark.parametrize("bad", ["0", "abc", "-2"])
-def test_bad_scan_parallelism(env, spark, table, bad):
+def test_bad_scan_parallelism(env: Environment, spark: SparkSession, table: Any, bad: str) -> None:
     with pytest.raises(ConfigError) as caught:
         env.collect(spark.read.option("scan.parallelism", bad).parquet(table))
     assert repr(bad) in str(caught.value)
     assert "t" in str(caught.value)
 
 
-def test_streams_are_refused(env, spark, tmp_path):
+def test_streams_are_refused(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(PenstockError, match="stream"):
         env.collect(spark.readStream.format("rate").load())
 
 
-def run(code, **environ):
+def run(code: Any, **environ: Any) -> Any:
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
@@ -125,13 +142,13 @@ def run(code, **environ):
     )
 
 
-def test_a_driver_without_java():
+def test_a_driver_without_java() -> None:
     done = run("import penstock; penstock.Environment()", JAVA_HOME="/nowhere", PATH="/nowhere")
     assert "no Java 17 or newer" in done.stderr
     assert "apt-get install" in done.stderr
 
 
-def test_a_connect_session_is_refused():
+def test_a_connect_session_is_refused() -> None:
     class Connect:
         version = "4.3.0"
 
@@ -143,7 +160,7 @@ def test_a_connect_session_is_refused():
     assert "spark.api.mode=classic" in str(caught.value)
 
 
-def test_ctrl_c_leaves_nothing(tmp_path):
+def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     """The interrupt reaches a job in a process of its own, as from a keyboard."""
     job = tmp_path / "job.py"
     job.write_text(

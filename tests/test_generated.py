@@ -1,12 +1,19 @@
 """Random pipelines with a fresh seed, and those that failed once: rows and errors are plain Spark's."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 FOLDER = Path(__file__).parent / "generated"
 ROOT = FOLDER.parent.parent
@@ -14,14 +21,14 @@ SECONDS = os.environ.get("GENERATED_SECONDS", "30")
 
 
 @pytest.fixture(scope="module")
-def runner(spark, tmp_path_factory):
+def runner(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     from tests.generated.runner import Runner
 
     return Runner(spark, tmp_path_factory.mktemp("generated"))
 
 
 @pytest.mark.parametrize("file", sorted((FOLDER / "found").glob("*.json")), ids=lambda file: file.stem)
-def test_what_failed_once(runner, file):
+def test_what_failed_once(runner: Any, file: Any) -> None:
     from tests.generated.compare import figures
 
     report = runner.run(json.loads(file.read_text())["spec"])
@@ -29,13 +36,13 @@ def test_what_failed_once(runner, file):
     assert not report.differences, "\n".join(figures(d.expected, d.found) for d in report.differences)
 
 
-def test_one_seed_is_one_pipeline():
+def test_one_seed_is_one_pipeline() -> None:
     from tests.generated.pipelines import random_spec
 
     assert [random_spec(seed) for seed in range(50)] == [random_spec(seed) for seed in range(50)]
 
 
-def test_fresh_pipelines(capsys):
+def test_fresh_pipelines(capsys: pytest.CaptureFixture[str]) -> None:
     """The seed is printed; `python -m tests.generated --seed N --count 1` runs one of them again."""
     command = [sys.executable, "-m", "tests.generated", "--seconds", SECONDS, "--shrink", "30", "--verify"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=float(SECONDS) + 600, check=False)

@@ -1,12 +1,14 @@
 """Whatever hangs: a job that is cancelled ends within two seconds, and what never answers fails it in time."""
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import os
 import signal
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql.types import StructType
@@ -22,40 +24,47 @@ from penstock.scheduler.job import Job
 from tests.conftest import OFF
 from tests.silence import Proxy, Silent, ask
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
 pytestmark = pytest.mark.alone
 
 
 class Hang:
     """Something that hangs until it is let go."""
 
-    def __init__(self, spark):
+    def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._free = threading.Event()
         self._latch = spark._jvm.java.util.concurrent.CountDownLatch(1)
         self.server = Silent()
         self.came = threading.Event()
 
-    def in_python(self):
+    def in_python(self) -> None:
         self.came.set()
         self._free.wait(300)
 
-    def in_the_jvm(self):
+    def in_the_jvm(self) -> None:
         self.came.set()
         getattr(self._latch, "await")()
 
-    def on_a_socket(self):
+    def on_a_socket(self) -> None:
         self.came.set()
         with contextlib.suppress(ConnectionError):
             ask(self.server.port)
 
-    def let_go(self):
+    def let_go(self) -> None:
         self._free.set()
         self._latch.countDown()
         self.server.close()
 
 
 @pytest.fixture
-def hang(spark):
+def hang(spark: SparkSession) -> Iterator[Any]:
     made = Hang(spark)
     yield made
     made.let_go()
@@ -66,13 +75,13 @@ class Inferring(Source):
 
     name = "orders"
 
-    def __init__(self, call):
+    def __init__(self, call: Any) -> None:
         self._call = call
 
-    def read(self, spark):
+    def read(self, spark: SparkSession) -> Any:
         return spark.range(100).selectExpr("id % 5 as id")
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> int:
         del context
         self._call()
         return 2
@@ -83,27 +92,27 @@ class Enumerating(SplitSource):
 
     name = "orders"
 
-    def __init__(self, call):
+    def __init__(self, call: Any) -> None:
         self._call = call
 
     @property
-    def schema(self):
+    def schema(self) -> Any:
         return StructType.fromDDL("id long")
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> int:
         del context
         return 2
 
-    def enumerate_splits(self, context):
+    def enumerate_splits(self, context: Any) -> list[int]:
         del context
         self._call()
         return [1, 2]
 
-    def read_split(self, split, columns):
+    def read_split(self, split: Any, columns: Any) -> Any:
         del split, columns
         return iter(())
 
-    def __reduce__(self):  # tasks have no use for what hangs
+    def __reduce__(self) -> Any:  # tasks have no use for what hangs
         return Enumerating, (None,)
 
 
@@ -112,60 +121,60 @@ class Noting(Sink):
 
     name = "notes"
 
-    def __init__(self, **calls):
+    def __init__(self, **calls: Any) -> None:
         self.calls = calls
         self.did: list[str] = []
 
-    def open(self, spark):
+    def open(self, spark: SparkSession) -> Any:
         del spark
         return _NotingJob(self)
 
 
 class _NotingJob(SinkJob):
-    def __init__(self, sink):
+    def __init__(self, sink: Any) -> None:
         self._sink = sink
 
-    def _do(self, what):
+    def _do(self, what: Any) -> None:
         self._sink.calls.get(what, lambda: None)()
         self._sink.did.append(what)
 
-    def write(self, df):
+    def write(self, df: DataFrame) -> None:
         df.collect()
         self._do("write")
 
-    def commit(self):
+    def commit(self) -> None:
         self._do("commit")
 
-    def abort(self):
+    def abort(self) -> None:
         self._do("abort")
 
 
 class Thinking(StreamGraphOptimizationStrategy):
     """A strategy that does something when the first vertex has finished."""
 
-    def __init__(self, call):
+    def __init__(self, call: Any) -> None:
         self._call = call
 
-    def initialize(self, context):
+    def initialize(self, context: Any) -> None:
         pass
 
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> bool:
         del finished, context
         self._call()
         return False
 
 
-def sleeping(batches):
+def sleeping(batches: Any) -> Iterator[Any]:
     for batch in batches:
         time.sleep(300)
         yield batch
 
 
-def counted(df):
+def counted(df: DataFrame) -> Any:
     return df.groupBy("id").count()
 
 
-def numbers(spark):
+def numbers(spark: SparkSession) -> Any:
     return counted(spark.range(100).selectExpr("id % 5 as id"))
 
 
@@ -217,7 +226,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_cancelled_within_two_seconds(spark, hang, case):
+def test_cancelled_within_two_seconds(spark: SparkSession, hang: Any, case: str) -> None:
     make, says, config = CASES[case]
     strategies = [Thinking(hang.in_python)] if case == "a strategy" else []
     env = Environment(spark, config=config, progress=False, strategies=strategies)
@@ -249,7 +258,7 @@ def test_cancelled_within_two_seconds(spark, hang, case):
     assert job.state == "CANCELED"
 
 
-def wait_until(there, seconds=15):
+def wait_until(there: Any, seconds: int = 15) -> None:
     until = time.monotonic() + seconds
     while not there():
         assert time.monotonic() < until, "it does not come"
@@ -257,7 +266,7 @@ def wait_until(there, seconds=15):
 
 
 @pytest.mark.parametrize("way", ["in_python", "in_the_jvm"])
-def test_a_commit_that_hangs(spark, env, hang, way):
+def test_a_commit_that_hangs(spark: SparkSession, env: Environment, hang: Any, way: str) -> None:
     first, second = Noting(commit=getattr(hang, way)), Noting()
     env.write(numbers(spark), first)
     env.write(numbers(spark), second)
@@ -275,7 +284,7 @@ def test_a_commit_that_hangs(spark, env, hang, way):
     assert job.state == "CANCELED"
 
 
-def test_a_commit_that_ends_in_time_wins(spark, env):
+def test_a_commit_that_ends_in_time_wins(spark: SparkSession, env: Environment) -> None:
     came = threading.Event()
     sink = Noting(commit=lambda: (came.set(), time.sleep(0.5)))
     env.write(numbers(spark), sink)
@@ -289,7 +298,7 @@ def test_a_commit_that_ends_in_time_wins(spark, env):
     assert "too late" in said.reason
 
 
-def test_cleaning_up_that_hangs(spark, env, hang):
+def test_cleaning_up_that_hangs(spark: SparkSession, env: Environment, hang: Any) -> None:
     sink = Noting(write=lambda: 1 / 0, abort=hang.in_python)
     env.write(numbers(spark), sink)
     job = env.execute_async("hanging abort")
@@ -301,10 +310,10 @@ def test_cleaning_up_that_hangs(spark, env, hang):
     assert time.monotonic() - started < 2
 
 
-def test_interrupted_from_the_keyboard(spark, env, hang):
+def test_interrupted_from_the_keyboard(spark: SparkSession, env: Environment, hang: Any) -> None:
     df = counted(env.read(Inferring(hang.in_python)))
 
-    def interrupt():
+    def interrupt() -> None:
         hang.came.wait(30)
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
@@ -319,10 +328,12 @@ def test_interrupted_from_the_keyboard(spark, env, hang):
 
 
 @pytest.mark.parametrize("started", [False, True], ids=["before its thread runs", "before anyone waits"])
-def test_interrupted_while_it_starts(env, spark, hang, monkeypatch, started):
+def test_interrupted_while_it_starts(
+    env: Environment, spark: SparkSession, hang: Hang, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
     start = Job.start
 
-    def interrupted(*given):
+    def interrupted(*given: Any) -> None:
         if started:
             start(*given)
         raise KeyboardInterrupt
@@ -336,7 +347,7 @@ def test_interrupted_while_it_starts(env, spark, hang, monkeypatch, started):
     assert "interrupted from the keyboard" in str(env.last_job.error)
 
 
-def test_a_broker_that_never_answers_and_a_cancellation(spark, env):
+def test_a_broker_that_never_answers_and_a_cancellation(spark: SparkSession, env: Environment) -> None:
     pytest.importorskip("confluent_kafka")
     from penstock.connectors.kafka import KafkaSource
 
@@ -351,7 +362,7 @@ def test_a_broker_that_never_answers_and_a_cancellation(spark, env):
         assert time.monotonic() - started < 2
 
 
-def failed(env, df):
+def failed(env: Environment, df: DataFrame) -> Any:
     """Return the message of a job's failure, and how long it took."""
     started = time.monotonic()
     with pytest.raises(PenstockError) as found:
@@ -360,7 +371,7 @@ def failed(env, df):
 
 
 @pytest.fixture
-def impatient(make_env):
+def impatient(make_env: Callable[..., Environment]) -> Any:
     return make_env(**{"sources.timeout": "2 s"})
 
 
@@ -369,7 +380,7 @@ def impatient(make_env):
     [(Inferring, "asking orders for its parallelism"), (Enumerating, "asking orders for its splits")],
 )
 @pytest.mark.parametrize("way", ["in_python", "on_a_socket"])
-def test_a_source_that_never_answers(impatient, hang, source, what, way):
+def test_a_source_that_never_answers(impatient: Any, hang: Any, source: Any, what: str, way: str) -> None:
     message, seconds = failed(impatient, counted(impatient.read(source(getattr(hang, way)))))
     for part in ("orders has not answered for 2 s", what, "sources.timeout"):
         assert part in message
@@ -377,8 +388,8 @@ def test_a_source_that_never_answers(impatient, hang, source, what, way):
     assert impatient.last_job.state == "FAILED"
 
 
-def test_long_work_is_not_broken(spark, impatient):
-    def work():
+def test_long_work_is_not_broken(spark: SparkSession, impatient: Any) -> None:
+    def work() -> None:
         until = time.monotonic() + 4
         while time.monotonic() < until:
             sum(range(1000))
@@ -387,7 +398,7 @@ def test_long_work_is_not_broken(spark, impatient):
         assert impatient.count(counted(impatient.read(Inferring(call)))) == 5
 
 
-def test_a_broker_that_never_answers(impatient):
+def test_a_broker_that_never_answers(impatient: Any) -> None:
     pytest.importorskip("confluent_kafka")
     from penstock.connectors.kafka import KafkaSource
 
@@ -398,7 +409,9 @@ def test_a_broker_that_never_answers(impatient):
 
 
 @pytest.mark.parametrize("database", ["postgres", "mariadb"])
-def test_a_database_that_stops_to_answer(request, spark, impatient, database):
+def test_a_database_that_stops_to_answer(
+    request: pytest.FixtureRequest, spark: SparkSession, impatient: Any, database: str
+) -> None:
     server = request.getfixturevalue(database)
     server.sql(
         "CREATE TABLE IF NOT EXISTS hanging (id int primary key); DELETE FROM hanging; INSERT INTO hanging VALUES (1), (2)"
@@ -416,7 +429,7 @@ def test_a_database_that_stops_to_answer(request, spark, impatient, database):
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mysql"])
-def test_a_database_that_never_answers(spark, impatient, database):
+def test_a_database_that_never_answers(spark: SparkSession, impatient: Any, database: str) -> None:
     properties = {"user": "u", "password": "p"}
     with Silent() as server:
         url = f"jdbc:{database}://127.0.0.1:{server.port}/d" + ("?permitMysqlScheme" if database == "mysql" else "")
@@ -427,7 +440,9 @@ def test_a_database_that_never_answers(spark, impatient, database):
         assert time.monotonic() - started < 10
 
 
-def test_files_appear_once_though_the_job_was_cancelled_before(spark, env, hang, tmp_path):
+def test_files_appear_once_though_the_job_was_cancelled_before(
+    spark: SparkSession, env: Environment, hang: Any, tmp_path: Path
+) -> None:
     target = str(tmp_path / "out")
     for attempt in range(2):
         env.write(numbers(spark), Noting(write=hang.in_python))

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as h
 
 from penstock.hashing import hash_int, hash_row, hash_value
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 DECIMALS = h.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**6), max_value=10**6, places=3)
 WIDE = h.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**25), max_value=10**25, places=3)
@@ -37,7 +44,7 @@ VALUES = {
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=h.data())
-def test_agrees_with_spark(spark, data):
+def test_agrees_with_spark(spark: SparkSession, data: Path) -> None:
     names = list(VALUES)
     rows = data.draw(h.lists(h.tuples(*(h.none() | VALUES[name] for name in names)), min_size=1, max_size=30))
     schema = ", ".join(f"c{i} {name}" for i, name in enumerate(names))
@@ -54,10 +61,10 @@ def test_agrees_with_spark(spark, data):
     # What Spark's `hash(int)` gives.
     [(0, 933211791), (1, -559580957), (42, 29417773), (-1, -1604776387)],
 )
-def test_known_hashes(value, expected):
+def test_known_hashes(value: int, expected: int) -> None:
     assert hash_int(value) == expected
 
 
-def test_unknown_types_are_refused():
+def test_unknown_types_are_refused() -> None:
     with pytest.raises(ValueError, match="interval"):
         hash_value(decimal.Decimal(1), "interval day")

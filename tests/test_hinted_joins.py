@@ -1,10 +1,22 @@
 """Hinted joins of skewed sides: plain Spark's rows, whatever Spark makes of the hint."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from pyspark.sql import functions as F
 
 from tests.equality import assert_as_plain_spark
 from tests.outcomes import some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 SKEW = "table.optimizer.skewed__join__optimization"
@@ -19,7 +31,7 @@ HINTS = ["broadcast", "merge", "shuffle_hash", "shuffle_replicate_nl"]
 
 
 @pytest.fixture(scope="module")
-def sides(spark, tmp_path_factory):
+def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Two sides, each with a hot key, keys the other one lacks, and nulls; each written by four tasks."""
     folder = tmp_path_factory.mktemp("sides")
     for name, rows, keys in (("f", 900, 40), ("d", 300, 60)):
@@ -30,7 +42,7 @@ def sides(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
 @pytest.mark.parametrize("hint", some(HINTS, 2))
-def test_hinted_joins(make_env, sides, hint, how):
+def test_hinted_joins(make_env: Callable[..., Environment], sides: Any, hint: Any, how: str) -> None:
     left, right = sides
     for hinted in ((left.hint(hint), right), (left, right.hint(hint))):
         df = (

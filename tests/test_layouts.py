@@ -1,6 +1,9 @@
 """How rows lie is Spark's word: pipelines in which an operator forgets, renames or multiplies it, compared with plain Spark."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -10,6 +13,15 @@ from pyspark.sql.types import LongType, StructType
 from penstock.errors import JobError
 from tests.equality import assert_as_plain_spark
 from tests.outcomes import some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
@@ -26,7 +38,7 @@ def double(x: pd.Series) -> pd.Series:
     return x * 2
 
 
-def twice(frames):
+def twice(frames: Any) -> Iterator[Any]:
     yield from frames
 
 
@@ -37,7 +49,7 @@ def counts(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
 
 @F.udtf(returnType=StructType().add("y", LongType()))
 class Repeats:
-    def eval(self, n: int):
+    def eval(self, n: int) -> Iterator[Any]:
         for i in range((n or 0) % 3):
             yield (i,)
 
@@ -135,7 +147,7 @@ PIPELINES = {
 class Tables:
     """A few thousand rows, some keys of which are null, one far more common than the others."""
 
-    def __init__(self, spark):
+    def __init__(self, spark: SparkSession) -> None:
         self.facts = spark.range(0, 3000, 1, 3).selectExpr(
             "if(id % 53 = 0, null, if(id % 3 = 0, 7, id % 97)) k", "id % 5 j", "id v"
         )
@@ -145,13 +157,13 @@ class Tables:
         self.one = spark.range(1).selectExpr("id + 1 as x")
         self.cached = self.facts.groupBy("k").agg(F.sum(F.expr("v + 1")).alias("s")).cache()
 
-    def four(self, name):
+    def four(self, name: Any) -> Any:
         keys = "k % 2 as a", "k % 3 as b", "k % 5 as c", "k % 7 as d"
         return self.facts.selectExpr(*keys, "v").groupBy("a", "b", "c", "d").agg(F.sum("v").alias(name))
 
 
 @pytest.fixture(scope="module")
-def tables(spark):
+def tables(spark: SparkSession) -> Iterator[Any]:
     found = Tables(spark)
     yield found
     found.cached.unpersist()
@@ -159,17 +171,19 @@ def tables(spark):
 
 @pytest.mark.parametrize("mode", some(MODES, len(MODES)))
 @pytest.mark.parametrize("pipeline", PIPELINES)
-def test_same_rows(make_env, tables, pipeline, mode):
+def test_same_rows(make_env: Callable[..., Environment], tables: Any, pipeline: str, mode: Any) -> None:
     df = PIPELINES[pipeline](tables)
     assert_as_plain_spark(make_env(**MODES[mode]), df)
 
 
-def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, tables):
+def test_a_false_claim_about_a_layout_fails_the_job(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     """The rows of a leaf are said to be hashed otherwise than they are."""
     from penstock.spark import exchange
     from penstock.spark.handles import Partitioning
 
-    def claim(plan, output):
+    def claim(plan: Any, output: Any) -> Any:
         bridge = plan._bridge
         hashing = bridge.find("org.apache.spark.sql.catalyst.plans.physical.HashPartitioning")
         return Partitioning(bridge, hashing(bridge.seq([output.at(len(output) - 1)]), plan.rows().tasks))
@@ -179,12 +193,14 @@ def test_a_false_claim_about_a_layout_fails_the_job(monkeypatch, make_env, table
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 
 
-def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
+def test_a_subpartition_left_out_fails_the_job(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     from penstock.scheduler.deciders import inputs
 
     decide = inputs.decide_vertex
 
-    def less_one(*arguments):
+    def less_one(*arguments: Any) -> Any:
         made = decide(*arguments)
         *others, (start, end) = made.ranges
         return replace(made, ranges=[*others, (start, max(end - 1, start))])
@@ -194,7 +210,9 @@ def test_a_subpartition_left_out_fails_the_job(monkeypatch, make_env, tables):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 
 
-def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, make_env, tmp_path):
+def test_a_filter_that_rules_out_its_own_keys_fails_the_job(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tmp_path: Path
+) -> None:
     from penstock.spark import filters
     from penstock.spark.expressions import Expression
 
@@ -206,7 +224,7 @@ def test_a_filter_that_rules_out_its_own_keys_fails_the_job(spark, monkeypatch, 
     assert "dynamic filter" in {decision.kind.value for decision in env.last_job.decisions}
     made = filters.might_contain
 
-    def never(found, keys):
+    def never(found: Any, keys: Any) -> Any:
         kept = made(found, keys)
         return Expression(kept._bridge, kept._bridge.find("org.apache.spark.sql.catalyst.expressions.Not")(kept))
 

@@ -1,11 +1,23 @@
 """Limits at the end: Spark computes partitions one by one until it has rows enough, and so does Penstock."""
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
 from tests.outcomes import WAYS, assert_same_outcome, outcome, some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 # the division fails of one row of the last file; what is computed of it before the limit is reached must not
@@ -33,7 +45,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("limited")
     columns = "id", "id % 10 as k", "if(id >= 900, 'none', string(id)) as t"
     spark.range(0, 1000, 1, 8).selectExpr(*columns).write.parquet(str(folder / "n"))
@@ -47,7 +59,9 @@ def tables(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
 @pytest.mark.parametrize("name", CASES)
-def test_collected_as_spark_does(spark, make_env, tables, name, way):
+def test_collected_as_spark_does(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any
+) -> None:
     df = spark.sql(CASES[name])
     env = make_env(**WAYS[way])
     found, expected = outcome(lambda: env.collect(df)), outcome(df.collect)
@@ -61,21 +75,23 @@ def test_collected_as_spark_does(spark, make_env, tables, name, way):
 
 
 @pytest.mark.parametrize("fetch", ["to_pandas", "to_arrow", "count"])
-def test_other_results(spark, make_env, tables, fetch):
+def test_other_results(spark: SparkSession, make_env: Callable[..., Environment], tables: Any, fetch: str) -> None:
     df = spark.sql(CASES["a division"])
     env = make_env(**WAYS["as configured"])
     plain = {"to_pandas": df.toPandas, "to_arrow": df.toArrow, "count": df.count}[fetch]
 
-    def size(rows):
+    def size(rows: Any) -> Any:
         return rows if isinstance(rows, int) else len(rows)
 
     assert_same_outcome([outcome(lambda: size(getattr(env, fetch)(df)))], [outcome(lambda: size(plain()))])
 
 
-def test_only_the_first_partitions_run(spark, make_env, tmp_path):
+def test_only_the_first_partitions_run(
+    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path
+) -> None:
     """A function of which each call leaves a file: of 40 partitions few are computed."""
 
-    def leaving(batches):
+    def leaving(batches: Any) -> Iterator[Any]:
         for batch in batches:
             (tmp_path / str(batch["id"][0])).touch()
             yield batch
@@ -86,8 +102,10 @@ def test_only_the_first_partitions_run(spark, make_env, tmp_path):
 
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
-def test_sorted_mapped_and_limited(spark, make_env, tables, way):
-    def same(batches):
+def test_sorted_mapped_and_limited(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, way: Any
+) -> None:
+    def same(batches: Any) -> Iterator[Any]:
         yield from batches
 
     df = spark.table("n").orderBy(F.desc("id")).mapInPandas(same, "id long, k long, t string").limit(9)

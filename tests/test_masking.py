@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.masking import MASK, mask, mask_value
@@ -22,7 +24,7 @@ from penstock.masking import MASK, mask, mask_value
         ("join on pass_id = id", "join on pass_id = id"),
     ],
 )
-def test_texts(text, expected):
+def test_texts(text: str, expected: str) -> None:
     assert mask(text) == expected
     assert "hunter2" not in mask(text)
 
@@ -37,5 +39,5 @@ def test_texts(text, expected):
         ("url", "http://a:b@c", f"http://a:{MASK}@c"),
     ],
 )
-def test_values(key, value, expected):
+def test_values(key: str, value: str | int, expected: Any) -> None:
     assert mask_value(key, value) == expected

@@ -1,5 +1,9 @@
 """Operators beyond plain SQL: Python functions, cached data, nested types, observed metrics."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
 import pytest
 from pyspark.sql import Observation
@@ -8,13 +12,20 @@ from pyspark.sql.types import DoubleType, LongType
 
 from tests.equality import assert_as_plain_spark
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 @pytest.fixture(scope="module")
-def numbers(spark):
+def numbers(spark: SparkSession) -> Any:
     return spark.range(0, 2000, 1, 5).selectExpr("id", "id % 17 as k", "cast(id as double) as x")
 
 
-def scaled(batches):
+def scaled(batches: Any) -> Iterator[Any]:
     for batch in batches:
         yield batch.assign(x=batch.x * 2)
 
@@ -100,7 +111,7 @@ def both_by_id(left: pd.DataFrame, right: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"k": [left.id.iloc[0] if len(left) else -1], "n": [len(left) * 1000 + len(right)]})
 
 
-def _joined(df, factor):
+def _joined(df: DataFrame, factor: Any) -> Any:
     return df.join(
         df.selectExpr("k as j", f"id * {factor} as i").where("i < 40").hint("merge"), F.expr("k = j")
     ).select("k", "id")
@@ -108,18 +119,18 @@ def _joined(df, factor):
 
 @pytest.mark.parametrize("name", sorted(CASES))
 @pytest.mark.parametrize("volume", [pytest.param("16 mb", marks=pytest.mark.slow), "200 b"])
-def test_same_rows(make_env, numbers, name, volume):
+def test_same_rows(make_env: Callable[..., Environment], numbers: Any, name: str, volume: str) -> None:
     df = CASES[name](numbers)
     env = make_env(**{"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": volume})
     assert_as_plain_spark(env, df)
 
 
-def test_order_is_kept(env, numbers):
+def test_order_is_kept(env: Environment, numbers: Any) -> None:
     df = numbers.orderBy(F.col("k").desc(), "id")
     assert env.collect(df) == df.collect()
 
 
-def test_observed_metrics_arrive(env, numbers):
+def test_observed_metrics_arrive(env: Environment, numbers: Any) -> None:
     observation = Observation("seen")
     df = numbers.observe(observation, F.count("*").alias("rows")).groupBy("k").count()
     assert len(env.collect(df)) == 17

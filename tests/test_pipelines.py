@@ -1,7 +1,10 @@
 """Random pipelines over small tables with nulls, duplicates, skew and empty partitions: same rows as plain Spark."""
 
+from __future__ import annotations
+
 from contextlib import contextmanager
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,12 +14,20 @@ from pyspark.sql import functions as F
 
 from tests.equality import assert_as_plain_spark
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 SCHEMA = "k int, g string, v bigint, x double, d decimal(12,3), a array<int>"
 
 
 @pytest.fixture(scope="module")
-def tables(spark):
+def tables(spark: SparkSession) -> Any:
     """Three tables: skewed keys with nulls, few rows in many partitions, none at all."""
     hot = [
         (
@@ -41,7 +52,7 @@ def tables(spark):
 
 
 # Each step takes (df, another df) to a df with the same columns.
-def _aggregate(df, _, keys):
+def _aggregate(df: DataFrame, _: Any, keys: Any) -> Any:
     return (
         df.groupBy(*keys)
         .agg(
@@ -55,7 +66,7 @@ def _aggregate(df, _, keys):
     )
 
 
-def _distinct_counts(df, _):
+def _distinct_counts(df: DataFrame, _: Any) -> Any:
     return (
         df.groupBy("k")
         .agg(
@@ -69,7 +80,7 @@ def _distinct_counts(df, _):
     )
 
 
-def _join(df, other, how, on):
+def _join(df: DataFrame, other: Any, how: Any, on: Any) -> Any:
     other = other.select(*(F.col(c).alias("o_" + c) for c in other.columns))
     condition = F.lit(True)
     for key in on:
@@ -82,14 +93,14 @@ def _join(df, other, how, on):
     return joined.select(F.coalesce("k", "o_k").alias("k"), "g", "v", F.coalesce("x", "o_x").alias("x"), "d", "a")
 
 
-def _window(df, _):
+def _window(df: DataFrame, _: Any) -> Any:
     spec = Window.partitionBy("k").orderBy("v", "x", "d", "g")
     return df.withColumn("v", F.rank().over(spec).cast("bigint")).withColumn(
         "x", F.sum("d").over(Window.partitionBy("k", "g")).cast("double")
     )
 
 
-def _top(df, _):
+def _top(df: DataFrame, _: Any) -> Any:
     return df.orderBy(*(F.col(c).asc_nulls_first() for c in ("v", "k", "g", "x", "d", "a"))).limit(7)
 
 
@@ -125,13 +136,13 @@ STEPS = {
 }
 
 
-def _limited(df):
+def _limited(df: DataFrame) -> Any:
     """Joins multiply; keep what follows small, the same rows everywhere."""
     return df.where("pmod(hash(k, g, v), 3) <> 1")
 
 
 @contextmanager
-def setting(spark, key, value):
+def setting(spark: SparkSession, key: Any, value: Any) -> Iterator[None]:
     before = spark.conf.get(key)
     spark.conf.set(key, value)
     try:
@@ -145,7 +156,7 @@ pipelines = st.lists(
 )
 
 
-def build(tables, start, steps):
+def build(tables: Any, start: Any, steps: Any) -> Any:
     df = tables[start]
     joins = 0
     for name, other, again in steps:
@@ -173,7 +184,9 @@ EAGER = {
 MODES = ["shuffled", "broadcast", "eager"]
 
 
-def check(spark, make_env, df, mode, config=None):
+def check(
+    spark: SparkSession, make_env: Callable[..., Environment], df: DataFrame, mode: Any, config: Any = None
+) -> None:
     env = make_env(**(config or {}) | (EAGER if mode == "eager" else {}))
     with setting(spark, "spark.sql.autoBroadcastJoinThreshold", "10485760" if mode == "broadcast" else "-1"):
         assert_as_plain_spark(env, df)
@@ -181,14 +194,18 @@ def check(spark, make_env, df, mode, config=None):
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
-def test_random_pipelines(spark, make_env, tables, start, steps, mode):
+def test_random_pipelines(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, start: Any, steps: Any, mode: Any
+) -> None:
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(start=st.integers(0, 2), steps=pipelines, mode=st.sampled_from(MODES))
-def test_many_random_pipelines(spark, make_env, tables, start, steps, mode):
+def test_many_random_pipelines(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, start: Any, steps: Any, mode: Any
+) -> None:
     check(spark, make_env, build(tables, start, steps), mode, VOLUME)
 
 
@@ -198,5 +215,7 @@ EACH = [
 
 
 @pytest.mark.parametrize(("name", "mode"), EACH)
-def test_each_step(spark, make_env, tables, name, mode):
+def test_each_step(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: Any, mode: Any
+) -> None:
     check(spark, make_env, STEPS["by key"](STEPS[name](tables[0], tables[1]), None), mode)

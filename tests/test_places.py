@@ -1,6 +1,9 @@
 """Rows that depend on where they lie or in which order: plain Spark's, to the last value."""
 
+from __future__ import annotations
+
 import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -12,6 +15,14 @@ from tests.equality import assert_as_plain_spark
 from tests.outcomes import some
 from tests.test_several_results import check as check_all
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SKEW = "table.optimizer.skewed__join__optimization"
@@ -21,7 +32,7 @@ CONFIGS = {"as is": {}, "all split": SPLIT}
 
 
 @pytest.fixture(scope="module")
-def t(spark, tmp_path_factory):
+def t(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Rows in four files of different sizes, with a hot key and an order that is not theirs."""
     path = str(tmp_path_factory.mktemp("places") / "t")
     columns = (
@@ -37,19 +48,19 @@ def t(spark, tmp_path_factory):
     return spark.read.parquet(path)
 
 
-def few(t):
+def few(t: Any) -> Any:
     return t.select(F.col("w").alias("k"), "s").dropDuplicates(["k"])
 
 
-def numbered(df, name="n"):
+def numbered(df: DataFrame, name: str = "n") -> Any:
     return df.withColumn(name, F.monotonically_increasing_id())
 
 
-def zipped(left, right):
+def zipped(left: Any, right: Any) -> Any:
     return numbered(left).join(numbered(right), "n")
 
 
-def best(df):
+def best(df: DataFrame) -> Any:
     return df.repartition("k").sortWithinPartitions("k", "t")
 
 
@@ -102,23 +113,23 @@ PLACES = {
 
 
 @pytest.fixture(autouse=True)
-def view(t):
+def view(t: Any) -> Iterator[None]:
     t.createOrReplaceTempView("places")
     yield
     t.sparkSession.catalog.dropTempView("places")
 
 
-def check(env, df):
+def check(env: Environment, df: DataFrame) -> Any:
     assert_as_plain_spark(env, df)
     return env.last_job
 
 
 @pytest.mark.parametrize("name", some(PLACES, 3))
-def test_what_depends_on_tasks(make_env, t, name):
+def test_what_depends_on_tasks(make_env: Callable[..., Environment], t: Any, name: Any) -> None:
     check(make_env(**SPLIT), PLACES[name](t))
 
 
-def test_what_depends_on_tasks_beside_other_results(make_env, t):
+def test_what_depends_on_tasks_beside_other_results(make_env: Callable[..., Environment], t: Any) -> None:
     groups = t.groupBy("k").agg(F.count("*").alias("n"))
     frames = [
         groups,
@@ -130,7 +141,7 @@ def test_what_depends_on_tasks_beside_other_results(make_env, t):
     check_all(make_env(**SHUFFLED), [*frames, groups.sample(0.5, seed=1)])
 
 
-def test_an_order_beside_aggregates_that_are_made_equal(make_env, t):
+def test_an_order_beside_aggregates_that_are_made_equal(make_env: Callable[..., Environment], t: Any) -> None:
     sums = [t.groupBy("k").agg((F.sum("id") * times + F.max("t")).alias("x")) for times in (1, 2)]
     frames = [sums[0].where("x > 9"), sums[1].where("x > 9"), best(t).groupBy("k").agg(F.first("id"))]
     env = make_env(**SHUFFLED)
@@ -166,7 +177,7 @@ ORDERED = {
 
 @pytest.mark.parametrize("config", some(CONFIGS))
 @pytest.mark.parametrize("name", ORDERED)
-def test_what_depends_on_an_order(make_env, t, name, config):
+def test_what_depends_on_an_order(make_env: Callable[..., Environment], t: Any, name: str, config: Any) -> None:
     check(make_env(**CONFIGS[config]), ORDERED[name](t))
 
 
@@ -187,13 +198,13 @@ TWICE = {
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_a_relation_read_twice(make_env, spark, t, name):
+def test_a_relation_read_twice(make_env: Callable[..., Environment], spark: SparkSession, t: Any, name: str) -> None:
     dice = F.udf(lambda _: str(uuid.uuid4()), "string").asNondeterministic()
     spark.udf.register("dice", dice)
     check(make_env(**SHUFFLED), spark.sql(TWICE[name]))
 
 
-def test_a_frame_used_twice_is_called_as_often_as_spark_calls_it(make_env, t):
+def test_a_frame_used_twice_is_called_as_often_as_spark_calls_it(make_env: Callable[..., Environment], t: Any) -> None:
     dice = F.udf(lambda _: str(uuid.uuid4()), "string").asNondeterministic()
     rolled = t.select("id", dice("id").alias("r"))
     twice = rolled.alias("a").join(rolled.alias("b"), F.expr("a.id = b.id")).where("a.r = b.r").groupBy().count()
@@ -225,7 +236,7 @@ SPARKS = {
 
 
 @pytest.mark.parametrize("name", [*NATIVE, *SPARKS])
-def test_what_is_left_to_spark(make_env, t, name):
+def test_what_is_left_to_spark(make_env: Callable[..., Environment], t: Any, name: Any) -> None:
     env, df = make_env(), (NATIVE | SPARKS)[name](t)
     plan = plan_job(env._bridge, env.config, [Output(df, ResultSink("x", lambda rows: rows))], "x")
     assert ("Source: Spark's own query" in {node.name for node in plan.graph}) is (name in SPARKS)

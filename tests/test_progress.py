@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import threading
+from typing import Any
 
 from penstock import progress
 from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VertexSnapshot, VerticesCreated
@@ -6,15 +9,15 @@ from penstock.graph import JobVertex
 from penstock.progress import Progress
 
 
-def state(reached):
+def state(reached: Any) -> Any:
     return JobStateChanged(reached, 3)
 
 
-def vertex(number, reached=ExecutionState.CREATED, parallelism=None):
+def vertex(number: Any, reached: Any = ExecutionState.CREATED, parallelism: Any = None) -> Any:
     return VertexSnapshot(JobVertex(f"v{number}", "Calc -> Join", (1, 2), (), None, None), reached, parallelism)
 
 
-def test_jobs_at_once_draw_on_one_screen():
+def test_jobs_at_once_draw_on_one_screen() -> None:
     shown = [Progress("one"), Progress("two")]
     for one in shown:
         one.on_events([state(ExecutionState.RUNNING)])
@@ -29,7 +32,7 @@ def test_jobs_at_once_draw_on_one_screen():
     assert not bars.live.is_started
 
 
-def test_a_job_without_vertices_leaves_no_thread():
+def test_a_job_without_vertices_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     one = Progress("failed before anything ran")
     one.on_events([state(ExecutionState.RUNNING)])
@@ -39,10 +42,10 @@ def test_a_job_without_vertices_leaves_no_thread():
     assert set(threading.enumerate()) <= before
 
 
-def test_operators_count_when_their_vertex_has_finished():
+def test_operators_count_when_their_vertex_has_finished() -> None:
     one = Progress("nightly")
 
-    def drawn(*events):
+    def drawn(*events: Any) -> Any:
         one.on_events(events)
         bars = progress._SCREEN._bars
         return [(task.description.strip(), task.completed, task.total) for task in bars.tasks]

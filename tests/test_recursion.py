@@ -1,12 +1,23 @@
 """Recursive queries: Spark runs a recursion itself, whatever stands around it."""
 
+from __future__ import annotations
+
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.errors import JobCancelledError
 from tests.outcomes import WAYS, assert_outcome_as_plain_spark, some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 COUNT = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 12)"
@@ -38,7 +49,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def edges(spark, tmp_path_factory):
+def edges(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     path = str(tmp_path_factory.mktemp("edges") / "e")
     spark.range(0, 120, 1, 4).selectExpr("id", "if(id = 0, null, id div 3) as parent").write.parquet(path)
     spark.read.parquet(path).createOrReplaceTempView("e")
@@ -48,7 +59,7 @@ def edges(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
 @pytest.mark.parametrize("name", CASES)
-def test_recursive(spark, make_env, edges, name, way):
+def test_recursive(spark: SparkSession, make_env: Callable[..., Environment], edges: Any, name: str, way: Any) -> None:
     df = spark.sql(CASES[name])
     env = make_env(**WAYS[way])
     assert_outcome_as_plain_spark(env, df, 40)
@@ -56,13 +67,15 @@ def test_recursive(spark, make_env, edges, name, way):
 
 @pytest.mark.alone
 @pytest.mark.parametrize("query", ["select n from r", "select r.n, e.id from r join e on r.n = e.id"])
-def test_cancelled_within_two_seconds(spark, make_env, edges, query):
+def test_cancelled_within_two_seconds(
+    spark: SparkSession, make_env: Callable[..., Environment], edges: Any, query: str
+) -> None:
     endless = "with recursive r(n) as (select 1 union all select n + 1 from r where n < 90)"
     slow = f"{endless} select count(*) from ({query}) x where java_method('java.lang.Thread', 'sleep', 300L) is null or n > 0"
     env = make_env(**WAYS["as configured"])
     raised = []
 
-    def run():
+    def run() -> None:
         try:
             env.collect(spark.sql(slow))
         except JobCancelledError as error:

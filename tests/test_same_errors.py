@@ -1,9 +1,22 @@
 """Errors are Spark's: what Penstock moves never fails on rows that Spark does not compute, nor hides what fails there."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from pyspark.sql import functions as F
 
 from tests.outcomes import VOLUME, WAYS, assert_outcome_as_plain_spark, some
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 # w: 3000 rows, z is 0 for some, t is no number for some; d: few rows, and their keys; zs: what leaves out z = 0
@@ -40,7 +53,7 @@ JOINS = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("failing")
     spark.range(0, 3000, 1, 4).selectExpr(
         "id", "id % 101 as k", "id % 9 as z", "if(id % 6 = 0, 'none', string(id % 100)) as t"
@@ -58,35 +71,39 @@ def tables(spark, tmp_path_factory):
 
 
 @pytest.fixture
-def ansi(spark):
+def ansi(spark: SparkSession) -> Iterator[Any]:
     """Return a function that sets whether errors are raised; as it was afterwards."""
     before = spark.conf.get("spark.sql.ansi.enabled")
     yield lambda on: spark.conf.set("spark.sql.ansi.enabled", on)
     spark.conf.set("spark.sql.ansi.enabled", before)
 
 
-def check(make_env, df, way, **options):
+def check(make_env: Callable[..., Environment], df: DataFrame, way: Any, **options: Any) -> None:
     env = make_env(**WAYS[way] | options)
     assert_outcome_as_plain_spark(env, df)
 
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
 @pytest.mark.parametrize("name", JOINS)
-def test_joins(spark, make_env, tables, name, way):
+def test_joins(spark: SparkSession, make_env: Callable[..., Environment], tables: Any, name: str, way: Any) -> None:
     check(make_env, spark.sql(JOINS[name]), way)
 
 
 @pytest.mark.parametrize(
     "name", ["remainder behind a join", "cast behind a join", "fails of dropped rows", "overflow behind a join"]
 )
-def test_joins_without_ansi(spark, make_env, tables, ansi, name):
+def test_joins_without_ansi(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, ansi: Any, name: str
+) -> None:
     ansi(False)
     check(make_env, spark.sql(JOINS[name]), "run-time broadcasts")
 
 
 @pytest.mark.parametrize("way", some([*WAYS][::-1], len(WAYS)))
 @pytest.mark.parametrize("place", ["key", "column", "condition"])
-def test_python_functions(spark, make_env, tables, place, way):
+def test_python_functions(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, place: str, way: Any
+) -> None:
     @F.udf("long")
     def remainder(a, b):  # type: ignore[no-untyped-def]  # Spark would look at types
         return a % b
@@ -115,7 +132,9 @@ SETS = ["rollup(k)", "cube(k, z)", "grouping sets ((k), (z), ())"]
 
 @pytest.mark.parametrize("on", [True, False])
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_below_grouping_sets(spark, make_env, ansi, tmp_path, name, on):
+def test_sums_below_grouping_sets(
+    spark: SparkSession, make_env: Callable[..., Environment], ansi: Any, tmp_path: Path, name: str, on: bool
+) -> None:
     """All rows of one sign are in one group of both keys together, those of no requested set are."""
     ansi(on)
     spark.range(0, 4000, 1, 2).selectExpr("id % 2 as a", "id % 2 as b", f"{SUMS[name]} as v", "id").write.parquet(

@@ -1,5 +1,9 @@
 """What the user has set reaches the tasks of every vertex: settings of the session, and properties of the thread."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -9,10 +13,18 @@ from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_as_plain_spark
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 DATES = "concat(id % 28 + 1, '/', id % 12 + 1, '/2020') d"
 
 
-def batch_sizes(frames):
+def batch_sizes(frames: Any) -> Iterator[Any]:
     for frame in frames:
         yield frame.assign(id=len(frame))
 
@@ -130,7 +142,7 @@ CASES = {
 
 @pytest.mark.parametrize("whole", [0, None], ids=["in vertices", "handed over whole"])
 @pytest.mark.parametrize("case", CASES)
-def test_settings_reach_tasks(spark, case, whole):
+def test_settings_reach_tasks(spark: SparkSession, case: str, whole: int | None) -> None:
     from penstock import Environment
 
     values, pipeline = CASES[case]
@@ -143,7 +155,7 @@ def told(_):  # type: ignore[no-untyped-def]  # Spark would look at types
     return TaskContext.get().getLocalProperty("told")
 
 
-def told_in_batches(frames):
+def told_in_batches(frames: Any) -> Iterator[Any]:
     for frame in frames:
         yield frame.assign(x=told(None))
 
@@ -164,7 +176,7 @@ PROPERTIES = {
 
 
 @pytest.mark.parametrize("place", PROPERTIES)
-def test_properties_of_the_thread_reach_tasks(spark, env, place):
+def test_properties_of_the_thread_reach_tasks(spark: SparkSession, env: Environment, place: str) -> None:
     context = spark.sparkContext
     context.setLocalProperty("told", "hello")
     try:
@@ -176,7 +188,7 @@ def test_properties_of_the_thread_reach_tasks(spark, env, place):
     assert context.getLocalProperty("spark.jobGroup.id") is None
 
 
-def test_a_tag_of_the_user_reaches_every_job(spark, env):
+def test_a_tag_of_the_user_reaches_every_job(spark: SparkSession, env: Environment) -> None:
     context = spark.sparkContext
     context.addJobTag("mine")
     try:

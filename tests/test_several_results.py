@@ -1,8 +1,11 @@
 """Several results of one job: each has plain Spark's rows, whatever they share and in whatever order they stand."""
 
+from __future__ import annotations
+
 import itertools
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -12,12 +15,21 @@ from penstock.results import ResultSink
 from tests.equality import assert_same_rows
 from tests.outcomes import some
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 FORCED = {VOLUME: "1 kb", "table.optimizer.join.broadcast__threshold": "-1"}
 
 
-def results(env, frames):
+def results(env: Environment, frames: Any) -> Any:
     """Run DataFrames as one job; return the rows of each."""
     sinks = [ResultSink(f"result {place}", lambda df: df.collect()) for place in range(len(frames))]
     for df, sink in zip(frames, sinks, strict=True):
@@ -26,7 +38,7 @@ def results(env, frames):
     return [sink.value for sink in sinks]
 
 
-def check(env, frames):
+def check(env: Environment, frames: Any) -> None:
     with ThreadPoolExecutor(1) as aside:  # plain Spark runs at the same time
         expected = [aside.submit(df.collect) for df in frames]
         found = results(env, frames)
@@ -38,14 +50,14 @@ def check(env, frames):
 
 
 @pytest.fixture(scope="module")
-def sums(spark, tmp_path_factory):
+def sums(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The number and the sum of the rows of each of 97 groups."""
     path = str(tmp_path_factory.mktemp("facts") / "t")
     spark.range(0, 9751, 1, 3).selectExpr("id % 97 as k", "id as v", "id % 7 as w").write.parquet(path)
     return spark.read.parquet(path).groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("s"))
 
 
-def from_rows(spark, rows, columns):
+def from_rows(spark: SparkSession, rows: Any, columns: Any) -> Any:
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, 3), columns)
 
 
@@ -97,19 +109,21 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_results_of_one_aggregate(make_env, spark, sums, name):
+def test_results_of_one_aggregate(
+    make_env: Callable[..., Environment], spark: SparkSession, sums: Any, name: str
+) -> None:
     few = spark.range(30).selectExpr("id as k")
     check(make_env(**(FORCED if len(name) % 2 else {})), [MADE[one](sums, few) for one in CASES[name]])
 
 
 @pytest.mark.parametrize("seed", some(range(8), 4))
-def test_results_in_any_order(make_env, spark, sums, seed):
+def test_results_in_any_order(make_env: Callable[..., Environment], spark: SparkSession, sums: Any, seed: Any) -> None:
     picked = random.Random(seed).sample(sorted(MADE), 3 + seed % 4)
     few = spark.range(30).selectExpr("id as k")
     check(make_env(**(FORCED if seed % 2 else {})), [MADE[one](sums, few) for one in picked])
 
 
-def on_inputs(spark, tmp_path):
+def on_inputs(spark: SparkSession, tmp_path: Path) -> Iterator[Any]:
     """Return inputs that Spark keeps: frames of rows, checkpoints, cached data."""
     rows = [(i % 5, i % 3, i) for i in range(40)]
     made = spark.range(0, 40, 1, 3).selectExpr("id % 5 as a", "id % 3 as b", "id as c")
@@ -123,7 +137,9 @@ def on_inputs(spark, tmp_path):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::3])
-def test_results_of_what_spark_keeps(make_env, spark, tmp_path, order):
+def test_results_of_what_spark_keeps(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, order: Any
+) -> None:
     for name, df in on_inputs(spark, tmp_path):
         best = df.groupBy("a").agg(F.min("c").alias("c"))
         made = [df, df.dropDuplicates(["a"]).select("a"), df.where("b > 0").distinct(), best, best.where("c > 1")]
@@ -136,7 +152,9 @@ def test_results_of_what_spark_keeps(make_env, spark, tmp_path, order):
             df.unpersist()
 
 
-def test_cached_rows_stay_those_of_the_time_they_were_cached_at(make_env, spark, tmp_path):
+def test_cached_rows_stay_those_of_the_time_they_were_cached_at(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     path = str(tmp_path / "t")
     spark.range(20).selectExpr("id % 3 as k", "id").write.parquet(path)
     groups = spark.read.parquet(path).groupBy("k").agg(F.count("*").alias("n"))
@@ -157,7 +175,9 @@ CTES = {
 }
 
 
-def test_results_of_queries_with_common_table_expressions(make_env, spark, sums):
+def test_results_of_queries_with_common_table_expressions(
+    make_env: Callable[..., Environment], spark: SparkSession, sums: Any
+) -> None:
     sums.createOrReplaceTempView("sums")
     query = "with x as (select k, sum(n) as n from sums group by k) "
     frames = [spark.sql(query + rest) for rest in CTES.values()]
@@ -165,7 +185,7 @@ def test_results_of_queries_with_common_table_expressions(make_env, spark, sums)
     spark.catalog.dropTempView("sums")
 
 
-def test_one_result_fails_and_the_others_show_nothing(make_env, sums):
+def test_one_result_fails_and_the_others_show_nothing(make_env: Callable[..., Environment], sums: Any) -> None:
     env = make_env()
     with pytest.raises(PenstockError):
         results(env, [sums, sums.select(F.expr("1 / (n - n)"))])
@@ -176,7 +196,7 @@ def test_one_result_fails_and_the_others_show_nothing(make_env, sums):
 
 
 @pytest.fixture
-def grown(spark, tmp_path):
+def grown(spark: SparkSession, tmp_path: Path) -> Any:
     """A path as it was before and after more rows came."""
     path = str(tmp_path / "t")
     seen = []
@@ -196,14 +216,16 @@ GROWN = {
 
 
 @pytest.mark.parametrize("name", GROWN)
-def test_a_path_before_and_after_it_grew(make_env, grown, name):
+def test_a_path_before_and_after_it_grew(make_env: Callable[..., Environment], grown: Any, name: str) -> None:
     before, after = map(GROWN[name], grown)
     check(make_env(), [before, after, before, after.where("k > 0")])
     check(make_env(**FORCED), [after, before])
 
 
 @pytest.mark.parametrize("name", GROWN)
-def test_a_path_before_and_after_it_grew_in_one_result(make_env, grown, name):
+def test_a_path_before_and_after_it_grew_in_one_result(
+    make_env: Callable[..., Environment], grown: Any, name: str
+) -> None:
     before, after = map(GROWN[name], grown)
     check(make_env(), [before.union(after)])
     check(make_env(), [after.unionAll(before), before])
@@ -221,7 +243,9 @@ TIMES = [
 
 
 @pytest.mark.parametrize("time", TIMES)
-def test_all_results_have_one_time(make_env, spark, sums, time):
+def test_all_results_have_one_time(
+    make_env: Callable[..., Environment], spark: SparkSession, sums: Any, time: str
+) -> None:
     frames = [
         sums.selectExpr("k", f"{time} as t"),
         sums.where("n > 100").selectExpr("k", f"{time} as t"),
@@ -232,7 +256,9 @@ def test_all_results_have_one_time(make_env, spark, sums, time):
     assert len({row["t"] for rows in results(make_env(), frames) for row in rows}) == 1
 
 
-def test_what_is_kept_has_the_time_at_which_it_was_made(make_env, spark, sums):
+def test_what_is_kept_has_the_time_at_which_it_was_made(
+    make_env: Callable[..., Environment], spark: SparkSession, sums: Any
+) -> None:
     kept = sums.selectExpr("k", "n", "current_timestamp() as t").cache()
     try:
         (made,) = {row.t for row in kept.collect()}
@@ -243,6 +269,6 @@ def test_what_is_kept_has_the_time_at_which_it_was_made(make_env, spark, sums):
         kept.unpersist()
 
 
-def test_one_result_has_one_time(make_env, sums):
+def test_one_result_has_one_time(make_env: Callable[..., Environment], sums: Any) -> None:
     df = sums.withColumn("t", F.current_timestamp()).join(sums.withColumn("u", F.current_timestamp()), "k")
     assert len({row[name] for row in make_env().collect(df) for name in ("t", "u")}) == 1

@@ -1,6 +1,9 @@
 """Shadow mode: equal rows are said to be equal, and every planted difference is found."""
 
+from __future__ import annotations
+
 import threading
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,6 +20,13 @@ from tests.equality import assert_same_rows
 from tests.outcomes import some
 from tests.spark.test_fingerprint import CHANGED, TYPES, table
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
 REPORT = {"execution.shadow": "report"}
 
 
@@ -24,27 +34,27 @@ pytestmark = pytest.mark.usefixtures("interpreted", "small")
 
 
 @pytest.fixture(scope="module")
-def small(spark):
+def small(spark: SparkSession) -> Iterator[None]:
     with with_settings(spark, {"spark.sql.timeType.enabled": "true", "spark.sql.shuffle.partitions": "3"}):
         yield
 
 
 @pytest.fixture(scope="module")
-def shadow(spark):
+def shadow(spark: SparkSession) -> Any:
     return Environment(spark, progress=False, verify="rows")
 
 
 @pytest.fixture(scope="module")
-def quiet(spark):
+def quiet(spark: SparkSession) -> Any:
     return Environment(spark, progress=False, config=REPORT)
 
 
 @pytest.fixture
-def broken(monkeypatch):
+def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that lets every sink get other rows than the job made, as a job with a defect would."""
     write = ShadowedSinkJob.write
 
-    def break_by(change):
+    def break_by(change: Any) -> None:
         monkeypatch.setattr(ShadowedSinkJob, "write", lambda self, df: write(self, change(df)))
 
     return break_by
@@ -53,34 +63,34 @@ def broken(monkeypatch):
 class Nowhere(Sink):
     """Takes rows of any type; calls a function when it has them, and another when it commits."""
 
-    def __init__(self, then=lambda: None, commit=lambda: None):
+    def __init__(self, then: Any = lambda: None, commit: Any = lambda: None) -> None:
         self.then, self.commit = then, commit
 
-    def open(self, spark):
+    def open(self, spark: SparkSession) -> Any:
         return NowhereJob(self)
 
 
 class NowhereJob(SinkJob):
-    def __init__(self, sink):
+    def __init__(self, sink: Any) -> None:
         self.sink = sink
 
-    def write(self, df):
+    def write(self, df: DataFrame) -> None:
         df._jdf.queryExecution().toRdd().count()  # "noop" refuses some types
         self.sink.then()
 
-    def commit(self):
+    def commit(self) -> None:
         self.sink.commit()
 
-    def abort(self):
+    def abort(self) -> None:
         pass
 
 
-def only(env) -> Comparison:
+def only(env: Environment) -> Comparison:
     (comparison,) = env.last_job.report.comparisons
     return comparison
 
 
-def grouped(spark):
+def grouped(spark: SparkSession) -> Any:
     return (
         spark.range(0, 5000, 1, 3)
         .selectExpr("id % 7 as k", "id * 0.1D as d")
@@ -89,7 +99,7 @@ def grouped(spark):
     )
 
 
-def test_every_way_to_get_rows(shadow, spark, tmp_path):
+def test_every_way_to_get_rows(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = grouped(spark)
     assert_same_rows(shadow.collect(df), df.collect())
     found = only(shadow)
@@ -107,7 +117,7 @@ def test_every_way_to_get_rows(shadow, spark, tmp_path):
     assert only(shadow).verdict is Verdict.EQUAL
 
 
-def test_several_sinks_with_stages(shadow, spark, tmp_path):
+def test_several_sinks_with_stages(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = grouped(spark)
     paths = [str(tmp_path / name) for name in "ab"]
     shadow.write(df, FileSink(paths[0], partition_by=["k"], auto_compaction=True, partition_commit=["success-file"]))
@@ -122,13 +132,13 @@ def test_several_sinks_with_stages(shadow, spark, tmp_path):
     assert spark.read.json(paths[1]).count() == 4
 
 
-def test_rows_of_all_types_are_equal(shadow, spark):
+def test_rows_of_all_types_are_equal(shadow: Any, spark: SparkSession) -> None:
     shadow.write(table(spark, 0).repartition(2, "id"), Nowhere())
     shadow.execute()
     assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 3)
 
 
-def test_a_change_in_every_type_is_found(quiet, spark, broken):
+def test_a_change_in_every_type_is_found(quiet: Any, spark: SparkSession, broken: Any) -> None:
     other = {name: F.expr(pair[1]) for name, pair in TYPES.items() if name in CHANGED and name != "double"}
     broken(lambda df: df.withColumns(other))
     quiet.write(table(spark, 0).repartition(2, "id"), Nowhere())
@@ -160,7 +170,7 @@ BREAKAGES = {
 
 
 @pytest.mark.parametrize("how", some(BREAKAGES))
-def test_a_planted_difference_is_found(shadow, spark, broken, how):
+def test_a_planted_difference_is_found(shadow: Any, spark: SparkSession, broken: Any, how: Any) -> None:
     change, reason, examples, plain_examples = BREAKAGES[how]
     broken(change)
     with pytest.raises(RowsDifferError, match="differ from plain Spark") as raised:
@@ -182,14 +192,16 @@ EQUAL = {
 
 
 @pytest.mark.parametrize("how", EQUAL)
-def test_what_is_no_difference(shadow, spark, broken, how):
+def test_what_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, how: str) -> None:
     broken(EQUAL[how])
     assert len(shadow.collect(grouped(spark))) == 7
     assert only(shadow).verdict is Verdict.EQUAL
     assert ("doubles to 1e-9" in only(shadow).reason) is (how == "last digits")
 
 
-def test_a_difference_is_kept_where_it_does_not_raise_and_the_rows_stay(quiet, shadow, spark, broken, tmp_path):
+def test_a_difference_is_kept_where_it_does_not_raise_and_the_rows_stay(
+    quiet: Any, shadow: Any, spark: SparkSession, broken: Any, tmp_path: Path
+) -> None:
     broken(lambda df: df.where("k <> 3"))
     assert len(quiet.collect(grouped(spark))) == 6
     assert only(quiet).verdict is Verdict.DIFFERENT
@@ -214,7 +226,7 @@ UNSTEADY = {
 
 
 @pytest.mark.parametrize("what", UNSTEADY)
-def test_what_is_not_determined_is_no_difference(shadow, spark, broken, what):
+def test_what_is_not_determined_is_no_difference(shadow: Any, spark: SparkSession, broken: Any, what: str) -> None:
     df = UNSTEADY[what](spark)
     column = df.columns[0]
     broken(lambda df: df.withColumn(column, F.expr(f"{column} + 1")))
@@ -224,7 +236,7 @@ def test_what_is_not_determined_is_no_difference(shadow, spark, broken, what):
     assert expected in only(shadow).reason
 
 
-def test_a_sorted_limit_is_determined(quiet, spark, broken):
+def test_a_sorted_limit_is_determined(quiet: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.withColumn("id", F.expr("id + 1")))
     quiet.collect(spark.range(0, 900, 1, 5).orderBy("id").limit(3))
     assert only(quiet).verdict is Verdict.DIFFERENT
@@ -243,20 +255,20 @@ SAME_ERRORS = {
 
 
 @pytest.mark.parametrize("name", SAME_ERRORS)
-def test_the_same_error_is_no_difference(shadow, spark, name):
+def test_the_same_error_is_no_difference(shadow: Any, spark: SparkSession, name: str) -> None:
     with pytest.raises(JobError, match=name):
         shadow.collect(SAME_ERRORS[name](spark))
     assert (only(shadow).verdict, only(shadow).reason) == (Verdict.EQUAL, f"both raise {name}")
 
 
-def test_only_penstock_raises(shadow, spark, broken):
+def test_only_penstock_raises(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.withColumn("n", F.expr("1 / (k - 3)")))
     with pytest.raises(RowsDifferError, match=r"Penstock raises DIVIDE_BY_ZERO.*plain Spark gives 7 rows") as raised:
         shadow.collect(grouped(spark))
     assert isinstance(raised.value.__cause__, JobError)
 
 
-def test_penstock_raises_something_else(shadow, spark, broken):
+def test_penstock_raises_something_else(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.select(F.raise_error(F.lit("no")).alias("x")))
     with pytest.raises(
         RowsDifferError, match=r"Penstock raises USER_RAISED_EXCEPTION.*plain Spark raises DIVIDE_BY_ZERO"
@@ -264,8 +276,8 @@ def test_penstock_raises_something_else(shadow, spark, broken):
         shadow.collect(spark.range(9).selectExpr("1 / (id - 5)"))
 
 
-def raises_once_there(path):
-    def check(batches):
+def raises_once_there(path: Any) -> Any:
+    def check(batches: Any) -> Iterator[Any]:
         if path.exists():
             raise ValueError("late")
         yield from batches
@@ -273,15 +285,15 @@ def raises_once_there(path):
     return check
 
 
-def test_only_plain_spark_raises(shadow, spark, tmp_path):
+def test_only_plain_spark_raises(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(9).mapInPandas(raises_once_there(tmp_path / "now"), "id long")
     shadow.write(df, Nowhere(then=(tmp_path / "now").touch))
     with pytest.raises(RowsDifferError, match="plain Spark raises ValueError, Penstock gives 9 rows"):
         shadow.execute()
 
 
-def test_a_sink_that_fails_is_no_difference(shadow, spark):
-    def refuse():
+def test_a_sink_that_fails_is_no_difference(shadow: Any, spark: SparkSession) -> None:
+    def refuse() -> Never:
         raise SinkError("the disk is full")
 
     for sink in (Nowhere(then=refuse), Nowhere(commit=refuse)):
@@ -291,7 +303,7 @@ def test_a_sink_that_fails_is_no_difference(shadow, spark):
         assert (only(shadow).verdict, only(shadow).rows) == (Verdict.EQUAL, 7)
 
 
-def test_another_outputs_error(shadow, spark):
+def test_another_outputs_error(shadow: Any, spark: SparkSession) -> None:
     shadow.write(grouped(spark), Nowhere())
     shadow.write(spark.range(9).selectExpr("1 / (id - 5)"), Nowhere())
     with pytest.raises(JobError, match="DIVIDE_BY_ZERO"):
@@ -301,14 +313,14 @@ def test_another_outputs_error(shadow, spark):
     assert bad.reason == "both raise DIVIDE_BY_ZERO"
 
 
-def test_what_cannot_be_hashed_is_said(shadow, spark):
+def test_what_cannot_be_hashed_is_said(shadow: Any, spark: SparkSession) -> None:
     df = spark.range(9).selectExpr("named_struct('a', id, 'A', id) as s")
     assert len(shadow.collect(df)) == 9
     assert only(shadow).verdict is Verdict.NOT_COMPARED
     assert "told apart" in only(shadow).reason
 
 
-def test_a_sink_that_takes_nothing(shadow, spark, tmp_path):
+def test_a_sink_that_takes_nothing(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     grouped(spark).write.parquet(str(tmp_path / "out"))
     shadow.write(grouped(spark), FileSink(str(tmp_path / "out"), mode="ignore"))
     shadow.execute()
@@ -316,7 +328,7 @@ def test_a_sink_that_takes_nothing(shadow, spark, tmp_path):
     assert "took none of the rows" in only(shadow).reason
 
 
-def test_a_job_that_overwrites_what_it_reads(shadow, spark, tmp_path):
+def test_a_job_that_overwrites_what_it_reads(shadow: Any, spark: SparkSession, tmp_path: Path) -> None:
     """Plain Spark must read what the job read, not what it wrote."""
     path = str(tmp_path / "t")
     spark.range(10).write.parquet(path)
@@ -326,7 +338,7 @@ def test_a_job_that_overwrites_what_it_reads(shadow, spark, tmp_path):
     assert spark.read.schema("id long").parquet(path).agg(F.max("id")).collect()[0][0] == 10
 
 
-def test_a_query_handed_to_spark_whole_is_said(spark):
+def test_a_query_handed_to_spark_whole_is_said(spark: SparkSession) -> None:
     env = Environment(
         spark, progress=False, verify="rows", config={"execution.batch.adaptive.whole-query-threshold": "64 mb"}
     )
@@ -335,7 +347,7 @@ def test_a_query_handed_to_spark_whole_is_said(spark):
     assert "handed the query whole" in only(env).reason
 
 
-def test_asynchronously(shadow, spark, broken):
+def test_asynchronously(shadow: Any, spark: SparkSession, broken: Any) -> None:
     broken(lambda df: df.where("k <> 3"))
     shadow.write(grouped(spark), Nowhere())
     job = shadow.execute_async()
@@ -344,7 +356,9 @@ def test_asynchronously(shadow, spark, broken):
             job.wait()
 
 
-def test_a_job_cancelled_while_it_is_compared_shows_nothing(quiet, spark, monkeypatch):
+def test_a_job_cancelled_while_it_is_compared_shows_nothing(
+    quiet: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = threading.Event()
     quiet.write(grouped(spark), Nowhere(commit=shown.set))
     monkeypatch.setattr("penstock.shadow.job.compare_rows", lambda *_: quiet.last_job.cancel())
@@ -353,12 +367,12 @@ def test_a_job_cancelled_while_it_is_compared_shows_nothing(quiet, spark, monkey
     assert not shown.is_set()
 
 
-def test_off_by_default(env, spark):
+def test_off_by_default(env: Environment, spark: SparkSession) -> None:
     env.count(spark.range(3))
     assert not hasattr(env.last_job, "report")
 
 
-def test_the_argument_is_checked(spark):
+def test_the_argument_is_checked(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="verify"):
         Environment(spark, verify="columns")
 
@@ -377,7 +391,7 @@ def test_the_argument_is_checked(spark):
         ("nothing known", "RuntimeError"),
     ],
 )
-def test_the_class_of_an_error(text, name):
+def test_the_class_of_an_error(text: str, name: str) -> None:
     assert error_class(RuntimeError(text)) == name
     try:
         raise JobError("vertex failed") from RuntimeError(text)

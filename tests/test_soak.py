@@ -1,10 +1,17 @@
 """The small form of ``bench/soak.py``: what grows with every job is found after some sixty of them."""
 
+from __future__ import annotations
+
 import importlib.util
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 BENCH = Path(__file__).parent.parent / "bench" / "soak.py"
 # How much more there may be after thirty more jobs: one for every second job would be found.
@@ -12,7 +19,7 @@ MORE = {"sessions": 12, "threads": 4, "jvm_threads": 8, "marks": 4, "files": 12}
 
 
 @pytest.mark.slow
-def test_sixty_jobs_leave_nothing(spark, tmp_path):
+def test_sixty_jobs_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("soak", BENCH)
     soak = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(soak)

@@ -1,7 +1,9 @@
 """Every strategy on real Spark: the rows are plain Spark's, and the stages that ran show what was changed."""
 
+from __future__ import annotations
+
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,6 +18,15 @@ from penstock.optimizer import StreamGraphOptimizationStrategy
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.stages import stages
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
+
 ROWS = 200_000
 JOIN = "table.optimizer.adaptive__broadcast__join.strategy"
 THRESHOLD = "table.optimizer.join.broadcast__threshold"
@@ -26,7 +37,7 @@ SMALL = {VOLUME: "64 kb", JOIN: "RUNTIME_ONLY"}
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A table of facts in 4 files and by day, five dimensions, and one with a hot key."""
     folder = tmp_path_factory.mktemp("star")
     facts = spark.range(0, ROWS, 1, 4).selectExpr(
@@ -45,28 +56,30 @@ def tables(spark, tmp_path_factory):
     return {path.name: spark.read.parquet(str(path)) for path in folder.iterdir()}
 
 
-def dimension(tables, d, below=1):
+def dimension(tables: Any, d: Any, below: int = 1) -> Any:
     return tables[f"dim{d}"].where(F.col(f"a{d}") < below)
 
 
-def star(tables, how="inner", dimensions=5):
+def star(tables: Any, how: str = "inner", dimensions: int = 5) -> Any:
     joined = tables["facts"]
     for d in range(dimensions):
         joined = joined.join(dimension(tables, d, 9), F.col(f"d{d}") == F.col(f"k{d}"), how)
     return joined.groupBy("day").agg(F.sum("v").alias("v"), F.max(f"n{dimensions - 1}").alias("n"))
 
 
-def check(env, df):
+def check(env: Environment, df: DataFrame) -> Any:
     assert_as_plain_spark(env, df)
     return env.last_job
 
 
-def chosen(job, kind):
+def chosen(job: Any, kind: Any) -> list[str]:
     return [str(decision.chosen) for decision in job.decisions if decision.kind.value == kind]
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, tables, how):
+def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, how: str
+) -> None:
     job = check(make_env(**SMALL), star(tables, how))
     (vertex,) = (execution.vertex for execution in job.vertices if "facts" in execution.vertex.name)
     assert vertex.name.count("Join") == 5
@@ -75,7 +88,7 @@ def test_a_star_is_one_vertex_and_its_facts_are_never_shuffled(spark, make_env, 
     assert sum(stage.shuffle_written for stage in ran) <= 20 * max(stage.tasks for stage in ran)  # partial sums by day
 
 
-def test_the_most_reducing_dimension_comes_first(make_env, tables):
+def test_the_most_reducing_dimension_comes_first(make_env: Callable[..., Environment], tables: Any) -> None:
     joined = tables["facts"]
     for d, below in ((0, 9), (1, 5), (2, 1)):
         joined = joined.join(dimension(tables, d, below), F.col(f"d{d}") == F.col(f"k{d}"))
@@ -85,7 +98,9 @@ def test_the_most_reducing_dimension_comes_first(make_env, tables):
     assert [part.split("(")[1] for part in order.split(", ")] == ["keeps 10.0%)", "keeps 50.0%)", "keeps 90.0%)"]
 
 
-def test_a_join_before_broadcast_joins_becomes_one_itself(spark, make_env, tables):
+def test_a_join_before_broadcast_joins_becomes_one_itself(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     """The dimensions are measured first, so that their joins are put in order; the join of the sums comes late."""
     sums = [tables[name].where("day < 3 and v % 7 <> 1") for name in ("facts", "by_day")]
     ours, theirs = (df.groupBy("d0", "day").agg(F.sum("v").alias("v"), F.max("d1").alias("m")) for df in sums)
@@ -108,7 +123,9 @@ def test_a_join_before_broadcast_joins_becomes_one_itself(spark, make_env, table
         ("rollup(n0, n1, n2)", False),  # as many groups as rows
     ],
 )
-def test_sums_are_made_before_rows_are_multiplied(spark, make_env, tables, groups, early):
+def test_sums_are_made_before_rows_are_multiplied(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, groups: str, early: bool
+) -> None:
     for name, table in tables.items():
         table.createOrReplaceTempView(name)
     columns = ", ".join(sorted(set(re.findall("[an][0-9]|day", groups))))
@@ -119,7 +136,7 @@ def test_sums_are_made_before_rows_are_multiplied(spark, make_env, tables, group
     assert chosen(job, "early aggregation") == ["before rows are copied for each grouping set"] * early
 
 
-def test_the_same_star_shuffled(spark, make_env, tables):
+def test_the_same_star_shuffled(spark: SparkSession, make_env: Callable[..., Environment], tables: Any) -> None:
     job = check(make_env(**SMALL | {VOLUME: "1 mb", THRESHOLD: "-1", f"{FILTERING}.enabled": False}), star(tables))
     assert sum(stage.shuffle_written for stage in stages(spark, job, "facts")) > ROWS / 2
     assert not {"left", "right"} & set(chosen(job, "broadcast"))
@@ -133,7 +150,9 @@ JOINS = [
 
 
 @pytest.mark.parametrize("how", JOINS)
-def test_keys_filter_the_other_side_before_its_shuffle(spark, make_env, tables, how):
+def test_keys_filter_the_other_side_before_its_shuffle(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, how: Any
+) -> None:
     small = dimension(tables, 0)  # a tenth of the keys
     df = tables["facts"].join(small, F.col("d0") == F.col("k0"), how)
     df = df.groupBy("d0").agg(F.count("*").alias("n"), F.sum("v").alias("v"))
@@ -146,7 +165,9 @@ def test_keys_filter_the_other_side_before_its_shuffle(spark, make_env, tables, 
         assert written[1] == written[0] >= ROWS * 0.9
 
 
-def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_env, tables):
+def test_a_filter_reaches_through_joins_projections_and_aggregates(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     renamed = tables["facts"].selectExpr("d0 as x", "d1 as y", "d3 as w").groupBy("x", "y").agg(F.sum("w").alias("w"))
     other = tables["hot"].selectExpr("k as z", "v").groupBy("z").agg(F.max("v").alias("m"))
     df = renamed.join(other, F.col("y") == F.col("z")).join(dimension(tables, 0), F.col("x") == F.col("k0"))
@@ -160,7 +181,9 @@ def test_a_filter_reaches_through_joins_projections_and_aggregates(spark, make_e
     ("key", "is_filtered"),
     [("d0 + 0", False), ("cast(d0 as bigint)", True), ("coalesce(d0, 7)", False), ("-d0", False)],
 )
-def test_computed_keys(spark, make_env, tables, key, is_filtered):
+def test_computed_keys(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, key: str, is_filtered: bool
+) -> None:
     """What is computed before the join is filtered where the computation is a cast that cannot fail."""
     small = dimension(tables, 0).selectExpr(f"cast(k0 as {'bigint' if 'bigint' in key else 'int'}) as k0")
     df = tables["facts"].selectExpr(f"{key} as x", "v").join(small, F.col("x") == F.col("k0"), "left_semi")
@@ -170,7 +193,9 @@ def test_computed_keys(spark, make_env, tables, key, is_filtered):
 
 
 @pytest.mark.parametrize("threshold", ["10 mb", "-1"])
-def test_only_the_partitions_of_the_keys_are_read(spark, make_env, tables, threshold):
+def test_only_the_partitions_of_the_keys_are_read(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, threshold: str
+) -> None:
     days = (
         spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
     )
@@ -198,7 +223,7 @@ class Noting(FileSource, DynamicParallelismInference):
 
     told: list[Any] = []
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> int:
         info = context.dynamic_filtering_info
         assert self.listing is not None
         self.told.append((info and info.columns, info and info.predicate, len(self.listing().sizes)))
@@ -206,7 +231,9 @@ class Noting(FileSource, DynamicParallelismInference):
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make_env, tables, threshold):
+def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, threshold: str
+) -> None:
     days = (
         spark.range(0, 20, 1, 1).selectExpr("cast(id as int) as d", "id % 10 as name").where("pmod(hash(name), 3) = 0")
     )
@@ -230,7 +257,9 @@ def test_a_source_of_the_users_own_is_asked_with_the_filters_it_gets(spark, make
     assert scan.parallelism == 2
 
 
-def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_path):
+def test_row_groups_are_left_out_where_the_data_is_sorted(
+    spark: SparkSession, make_env: Callable[..., Environment], tmp_path: Path
+) -> None:
     sorted_facts = spark.range(0, 400_000, 1, 1).selectExpr("id as k", "id * 2 as v")
     sorted_facts.write.option("parquet.block.size", 200_000).option("parquet.page.row.count.limit", 5000).parquet(
         str(tmp_path / "t")
@@ -243,7 +272,9 @@ def test_row_groups_are_left_out_where_the_data_is_sorted(spark, make_env, tmp_p
     assert 0 < read < 200_000
 
 
-def test_an_empty_build_side_reads_nothing_of_the_other(spark, make_env, tables):
+def test_an_empty_build_side_reads_nothing_of_the_other(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     none = tables["dim0"].where("a0 > 100 and n0 <> 'x'")
     df = tables["facts"].join(none, F.col("d0") == F.col("k0"))
     for threshold in ("10 mb", "-1"):
@@ -253,7 +284,7 @@ def test_an_empty_build_side_reads_nothing_of_the_other(spark, make_env, tables)
     check(make_env(**SMALL), tables["facts"].join(none, F.col("d0") == F.col("k0"), "left_anti").groupBy("day").count())
 
 
-def test_a_side_far_larger_than_it_looked(make_env, tables):
+def test_a_side_far_larger_than_it_looked(make_env: Callable[..., Environment], tables: Any) -> None:
     """Spark guesses a hundredth; it turns out that nothing is filtered at all."""
     same = tables["facts"].where("length(concat(id, 'x')) > 0").selectExpr("id as i", "v as w")
     df = tables["facts"].join(same, F.col("id") == F.col("i")).groupBy("day").agg(F.sum("w"))
@@ -264,7 +295,9 @@ def test_a_side_far_larger_than_it_looked(make_env, tables):
     ]
 
 
-def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables):
+def test_a_table_that_does_not_fit_is_shuffled_after_all(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     expected = star(tables, dimensions=2).collect()
     spark.conf.set("spark.sql.maxBroadcastTableSize", "1kb")
     env = make_env(**SMALL)
@@ -276,7 +309,9 @@ def test_a_table_that_does_not_fit_is_shuffled_after_all(spark, make_env, tables
     assert any("is shuffled" in (text or "") for text in instead), instead
 
 
-def test_a_failed_broadcast_beside_a_side_that_is_written(spark, make_env, tables):
+def test_a_failed_broadcast_beside_a_side_that_is_written(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     """Both sides start at once, so the large one lies hashed; it must not be taken for the layout of the other."""
     df = tables["facts"].join(tables["dim0"], F.col("d0") == F.col("k0")).groupBy("a0").agg(F.sum("v"), F.max("n0"))
     expected = df.collect()
@@ -292,7 +327,7 @@ def test_a_failed_broadcast_beside_a_side_that_is_written(spark, make_env, table
 class Careless(StreamGraphOptimizationStrategy):
     """Broadcasts without telling those behind the join that their rows do not lie hashed any more."""
 
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> Any:
         for node_id, result in finished.results.items():
             for build in context.stream_graph.out_edges(node_id):
                 inputs = context.stream_graph.in_edges(build.target_id)
@@ -308,7 +343,7 @@ class Careless(StreamGraphOptimizationStrategy):
         return False
 
 
-def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
+def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF
 
@@ -330,7 +365,9 @@ def test_a_careless_strategy_costs_an_exchange_not_the_answer(spark, tables):
 
 
 @pytest.mark.parametrize("how", JOINS)
-def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
+def test_a_hot_key_is_spread_over_tasks(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, how: Any
+) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
     df = (
         tables["hot"]
@@ -350,7 +387,7 @@ def test_a_hot_key_is_spread_over_tasks(spark, make_env, tables, how):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_both_sides_hot(make_env, tables, how):
+def test_both_sides_hot(make_env: Callable[..., Environment], tables: Any, how: str) -> None:
     other = tables["hot"].where("v < 800").selectExpr("k as j", "v as w")
     df = tables["hot"].where("v < 8000").join(other, F.col("k") == F.col("j"), how)
     options = SMALL | {
@@ -365,7 +402,9 @@ def test_both_sides_hot(make_env, tables, how):
 
 @pytest.mark.parametrize("smaller", ["left", "right"])
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
-def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smaller):
+def test_the_smaller_side_of_an_outer_join_is_hashed(
+    make_env: Callable[..., Environment], tables: Any, how: str, smaller: str
+) -> None:
     small = tables["dim0"].selectExpr("k0 + 500 as a", "n0 as n").where("a % 7 > 0")
     large = tables["hot"].where("v % 3 = 0").selectExpr("k as b", "v", "pad")
     left, right = (small, large) if smaller == "left" else (large, small)
@@ -375,7 +414,9 @@ def test_the_smaller_side_of_an_outer_join_is_hashed(make_env, tables, how, smal
 
 
 @pytest.mark.parametrize(("asked", "threshold"), [(1, "0"), (3, "0"), (5, "64 mb"), (40, "0")])
-def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_env, tables, asked, threshold):
+def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, asked: int, threshold: str
+) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
     joined = with_parallelism(tables["hot"].join(small, F.col("k") == F.col("k0")), asked)
     df = joined.groupBy(F.expr("v % 10")).agg(F.count("*"), F.sum("v"), F.max("pad"))
@@ -390,7 +431,9 @@ def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(spark, make_en
 
 
 @pytest.mark.parametrize(("maximum", "is_split"), [(2, False), (7, True)])
-def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_split):
+def test_the_maximum_bounds_split_vertices(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, maximum: int, is_split: bool
+) -> None:
     df = (
         tables["hot"]
         .join(tables["dim0"].selectExpr("k0", "a0"), F.col("k") == F.col("k0"))
@@ -411,7 +454,9 @@ def test_the_maximum_bounds_split_vertices(spark, make_env, tables, maximum, is_
     ("functions", "is_split"),
     [("count(distinct v) as n, max(pad) as m", True), ("sort_array(collect_list(v)) as n", False)],
 )
-def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, functions, is_split):
+def test_a_hot_group_is_merged_from_several_tasks(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any, functions: str, is_split: bool
+) -> None:
     df = tables["hot"].repartition("k").groupBy("k").agg(*(F.expr(one) for one in functions.split(", ")))
     options = {
         VOLUME: "64 kb",
@@ -424,7 +469,9 @@ def test_a_hot_group_is_merged_from_several_tasks(spark, make_env, tables, funct
     assert chosen(job, "skew")[0].startswith("not split") is not is_split
 
 
-def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(spark, make_env, tables):
+def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(
+    spark: SparkSession, make_env: Callable[..., Environment], tables: Any
+) -> None:
     small = tables["dim0"].selectExpr("k0", "a0")
     df = tables["hot"].join(small, F.col("k") == F.col("k0")).groupBy("k").agg(F.count("*").alias("n"))
     job = check(make_env(**SMALL | {THRESHOLD: "-1"}), df)
@@ -433,11 +480,11 @@ def test_a_join_behind_an_aggregate_by_its_key_needs_no_second_shuffle(spark, ma
 
 
 class Breaks(StreamGraphOptimizationStrategy):
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> Never:
         raise RuntimeError("in the middle")
 
 
-def test_a_strategy_that_raises_in_the_middle(spark, tables):
+def test_a_strategy_that_raises_in_the_middle(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from tests.conftest import OFF
 
@@ -447,11 +494,11 @@ def test_a_strategy_that_raises_in_the_middle(spark, tables):
 
 
 class Restless(StreamGraphOptimizationStrategy):
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> bool:
         return True
 
 
-def test_a_strategy_without_an_end_fails_the_job(spark, tables):
+def test_a_strategy_without_an_end_fails_the_job(spark: SparkSession, tables: Any) -> None:
     from penstock import Environment
     from penstock.errors import OptimizerError
     from tests.conftest import OFF

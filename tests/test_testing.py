@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -10,6 +11,9 @@ from pyspark.sql.types import StructType
 
 from penstock.connectors import Predicate, SplitSource
 from penstock.testing import MIB, read_splits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True)
@@ -20,22 +24,22 @@ class Numbers(SplitSource):
     batch: object = None
     schema = StructType().add("n", "long").add("text", "string")
 
-    def enumerate_splits(self, context):
+    def enumerate_splits(self, context: Any) -> Any:
         assert context.columns is not None
         kept = {value for predicate in context.predicates for value in predicate.values} or set(range(self.count))
         assert context.data_volume_per_task == 16 * MIB
         return [n for n in range(self.count) if n in kept]
 
-    def split_size(self, split):
+    def split_size(self, split: Any) -> Any:
         return 10 * (split == 0) + 1
 
-    def read_split(self, split, columns):
+    def read_split(self, split: Any, columns: Any) -> Iterator[Any]:
         values = {"n": [split], "text": [f"t{split}"]}
         make = self.batch or (lambda columns, values: pa.RecordBatch.from_pydict({c: values[c] for c in columns}))
         yield make(columns, values)
 
 
-def test_everything_is_read_once_by_the_tasks_of_a_job():
+def test_everything_is_read_once_by_the_tasks_of_a_job() -> None:
     read = read_splits(Numbers(5), parallelism=2)
     assert read.splits == (0, 1, 2, 3, 4)
     assert read.tasks == ((0,), (1, 2, 3, 4))  # the large split has a task of its own
@@ -51,7 +55,7 @@ def test_everything_is_read_once_by_the_tasks_of_a_job():
         ({"predicates": [Predicate("=", "n", (7,))]}, []),
     ],
 )
-def test_what_the_job_wants(facts, rows):
+def test_what_the_job_wants(facts: dict[str, Any], rows: Any) -> None:
     assert read_splits(Numbers(2), **facts).rows == rows
 
 
@@ -64,12 +68,12 @@ def test_what_the_job_wants(facts, rows):
     ],
     ids=["other columns", "other types", "a narrower type"],
 )
-def test_batches_that_are_not_as_the_schema_says(batch, problem):
+def test_batches_that_are_not_as_the_schema_says(batch: Any, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         read_splits(Numbers(2, batch), columns=["n"])
 
 
-def test_a_source_that_cannot_go_to_a_task():
+def test_a_source_that_cannot_go_to_a_task() -> None:
     import threading
 
     with pytest.raises(TypeError, match="pickle"):

@@ -1,9 +1,12 @@
+from __future__ import annotations
+
 import subprocess
 import sys
 import threading
 import time
 from contextlib import suppress
 from contextvars import ContextVar
+from typing import Any, Never
 
 import pytest
 
@@ -11,12 +14,12 @@ from penstock.threads import DaemonPool, answer_within, doing, works
 from tests.silence import Silent, ask
 
 
-def busily(until):
+def busily(until: Any) -> None:
     while not until.is_set():
         sum(range(1000))
 
 
-def in_pieces(until):
+def in_pieces(until: Any) -> None:
     while not until.wait(0.02):
         pass
 
@@ -29,7 +32,7 @@ WAYS = {
 }
 
 
-def ask_silent(until):
+def ask_silent(until: Any) -> None:
     with Silent() as server:
         threading.Thread(target=lambda: (until.wait(), server.close())).start()
         with suppress(ConnectionError):
@@ -37,11 +40,11 @@ def ask_silent(until):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_who_only_waits_is_silent(way):
+def test_who_only_waits_is_silent(way: str) -> None:
     call, is_silent = WAYS[way]
     until, ready = threading.Event(), threading.Event()
 
-    def run():
+    def run() -> None:
         with doing("its parallelism", "orders"):
             ready.set()
             call(until)
@@ -63,18 +66,18 @@ def test_who_only_waits_is_silent(way):
     assert work.silent_for(lambda _: False) == 0
 
 
-def test_the_innermost_work_of_a_thread_counts():
+def test_the_innermost_work_of_a_thread_counts() -> None:
     with doing("outer"), doing("inner"):
         assert [work.what for work in works(threading.current_thread().name)] == ["inner"]
 
 
-def test_a_call_that_only_waits_is_given_up_and_one_that_works_is_not():
+def test_a_call_that_only_waits_is_given_up_and_one_that_works_is_not() -> None:
     started = time.monotonic()
     with pytest.raises(TimeoutError, match="asking"):
         answer_within(0.4, "asking", "orders", lambda: time.sleep(60))
     assert time.monotonic() - started < 2
 
-    def long():
+    def long() -> int:
         until = time.monotonic() + 1
         while time.monotonic() < until:
             sum(range(1000))
@@ -83,19 +86,19 @@ def test_a_call_that_only_waits_is_given_up_and_one_that_works_is_not():
     assert answer_within(0.4, "asking", "orders", long) == 7
 
 
-def test_a_call_raises_its_own_error():
-    def raises():
+def test_a_call_raises_its_own_error() -> None:
+    def raises() -> Never:
         raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):
         answer_within(5, "asking", "orders", raises)
 
 
-def test_a_pool_runs_side_by_side_up_to_its_limit():
+def test_a_pool_runs_side_by_side_up_to_its_limit() -> None:
     pool = DaemonPool(3, "pool")
     going, free = [], threading.Event()
 
-    def run(number):
+    def run(number: Any) -> Any:
         going.append(number)
         free.wait(5)
         return number
@@ -112,7 +115,7 @@ def test_a_pool_runs_side_by_side_up_to_its_limit():
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("pool-")]
 
 
-def test_a_pool_gives_errors_and_context_and_cancels_what_waits():
+def test_a_pool_gives_errors_and_context_and_cancels_what_waits() -> None:
     variable = ContextVar("variable", default="")
     pool = DaemonPool(1, "pool")
     variable.set("of who submits")
@@ -129,7 +132,7 @@ def test_a_pool_gives_errors_and_context_and_cancels_what_waits():
     assert running.result(5)
 
 
-def test_the_process_ends_without_threads_that_hang():
+def test_the_process_ends_without_threads_that_hang() -> None:
     program = (
         "import time; from penstock.threads import DaemonPool; DaemonPool(1, 'p').submit(time.sleep, 60); print('end')"
     )

@@ -1,10 +1,22 @@
 """TPC-DS queries give the same rows as plain Spark: some of every family always, all 99 in the full run."""
 
+from __future__ import annotations
+
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.equality import assert_as_plain_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 # What is planned in a way of its own, and queries that have it.
 FAMILIES = {
@@ -26,7 +38,7 @@ ALWAYS = {number for numbers in FAMILIES.values() for number in numbers}
 
 
 @pytest.fixture(scope="module")
-def tables(spark, data):
+def tables(spark: SparkSession, data: Path) -> Iterator[Any]:
     names = [file.stem for file in (data / "tpcds-0.1").glob("*.parquet")]
     for name in names:
         spark.read.parquet(str(data / "tpcds-0.1" / f"{name}.parquet")).createOrReplaceTempView(name)
@@ -38,6 +50,6 @@ def tables(spark, data):
 @pytest.mark.parametrize(
     "number", [pytest.param(n, marks=[] if n in ALWAYS else pytest.mark.slow) for n in range(1, 100)]
 )
-def test_same_rows(spark, env, tables, number):
+def test_same_rows(spark: SparkSession, env: Environment, tables: Any, number: Any) -> None:
     assert_as_plain_spark(env, spark.sql(tables[str(number)]))
     assert env.last_job.vertices

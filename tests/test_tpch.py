@@ -1,17 +1,28 @@
 """All 22 TPC-H queries give the same rows as plain Spark."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 QUERIES = Path(__file__).parent.parent / "data" / "queries" / "tpch.json"
 
 
 @pytest.fixture(scope="module")
-def tables(spark, data):
+def tables(spark: SparkSession, data: Path) -> Iterator[Any]:
     for file in (data / "tpch-0.1").glob("*.parquet"):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     yield json.loads(QUERIES.read_text())
@@ -20,13 +31,13 @@ def tables(spark, data):
 
 
 @pytest.mark.parametrize("number", range(1, 23))
-def test_same_rows(spark, env, tables, number):
+def test_same_rows(spark: SparkSession, env: Environment, tables: Any, number: int) -> None:
     text = tables[str(number)]
     assert_as_plain_spark(env, spark.sql(text))
     assert len(env.last_job.vertices) >= 2
 
 
-def test_nothing_is_exchanged_twice(spark, env, tables):
+def test_nothing_is_exchanged_twice(spark: SparkSession, env: Environment, tables: Any) -> None:
     """An aggregate by the key it is then joined on shares the join's vertex, and a second aggregate too."""
     text = """
         select /*+ merge(o) */ l_orderkey, sum(n) from
@@ -40,7 +51,7 @@ def test_nothing_is_exchanged_twice(spark, env, tables):
     assert_same_rows(found, spark.sql(text).collect())
 
 
-def test_every_vertex_ran_as_decided(spark, env, tables):
+def test_every_vertex_ran_as_decided(spark: SparkSession, env: Environment, tables: Any) -> None:
     for number in ("3", "5", "18", "21"):
         env.collect(spark.sql(tables[number]))
         for execution in env.last_job.vertices:

@@ -1,7 +1,9 @@
 """What comes otherwise than it was decided settles the decision, in history and on the pages; the rows are right."""
 
+from __future__ import annotations
+
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import pandas as pd
 import pytest
@@ -13,6 +15,14 @@ from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.spark import exchange, filters
 from penstock.web import pages
 from tests.equality import assert_as_plain_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 ROWS = 60_000
 SKEW = "table.optimizer.skewed__join__optimization"
@@ -27,7 +37,7 @@ WHOLE = "execution.batch.adaptive.whole__query__threshold"
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("records")
     facts = spark.range(0, ROWS, 1, 4).selectExpr("if(id % 10 < 6, 7, id % 1000) as k", "id as v", "uuid() as pad")
     facts.write.parquet(str(folder / "facts"))
@@ -35,7 +45,7 @@ def tables(spark, tmp_path_factory):
     return spark.read.parquet(str(folder / "facts")), spark.read.parquet(str(folder / "small"))
 
 
-def joined(tables):
+def joined(tables: Any) -> Any:
     facts, small = tables
     return (
         facts.join(small.where("a < 2"), F.col("k") == F.col("j"))
@@ -44,14 +54,14 @@ def joined(tables):
     )
 
 
-def raising(text):
-    def fail(*_, **__):
+def raising(text: str) -> Any:
+    def fail(*_: Any, **__: Any) -> Never:
         raise RuntimeError(text)
 
     return fail
 
 
-def settled(env, df, kind):
+def settled(env: Environment, df: DataFrame, kind: Any) -> Any:
     """Run, compare with plain Spark; return the decisions of a kind that came otherwise, seen on their vertices' pages."""
     assert_as_plain_spark(env, df)
     record = record_of(env.last_job)
@@ -64,7 +74,9 @@ def settled(env, df, kind):
     return found
 
 
-def test_a_broadcast_that_fell_back(monkeypatch, make_env, tables):
+def test_a_broadcast_that_fell_back(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     monkeypatch.setattr(exchange, "broadcast_staged", raising("OutOfMemory: no room for a table"))
     (one,) = settled(make_env(**SMALL), joined(tables), "broadcast")
     assert one["chosen"] == "right"
@@ -73,34 +85,42 @@ def test_a_broadcast_that_fell_back(monkeypatch, make_env, tables):
     assert one["outcome"]["tasks"] > 0
 
 
-def test_keys_that_could_not_be_fetched(monkeypatch, make_env, tables):
+def test_keys_that_could_not_be_fetched(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     monkeypatch.setattr(
         filters, "collect_keys", raising("An error occurred while calling o1.x.\n: the executor is gone")
     )
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows go unfiltered"
+    assert one["outcome"]["instead"] == "rows are not filtered"
     assert one["outcome"]["because"] == "the keys could not be fetched: the executor is gone"
 
 
-def test_statistics_that_could_not_be_read(monkeypatch, make_env, tables):
+def test_statistics_that_could_not_be_read(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     monkeypatch.setattr("penstock.execution.runtime_filters.row_groups_left", raising("a footer is broken"))
     (one,) = settled(make_env(**SMALL | {THRESHOLD: "-1"}), joined(tables), "dynamic filter")
-    assert one["outcome"]["instead"] == "rows are left out only after they were read"
+    assert one["outcome"]["instead"] == "rows are filtered only after they were read"
     assert "a footer is broken" in one["outcome"]["because"]
 
 
-def test_a_split_that_spark_did_not_plan_so(monkeypatch, make_env, tables):
+def test_a_split_that_spark_did_not_plan_so(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     monkeypatch.setattr(exchange, "joins_its_leaves", lambda _: False)
     (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
-    assert one["outcome"]["instead"] == "its subpartitions stay whole"
+    assert one["outcome"]["instead"] == "its subpartitions are not split"
     assert "subpartitions split" in one["chosen"]
 
 
-def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
+def test_a_layout_that_spark_refused(
+    monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
+) -> None:
     refused: list[Any] = []
     write = exchange.write
 
-    def refuse(session, logical, **others):
+    def refuse(session: SparkSession, logical: Any, **others: Any) -> Any:
         if not refused and "Join" in logical._handle.toString():
             refused.append(True)
             raise RuntimeError(exchange._REFUSED)
@@ -109,7 +129,7 @@ def test_a_layout_that_spark_refused(monkeypatch, make_env, tables):
     monkeypatch.setattr(exchange, "write", refuse)
     options = SMALL | {THRESHOLD: "-1", FILTERING: False}
     (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
-    assert one["outcome"]["instead"] == "inputs exchanged within the vertex"
+    assert one["outcome"]["instead"] == "its inputs are exchanged inside the vertex"
 
 
 def doubled(pdf: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +147,9 @@ HOT = {
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize("name", HOT)
-def test_a_hot_key_that_cannot_be_spread_is_told(make_env, tables, name, threshold):
+def test_a_hot_key_that_cannot_be_spread_is_told(
+    make_env: Callable[..., Environment], tables: Any, name: str, threshold: str
+) -> None:
     make, what = HOT[name]
     env = make_env(**SPLIT | {WHOLE: threshold})
     df = make(tables[0])
@@ -145,18 +167,20 @@ def test_a_hot_key_that_cannot_be_spread_is_told(make_env, tables, name, thresho
 class Noting(StreamGraphOptimizationStrategy):
     """Decides nothing, and says so of every join, as its user calls it or as a node."""
 
-    def initialize(self, context):
+    def initialize(self, context: Any) -> None:
         for node in context.stream_graph:
             if node.kind == "Join":
                 context.decide(DecisionKind.STRATEGY, node, "looked at", "it is a join")
                 context.decide(DecisionKind.STRATEGY, node.name, "seen", "it is called so")
 
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> bool:
         return False
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(spark, tables, threshold):
+def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(
+    spark: SparkSession, tables: Any, threshold: str
+) -> None:
     from penstock import Environment
 
     options = {key.replace("__", "-"): value for key, value in (SPLIT | {WHOLE: threshold}).items()}

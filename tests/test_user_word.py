@@ -1,7 +1,9 @@
 """What the user says of parallelism holds at every size of data, as plain Spark is asked or Penstock: read from Spark's stages."""
 
+from __future__ import annotations
+
 import uuid
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,16 +17,23 @@ from penstock.errors import PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 SIZES = {"1 row": 1, "1 MiB": 60_000, "100 MiB": 6_500_000}
 """Rows of two columns of 8 bytes, which cannot be compressed."""
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     made = {}
 
-    def table(size):
+    def table(size: Any) -> Any:
         if size not in made:
             made[size] = str(tmp_path_factory.mktemp("sizes") / "t")
             rows = spark.range(0, SIZES[size], 1, 2).selectExpr("xxhash64(id) as k", "rand() as v").coalesce(1)
@@ -34,7 +43,7 @@ def tables(spark, tmp_path_factory):
     return table
 
 
-def every_size(*cases):
+def every_size(*cases: Any) -> Any:
     """Each case with each size; what takes long is run with the slow tests."""
     return [
         pytest.param(size, case, marks=[pytest.mark.slow] if size == "100 MiB" else [])
@@ -43,7 +52,7 @@ def every_size(*cases):
     ]
 
 
-def tasks_of_last_stage(spark, groups):
+def tasks_of_last_stage(spark: SparkSession, groups: Any) -> int:
     """Return how many tasks the last stage had of the Spark jobs of some groups."""
     spark._jsc.sc().listenerBus().waitUntilEmpty()
     tracker, store = spark.sparkContext.statusTracker(), spark._jsc.sc().statusStore()
@@ -54,13 +63,13 @@ def tasks_of_last_stage(spark, groups):
     return int(store.lastStageAttempt(max(ran)).numCompleteTasks())
 
 
-def by_penstock(spark, env):
+def by_penstock(spark: SparkSession, env: Environment) -> Any:
     job = env.last_job
     vertices = [f"penstock-{job.id}-{execution.vertex.id}" for execution in job.vertices]
     return tasks_of_last_stage(spark, [*vertices, f"penstock-{job.id}-whole"])
 
 
-def by_spark(spark, df):
+def by_spark(spark: SparkSession, df: DataFrame) -> Any:
     group = uuid.uuid4().hex
     spark.sparkContext.setJobGroup(group, "plain")
     try:
@@ -70,11 +79,11 @@ def by_spark(spark, df):
     return rows, tasks_of_last_stage(spark, [group])
 
 
-def counted(batches):
+def counted(batches: Any) -> Iterator[Any]:
     yield pa.RecordBatch.from_pydict({"n": [sum(batch.num_rows for batch in batches)]})
 
 
-def few(df):
+def few(df: DataFrame) -> Any:
     return df.selectExpr("k % 5 as k", "v").groupBy("k").count()
 
 
@@ -94,7 +103,7 @@ SAID = {
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*SAID))
-def test_in_plain_spark_and_with_penstock(spark, tables, size, name):
+def test_in_plain_spark_and_with_penstock(spark: SparkSession, tables: Any, size: Any, name: Any) -> None:
     make, expected = SAID[name]
     df = make(spark.read.parquet(tables(size)))
     rows, tasks = by_spark(spark, df)
@@ -127,7 +136,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*GIVEN))
-def test_with_parallelism(spark, tables, size, name):
+def test_with_parallelism(spark: SparkSession, tables: Any, size: Any, name: Any) -> None:
     make, expected = GIVEN[name]
     df = make(spark.read.parquet(tables(size)))
     env = Environment(spark, progress=False)
@@ -150,7 +159,7 @@ SINKS = {
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*SINKS))
-def test_sinks(spark, tables, tmp_path, size, name):
+def test_sinks(spark: SparkSession, tables: Any, tmp_path: Path, size: Any, name: Any) -> None:
     config, sink, call = SINKS[name]
     env = Environment(spark, progress=False, config=config)
     df = few(spark.read.parquet(tables(size)))
@@ -163,7 +172,7 @@ def test_sinks(spark, tables, tmp_path, size, name):
 class Guess(FileSource, DynamicParallelismInference):
     """Files whose reader knows better."""
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> int:
         return 3
 
 
@@ -186,7 +195,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("size", "name"), every_size(*SOURCES))
-def test_sources(spark, tables, size, name):
+def test_sources(spark: SparkSession, tables: Any, size: Any, name: Any) -> None:
     config, _, read = SOURCES[name]
     env = Environment(spark, progress=False, config=config)
     df = read(env, tables(size))
@@ -203,7 +212,7 @@ class Asked(FileSource, DynamicParallelismInference):
 
     bounds: list[Any] = []
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> int:
         self.bounds.append(context.parallelism_inference_upper_bound)
         return 700
 
@@ -234,7 +243,7 @@ ASKED = {
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize("name", ASKED)
-def test_who_is_asked_and_with_which_bound(spark, tables, name, threshold):
+def test_who_is_asked_and_with_which_bound(spark: SparkSession, tables: Any, name: str, threshold: str) -> None:
     config, read, bounds, expected = ASKED[name]
     env = Environment(
         spark, progress=False, config=config | {"execution.batch.adaptive.whole-query-threshold": threshold}
@@ -254,19 +263,19 @@ class Nothing(StreamGraphOptimizationStrategy):
 
     seen = 0
 
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> bool:
         type(self).seen += 1
         return False
 
 
-def test_strategies_are_asked(spark, tables):
+def test_strategies_are_asked(spark: SparkSession, tables: Any) -> None:
     Nothing.seen = 0
     env = Environment(spark, progress=False, strategies=[Nothing])
     env.collect(few(spark.read.parquet(tables("1 row"))))
     assert Nothing.seen
 
 
-def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark, tables):
+def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark: SparkSession, tables: Any) -> None:
     env = Environment(spark, progress=False)
     df = few(spark.read.parquet(tables("1 row")))
     explained = env.explain(df)
@@ -278,7 +287,7 @@ def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark, t
     assert "Stream graph" in str(env.explain(with_parallelism(df, 2)))
 
 
-def test_bad_options_are_refused_whatever_the_size(spark, tables):
+def test_bad_options_are_refused_whatever_the_size(spark: SparkSession, tables: Any) -> None:
     df = spark.read.option("scan.paralelism", 3).parquet(tables("1 row"))
     with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):
         Environment(spark, progress=False).collect(df)

@@ -1,10 +1,13 @@
 """What is shipped: the wheel is built and installed, and a job runs with its Java classes, in executors of their own."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -18,7 +21,7 @@ EXPECTED = [[team, sum(range(team, 30_000, 5))] for team in range(5)]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     wheel = build(folder)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -43,7 +46,7 @@ def run(package: Path, folder: Path) -> dict:
     return said
 
 
-def test_classes_from_the_wheel(installed, tmp_path):
+def test_classes_from_the_wheel(installed: Any, tmp_path: Path) -> None:
     said = run(installed, tmp_path)
     major, minor, *_ = pyspark.__version__.split(".")
     assert said["from"].endswith(f"/penstock/spark/java/penstock-spark{major}.{minor}.jar")
@@ -53,7 +56,7 @@ def test_classes_from_the_wheel(installed, tmp_path):
     assert said["state_rows"] == 200
 
 
-def test_classes_compiled_at_first_use(tmp_path):
+def test_classes_compiled_at_first_use(tmp_path: Path) -> None:
     said = run(ROOT / "src", tmp_path)
     assert said["from"] is None
     assert said["loader"] == "CachingJavaSourceClassLoader"

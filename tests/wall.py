@@ -1,13 +1,20 @@
 """The wall to Spark's JVM: what other rooms take from `penstock.spark`, and who holds an object of the JVM while a job runs."""
 
+from __future__ import annotations
+
 import ast
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass, JavaMember, JavaObject, JavaPackage, JVMView
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 SOURCE = Path(__file__).parent.parent / "src" / "penstock"
 BEHIND = {"_handle", "_bridge", "_get_object_id"}
@@ -120,7 +127,7 @@ def guarded() -> Iterator[set[str]]:
     """Collect, while the block runs, the variables outside of `penstock.spark` that hold an object of the JVM."""
     found: set[str] = set()
 
-    def look(frame, event, _):
+    def look(frame: DataFrame, event: Any, _: Any) -> None:
         if event != "return":
             return
         module = str(frame.f_globals.get("__name__"))

@@ -1,4 +1,4 @@
-r"""Tests of strategies and sources without Spark: graphs as text, results as figures, a job that runs on paper.
+r"""Tests of strategies and sources without Spark: graphs as text, results as figures, and a simulated job.
 
 Example
 -------
@@ -69,7 +69,7 @@ RESOURCES = Resources(
     volume_per_task=16 * MIB,
     cores=16,
 )
-"""What a job on paper has to use."""
+"""The resources of a simulated job."""
 
 
 def stream_graph(
@@ -86,11 +86,11 @@ def stream_graph(
     text
         A line for each edge: ``1 #> 3``. The arrows are those of `ARROWS`. The first edge to a node is its left input.
     operators
-        What the nodes do, by node; a `CalcOperator` where nothing is given.
+        The operators, by node id. The default is a `CalcOperator`.
     parallelism
-        What the user asked for, by node.
+        The parallelism that the user set, by node id.
     filters
-        Dynamic filters that are there from the start, by node.
+        Dynamic filters from the start, by node id.
     """
     nodes: dict[int, StreamNode] = {}
     edges: list[StreamEdge] = []
@@ -116,21 +116,21 @@ def measured(
     scanned: Mapping[int, int] | None = None,
     mappers: Callable[[Sequence[int]], np.ndarray] | None = None,
 ) -> ResultInfo:
-    """Return what a finished vertex has written.
+    """Return the output of a finished vertex.
 
     Parameters
     ----------
     mib
         The MiB of each subpartition.
     rows, memory, scanned, mappers
-        As in `ResultInfo`; the bytes in memory are those written where nothing is given.
+        As in `ResultInfo`. If `memory` is None, it is the bytes as written.
     """
     sizes = np.array([int(one * MIB) for one in mib], dtype=np.int64)
     return ResultInfo(sizes, rows, int(sizes.sum()) if memory is None else memory, mappers, scanned or {})
 
 
 class StrategyHarness:
-    """A job on paper: vertices are made as in a real one, and finish when they are told to.
+    """A simulated job: it makes vertices as a real one does, and they finish when the test calls `finish`.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class StrategyHarness:
     text, operators, parallelism, filters
         The graph, see `stream_graph`.
     config, resources
-        What the strategies are given.
+        The options and resources of the job.
     skips
         Whether a strategy that raises is skipped, as in a real job; if not, the test gets its error.
     """
@@ -176,7 +176,7 @@ class StrategyHarness:
 
     @property
     def edges(self) -> set[str]:
-        """The edges as text; ``cut`` is behind those whose subpartitions may be split."""
+        """The edges as text; those whose subpartitions may be split end with ``cut``."""
         arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
         return {
             f"{e.source_id} {arrows[e.partitioner]} {e.target_id}" + ("" if e.intra_input_correlated else " cut")
@@ -190,12 +190,12 @@ class StrategyHarness:
 
     @property
     def pending(self) -> int:
-        """How many nodes are part of no vertex yet."""
+        """The number of nodes that are not part of a vertex yet."""
         return self._manager.pending_operators
 
     @property
     def decisions(self) -> list[Decision]:
-        """What was decided, in order."""
+        """The decisions, in order."""
         return list(self._decisions)
 
     @property
@@ -204,11 +204,11 @@ class StrategyHarness:
         return self._account.events
 
     def chosen(self, kind: DecisionKind) -> list[str]:
-        """Return what was chosen in the decisions of a kind."""
+        """Return the choices of all decisions of a kind."""
         return [str(decision.chosen) for decision in self._decisions if decision.kind is kind]
 
     def operator(self, node_id: int) -> Operator:
-        """Return what a node does, with what was decided about it."""
+        """Return the operator of a node, with the decisions about it."""
         return self.graph.node(node_id).operator
 
     def finish(self, node_id: int, result: ResultInfo | None = None) -> list[str]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import urllib.request
+from typing import TYPE_CHECKING, Any
 
 from click.testing import CliRunner
 
@@ -14,18 +15,21 @@ from penstock.cli.main import main
 from penstock.history.event_log import EventLog, LocalFolder
 from tests.history.records import ID, events
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def folder_with_a_job(tmp_path):
+
+def folder_with_a_job(tmp_path: Path) -> str:
     EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
     return str(tmp_path)
 
 
-def said(*arguments):
+def said(*arguments: Any) -> Any:
     done = CliRunner().invoke(main, ["history", *arguments])
     return done.exit_code, done.output
 
 
-def test_list_and_show(tmp_path):
+def test_list_and_show(tmp_path: Path) -> None:
     folder = folder_with_a_job(tmp_path)
     code, output = said("list", "--history", folder)
     assert code == 0
@@ -40,14 +44,14 @@ def test_list_and_show(tmp_path):
     assert (shown["jid"], len(shown["vertices"]), len(shown["changes"])) == (ID, 2, 1)
 
 
-def test_a_job_that_is_not_there(tmp_path):
+def test_a_job_that_is_not_there(tmp_path: Path) -> None:
     code, output = said("show", "--history", folder_with_a_job(tmp_path), "ffffffffffff")
     assert code == 1
     assert "there is no job 'ffffffffffff'" in output
     assert said("list", "--history", str(tmp_path / "nowhere"))[0] == 1
 
 
-def test_the_page_over_a_folder(tmp_path):
+def test_the_page_over_a_folder(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "ui", "--history", folder_with_a_job(tmp_path), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
         try:

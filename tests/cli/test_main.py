@@ -1,17 +1,26 @@
 """The command line, as a user calls it."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
-def penstock(*arguments, **environ):
+    from pyspark.sql import SparkSession
+
+
+def penstock(*arguments: Any, **environ: Any) -> Any:
     return subprocess.run(
         [sys.executable, "-m", "penstock.cli.main", *arguments],
         capture_output=True,
@@ -23,10 +32,10 @@ def penstock(*arguments, **environ):
 
 
 @pytest.fixture
-def here(spark, monkeypatch):
+def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that runs a command in this process, on the session that the tests share: a JVM takes long to start."""
 
-    def run(*arguments, **environ):
+    def run(*arguments: Any, **environ: Any) -> Any:
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")  # for programs that later tests start
         return CliRunner().invoke(main, arguments, env=environ)
 
@@ -35,14 +44,14 @@ def here(spark, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def orders(tmp_path_factory):
+def orders(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("cli") / "orders.csv"
     path.write_text("user,amount\n" + "\n".join(f"{i % 3},{i}" for i in range(100)))
     return str(path)
 
 
 @pytest.mark.parametrize("command", ["demo", "run", "sql", "explain", "options", "recover"])
-def test_help_teaches(command):
+def test_help_teaches(command: str) -> None:
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0
     assert "--output-format" in result.output
@@ -52,7 +61,7 @@ def test_help_teaches(command):
     assert len(result.output) > 300
 
 
-def test_sql_to_json_and_to_files(here, orders, tmp_path):
+def test_sql_to_json_and_to_files(here: Any, orders: Any, tmp_path: Path) -> None:
     table = ("--table", f"o={orders}")
     threshold = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
     statement = "select user, sum(amount) as s from o group by user order by user"
@@ -68,7 +77,7 @@ def test_sql_to_json_and_to_files(here, orders, tmp_path):
     assert "handed to Spark whole" in done.stdout
 
 
-def test_explain(here, orders):
+def test_explain(here: Any, orders: Any) -> None:
     arguments = ("explain", "--table", f"o={orders}", "select user, count(*) from o group by user")
     done = here(*arguments)
     assert done.exit_code == 0, done.stderr
@@ -88,7 +97,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), ERRORS)
-def test_errors_are_words(here, orders, arguments, message):
+def test_errors_are_words(here: Any, orders: Any, arguments: Any, message: str) -> None:
     done = here(*(f"o={orders}" if a == "ORDERS" else a for a in arguments))
     assert done.exit_code == 1
     assert message in done.stderr
@@ -96,7 +105,7 @@ def test_errors_are_words(here, orders, arguments, message):
     assert "\tat " not in done.stderr
 
 
-def test_an_error_of_a_program_of_its_own_is_words():
+def test_an_error_of_a_program_of_its_own_is_words() -> None:
     """Spark's own log is quiet, too."""
     done = penstock("sql", "select * from nothing")
     assert done.returncode == 1
@@ -105,7 +114,7 @@ def test_an_error_of_a_program_of_its_own_is_words():
     assert "\tat " not in done.stderr
 
 
-def test_options():
+def test_options() -> None:
     result = CliRunner().invoke(main, ["options", "--output-format", "json", "sink"])
     keys = [row["key"] for row in json.loads(result.output)["results"][0]["rows"]]
     assert "sink.parallelism" in keys
@@ -114,7 +123,7 @@ def test_options():
     assert result.exit_code == 1
 
 
-def test_the_demo():
+def test_the_demo() -> None:
     done = penstock("demo", "--output-format", "json")
     assert done.returncode == 0, done.stderr[-3000:]
     said = json.loads(done.stdout[done.stdout.index("{") :])

@@ -1,6 +1,9 @@
 """`penstock recover`: what it says, and what it does when it is told to."""
 
+from __future__ import annotations
+
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,25 +13,31 @@ from tests.commit.checks import run
 from tests.commit.harness import Stop, in_child
 from tests.commit.targets import FILES, Files, Template
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture(scope="module")
-def template(spark, tmp_path_factory):
+def template(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(spark, tmp_path_factory.mktemp("template"))
 
 
-def penstock(*arguments):
+def penstock(*arguments: Any) -> Any:
     done = CliRunner().invoke(main, ["recover", "--output-format", "json", *map(str, arguments)])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 
-def rows(said):
+def rows(said: Any) -> Any:
     return [row for result in said.get("results", []) for row in result["rows"]]
 
 
-def test_it_tells_first_and_does_then(spark, template, tmp_path):
+def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     targets = [
         Files(template, tmp_path / name, *FILES["append by partition"][:2], exists=True, token=None) for name in "ab"
     ]
@@ -52,16 +61,16 @@ def test_it_tells_first_and_does_then(spark, template, tmp_path):
     assert [target.rows() for target in targets] == [target.old for target in targets]
     for name in "ab":
         assert [path.name for path in (tmp_path / name).iterdir()] == ["out"]
-    assert "nothing is left" in penstock(tmp_path / "a")["notes"][0]
+    assert "nothing to recover" in penstock(tmp_path / "a")["notes"][0]
 
 
-def counted(spark, targets):
+def counted(spark: SparkSession, targets: Any) -> Any:
     stop = Stop()
     run(spark, targets, stop)
     return stop.seen
 
 
-def test_folders_of_jobs_that_died_before_they_committed(spark, template, tmp_path):
+def test_folders_of_jobs_that_died_before_they_committed(spark: SparkSession, template: Any, tmp_path: Path) -> None:
     target = Files(template, tmp_path / "a", "overwrite", "plain", exists=True, token=None)
 
     assert in_child(spark, lambda: run(spark, [target], Stop(0))).killed

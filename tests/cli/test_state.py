@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture
-def checkpoint(spark, stopped, tmp_path):
+def checkpoint(spark: SparkSession, stopped: Any, tmp_path: Path) -> str:
     shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
     return str(tmp_path / "checkpoint")
 
 
-def said(*arguments):
+def said(*arguments: Any) -> Any:
     done = CliRunner().invoke(main, ["state", *arguments])
     return done.exit_code, done.output
 
 
-def test_inspect(checkpoint):
+def test_inspect(checkpoint: Any) -> None:
     code, output = said("inspect", checkpoint)
     assert code == 0
     assert "max parallelism 4" in output
@@ -35,7 +41,7 @@ def test_inspect(checkpoint):
     assert sum(found["stores"][0]["rows"]) == 200
 
 
-def test_rescale_and_prune(checkpoint):
+def test_rescale_and_prune(checkpoint: Any) -> None:
     code, output = said("rescale", checkpoint, "--max-parallelism", "2", "--dry-run", "--output-format", "json")
     assert json.loads(output)["plan"]["change"] == "merge"
     code, output = said("rescale", checkpoint, "--max-parallelism", "2")
@@ -47,7 +53,7 @@ def test_rescale_and_prune(checkpoint):
     assert "there is nothing to remove" in said("prune", checkpoint)[1]
 
 
-def test_errors_are_words(checkpoint, tmp_path):
+def test_errors_are_words(checkpoint: Any, tmp_path: Path) -> None:
     assert said("rescale", checkpoint, "--max-parallelism", "4")[0] == 1
     assert said("rescale", checkpoint)[0] == 2
     code, output = said("inspect", str(tmp_path))

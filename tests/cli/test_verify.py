@@ -1,7 +1,10 @@
 """`penstock verify`, as a user calls it."""
 
+from __future__ import annotations
+
 import json
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
@@ -10,6 +13,13 @@ from penstock.cli.main import main
 from penstock.shadow.comparison import REPORTS
 from penstock.shadow.sinks import ShadowedSinkJob
 from tests.cli.test_main import penstock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 JOB = """
 import sys
@@ -31,13 +41,13 @@ ShadowedSinkJob.write = lambda self, df: write(self, df.where("k <> 3"))
 """
 
 
-def run(tmp_path, job, *options):
+def run(tmp_path: Path, job: Any, *options: Any) -> Any:
     file = tmp_path / "job.py"
     file.write_text(job)
     return penstock("verify", *options, str(file), str(tmp_path / "out"))
 
 
-def test_help_teaches():
+def test_help_teaches() -> None:
     result = CliRunner().invoke(main, ["verify", "--help"])
     assert result.exit_code == 0
     for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing it again"):
@@ -45,7 +55,7 @@ def test_help_teaches():
 
 
 @pytest.fixture
-def here(spark, tmp_path, monkeypatch):
+def here(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Return a function that verifies a job in this process, on the session that the tests share: a JVM takes long to start."""
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -54,7 +64,7 @@ def here(spark, tmp_path, monkeypatch):
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     REPORTS.clear()
 
-    def run(job):
+    def run(job: Any) -> Any:
         file = tmp_path / "job.py"
         file.write_text(job)
         return CliRunner().invoke(main, ["verify", str(file), str(tmp_path / "out")])
@@ -63,7 +73,7 @@ def here(spark, tmp_path, monkeypatch):
     REPORTS.clear()
 
 
-def test_equal(here):
+def test_equal(here: Any) -> None:
     done = here(JOB.format(broken=""))
     assert done.exit_code == 0, done.stderr
     assert "2 equal" in done.stdout
@@ -71,7 +81,7 @@ def test_equal(here):
     assert "rows: 7" in done.stderr
 
 
-def test_a_difference_as_json(tmp_path):
+def test_a_difference_as_json(tmp_path: Path) -> None:
     done = run(tmp_path, JOB.format(broken=BROKEN), "--output-format", "json")
     assert done.returncode == 1, done.stderr
     jobs = json.loads(done.stdout[done.stdout.index("{") :])["verify"]["jobs"]
@@ -83,14 +93,14 @@ def test_a_difference_as_json(tmp_path):
         assert [row[0] for row in output["more-on-spark"]] == ["3"]
 
 
-def test_a_difference_in_words(here):
+def test_a_difference_in_words(here: Any) -> None:
     done = here(JOB.format(broken=BROKEN))
     assert done.exit_code == 1
     assert "2 different" in done.stdout
     assert "more often on Spark: k=3" in done.stdout
 
 
-def test_nothing_to_compare(here):
+def test_nothing_to_compare(here: Any) -> None:
     done = here("print('hello')")
     assert done.exit_code == 2
     assert "nothing was compared" in done.stdout

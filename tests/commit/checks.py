@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from penstock.commit import Access, Direction, recover
 from penstock.commit.journal import journals_at
@@ -11,18 +12,21 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from tests.commit.harness import Stop, commit, in_child
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def run(spark, targets, stop=None):
+
+def run(spark: SparkSession, targets: Any, stop: Any = None) -> None:
     sinks = [target.sink() for target in targets]
     by_sink = dict(zip(map(id, sinks), targets, strict=True))
     commit(spark, sinks, stop, write=lambda sink, job: by_sink[id(sink)].write(job))
 
 
-def steps_of(spark, make) -> list[str]:
+def steps_of(spark: SparkSession, make: Any) -> list[str]:
     """The steps of a commit that is not stopped; it is checked, too."""
     targets = make()
 
-    def work():
+    def work() -> Any:
         stop = Stop()
         run(spark, targets, stop)
         for target in targets:
@@ -35,7 +39,7 @@ def steps_of(spark, make) -> list[str]:
     return list(end.result)
 
 
-def leftovers(target) -> list[str]:
+def leftovers(target: Any) -> list[str]:
     if not hasattr(target, "path"):
         return []
     return sorted(
@@ -45,11 +49,11 @@ def leftovers(target) -> list[str]:
     )
 
 
-def journals(target) -> list[Path]:
+def journals(target: Any) -> list[Path]:
     return sorted(target.place.glob(".penstock-commit-*"))
 
 
-def stopped(spark, make, step: int, *, after: bool, how: str, by: str) -> str:
+def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str, by: str) -> str:
     """Stop a commit at a step, and check what it leaves; return where recovery went.
 
     All in a child, as a process that has used the clients of table formats can fork no more.
@@ -60,10 +64,10 @@ def stopped(spark, make, step: int, *, after: bool, how: str, by: str) -> str:
     return end.result
 
 
-def _stopped(spark, targets, step: int, *, after: bool, how: str, by: str) -> str:
+def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: str, by: str) -> str:
     where = f"{how} {'after' if after else 'before'} step {step}, recovered by {by}"
 
-    def work():
+    def work() -> None:
         run(spark, targets, Stop(step, after, how))
 
     end = in_child(spark, work)

@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -20,6 +20,12 @@ from penstock.commit import Access, Commit
 from penstock.spark.filesystem import Folder
 from penstock.spark.jdbc import JdbcConnection, JdbcTarget
 from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
 
 FOLDER_STEPS = ("move_to", "delete", "write", "touch", "make", "exchange", "copy_to", "remove_if_empty")
 JDBC_STEPS = ("run", "begin", "commit")
@@ -61,10 +67,10 @@ class Stop:
             os.kill(os.getpid(), signal.SIGKILL)
         raise Injected(f"injected at step {self.step}, {name}")
 
-    def around(self, place, name):
+    def around(self, place: Any, name: Any) -> Any:
         original = getattr(place, name)
 
-        def counted(*args, **kwargs):
+        def counted(*args: Any, **kwargs: Any) -> Any:
             if self.depth or threading.get_ident() != self.thread:
                 return original(*args, **kwargs)
             self.seen.append(name)
@@ -86,7 +92,7 @@ class Stop:
     thread: int = 0
 
     @contextlib.contextmanager
-    def armed(self):
+    def armed(self) -> Iterator[None]:
         self.thread, self.depth = threading.get_ident(), 0
         kept = []
         for place, name in [
@@ -113,7 +119,9 @@ class End:
     error: str | None = None
 
 
-def commit(spark, sinks, stop: Stop | None = None, job: str = "j", write=lambda sink, job: None) -> None:
+def commit(
+    spark: SparkSession, sinks: Any, stop: Stop | None = None, job: str = "j", write: Any = lambda sink, job: None
+) -> None:
     """Do what a job does: recover, open, write, and commit; only the commit can be stopped."""
     bridge = Bridge(spark)
     secrets = {address: found for sink in sinks for address, found in sink.secrets.items()}
@@ -132,7 +140,7 @@ def commit(spark, sinks, stop: Stop | None = None, job: str = "j", write=lambda 
             raise
 
 
-def in_child(spark, work) -> End:
+def in_child(spark: SparkSession, work: Any) -> End:
     """Fork, do the work there with connections of its own, and return how it has ended, and with what result."""
     read, write = os.pipe()
     opened, opens = os.pipe()
@@ -184,7 +192,7 @@ def _tell_connections(pipe: int) -> None:
     """Tell the parent of every connection of the JVM to a database: it lives on here, in earnest it dies with the driver."""
     connect = JdbcTarget.connect
 
-    def told(target):
+    def told(target: Any) -> Any:
         connection = connect(target)
         os.write(pipe, f"{connection._handle._target_id}\n".encode())
         return connection
@@ -192,7 +200,7 @@ def _tell_connections(pipe: int) -> None:
     JdbcTarget.connect = told  # type: ignore[assignment]
 
 
-def _close(spark, ids: list[str]) -> None:
+def _close(spark: SparkSession, ids: list[str]) -> None:
     for found in ids:
         with contextlib.suppress(Py4JError):  # closed by the child, and forgotten
             JavaObject(found, spark.sparkContext._gateway._gateway_client).close()

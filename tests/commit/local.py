@@ -8,12 +8,19 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.spark.filesystem import is_hidden
 from penstock.spark.rename import can_exchange, exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.jvm import Bridge
+
 
 PATCHED = [
     *(
@@ -45,7 +52,7 @@ BRIDGES = [f"penstock.connectors.{name}.Bridge" for name in ("files", "staged_fi
 class LocalFolder:
     """As `penstock.spark.filesystem.Folder`, for paths of this machine."""
 
-    def __init__(self, bridge, path: str) -> None:
+    def __init__(self, bridge: Bridge, path: str) -> None:
         self._path = Path(os.path.normpath(path.removeprefix("file://").removeprefix("file:")))
 
     def __str__(self) -> str:
@@ -56,14 +63,14 @@ class LocalFolder:
         return self._path.name
 
     @property
-    def parent(self):
+    def parent(self) -> Any:
         return LocalFolder(None, str(self._path.parent))
 
     @property
     def local_path(self) -> str:
         return str(self._path)
 
-    def child(self, name: str):
+    def child(self, name: str) -> Any:
         return LocalFolder(None, f"{self._path}/{name}")
 
     def exists(self) -> bool:
@@ -72,10 +79,10 @@ class LocalFolder:
     def is_folder(self) -> bool:
         return self._path.is_dir()
 
-    def entries(self):
+    def entries(self) -> Any:
         return [(one.name, one.is_dir(), one.stat().st_size) for one in sorted(self._path.iterdir())]
 
-    def files_below(self, under="", *, unread=False):
+    def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[Any]:
         for name, is_folder, size in self.entries():
             if is_hidden(name) and not (unread and is_folder and "=" in name):
                 continue
@@ -84,7 +91,7 @@ class LocalFolder:
             else:
                 yield f"{under}{name}", size
 
-    def matching(self, pattern: str):
+    def matching(self, pattern: str) -> Any:
         return [LocalFolder(None, str(path)) for path in sorted(self._path.glob(pattern))]
 
     def modified(self) -> float:
@@ -123,13 +130,13 @@ class LocalFolder:
             temporary.unlink()
         return True
 
-    def copy_to(self, target) -> None:
+    def copy_to(self, target: Any) -> None:
         shutil.copy(self._path, target._path)
 
     def make(self) -> None:
         self._path.mkdir(parents=True, exist_ok=True)
 
-    def move_to(self, target) -> bool:
+    def move_to(self, target: Any) -> bool:
         if not self._path.exists() or not target._path.parent.exists():
             return False
         self._path.rename(target._path / self._path.name if target._path.is_dir() else target._path)
@@ -138,7 +145,7 @@ class LocalFolder:
     def delete(self) -> None:
         shutil.rmtree(self._path) if self._path.is_dir() else self._path.unlink(missing_ok=True)
 
-    def exchange(self, other) -> bool:
+    def exchange(self, other: Any) -> bool:
         return exchange(str(self._path), str(other._path))
 
     def remove_if_empty(self) -> None:
@@ -151,12 +158,12 @@ class NoSpark:
 
     class conf:
         @staticmethod
-        def get(key, default=None):
+        def get(key: Any, default: Any = None) -> Any:
             return default
 
     class catalog:
         @staticmethod
-        def refreshByPath(path):
+        def refreshByPath(path: Any) -> None:
             pass
 
 
@@ -166,13 +173,13 @@ class LocalConnection:
     def __init__(self, file: str) -> None:
         self._connection = sqlite3.connect(file, isolation_level=None, timeout=3)
 
-    def rows(self, statement: str, *values: str):
+    def rows(self, statement: str, *values: str) -> Any:
         return [
             tuple(None if one is None else str(one) for one in row)
             for row in self._connection.execute(statement, values).fetchall()
         ]
 
-    def column_types(self, statement: str):
+    def column_types(self, statement: str) -> Any:
         return {column[0]: None for column in self._connection.execute(statement).description}
 
     def run(self, statement: str) -> int:
@@ -187,17 +194,17 @@ class LocalConnection:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 class LocalTarget:
     """As `penstock.spark.jdbc.JdbcTarget`, for SQLite."""
 
-    def __init__(self, bridge, options) -> None:
+    def __init__(self, bridge: Bridge, options: Any) -> None:
         self._file = options["url"].removeprefix("jdbc:sqlite:")
 
     def connect(self) -> LocalConnection:
@@ -215,7 +222,7 @@ class LocalSqlite:
 
     properties: dict[Any, Any] = {}
 
-    def __init__(self, file) -> None:
+    def __init__(self, file: Any) -> None:
         self.file = file
         self.url = f"jdbc:sqlite:{file}"
 
@@ -225,16 +232,16 @@ class LocalSqlite:
         return "\n".join("|".join(map(str, row)) for row in found)
 
 
-def local_records(access, staging: str):
+def local_records(access: Any, staging: str) -> Iterator[Any]:
     for file in sorted(Path(staging.removeprefix("file:")).glob("*.parquet")):
         yield from pq.read_table(file).to_pylist()
 
 
-def as_an_object_store(monkeypatch) -> None:
+def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let folders behave as those of an object store, where only single files are renamed in one step."""
     rename = LocalFolder.move_to
 
-    def move_to(self, target):
+    def move_to(self: Any, target: Any) -> Any:
         assert not self.is_folder(), f"{self} would be renamed file by file"
         return rename(self, target)
 
@@ -244,7 +251,7 @@ def as_an_object_store(monkeypatch) -> None:
     monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
 
 
-def without_a_jvm(monkeypatch, folder) -> NoSpark:
+def without_a_jvm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> NoSpark:
     for name in PATCHED:
         monkeypatch.setattr(name, LocalFolder)
     for name in BRIDGES:

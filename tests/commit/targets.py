@@ -10,7 +10,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,10 @@ from penstock.connectors.table_schema import as_nullable
 from penstock.spark.filesystem import Folder, is_hidden
 from penstock.spark.jvm import Bridge
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
 OLD = [(number, number % 3) for number in range(12)]
 NEW = [(number + 100, number % 2) for number in range(10)]
 
@@ -33,7 +37,7 @@ NEW = [(number + 100, number % 2) for number in range(10)]
 class Template:
     """Rows as Spark writes them, in a folder to copy; written once."""
 
-    def __init__(self, spark, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder = folder
         for name, rows in (("old", OLD), ("new", NEW)):
             for layout, column in (("plain", None), ("parts", "p"), ("under", "_p")):
@@ -44,12 +48,12 @@ class Template:
         return self.folder / name / layout
 
 
-def by_spark(spark, rows, path: Path, column: str | None) -> None:
+def by_spark(spark: SparkSession, rows: Any, path: Path, column: str | None) -> None:
     df = spark.createDataFrame(rows, f"id long, {column or 'p'} long").repartition(2, column or "p")
     (df.write.partitionBy(column) if column else df.write).parquet(str(path))
 
 
-def plainly(rows, path: Path, column: str | None) -> None:
+def plainly(rows: Any, path: Path, column: str | None) -> None:
     """As Spark writes, without it."""
     write = uuid.uuid4()
     for part in range(2):
@@ -97,7 +101,7 @@ class Files:
         mode = {"create": "error", "dynamic": "overwrite"}.get(self.mode, self.mode)
         return FileSink(str(self.path), mode=mode, partition_by=by, options=options, token=self.token)
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         if not job._skip:
             shutil.copytree(
                 self.template("new", self.layout), job._staging.local_path, ignore=shutil.ignore_patterns("*.crc")
@@ -119,7 +123,7 @@ class Files:
                     found += zip(read["id"].to_pylist(), parts, strict=True)
         return sorted(found)
 
-    def is_readable(self, rows) -> bool:
+    def is_readable(self, rows: Any) -> bool:
         if not self.is_whole:
             return set(rows) <= {*self.old, *self.new} and len(rows) == len(set(rows))
         if self.mode == "append":
@@ -160,7 +164,7 @@ class Table:
         self.old = sorted(OLD) if exists else []
         self.new = sorted(self.old + NEW) if mode == "append" else sorted(NEW)
 
-    def is_readable(self, rows) -> bool:
+    def is_readable(self, rows: Any) -> bool:
         return rows in (self.old, self.new)
 
     @property
@@ -193,7 +197,7 @@ class Delta(Table):
     def sink(self) -> DeltaSink:
         return DeltaSink(str(self.path), self.mode, token=self.token)
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
             return
         staged = Path(Folder(job._staged._bridge, job._staged.folder).local_path)
@@ -227,7 +231,7 @@ class Iceberg(Table):
             rows = pa.table({"id": [i for i, _ in OLD], "p": [p for _, p in OLD]})
             catalog.create_table("n.t", rows.schema).append(rows)
 
-    def catalog(self):
+    def catalog(self) -> Any:
         from pyiceberg.catalog import load_catalog
 
         return load_catalog("default", **self.properties)
@@ -239,7 +243,7 @@ class Iceberg(Table):
     def sink(self) -> IcebergSink:
         return IcebergSink("n.t", self.properties, self.mode, token=self.token)
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
             return
         staged = Folder(job._staged._bridge, job._staged.folder).local_path
@@ -255,7 +259,7 @@ class Iceberg(Table):
         return sorted(zip(read["id"].to_pylist(), read["p"].to_pylist(), strict=True))
 
 
-def warehouse(spark) -> Path:
+def warehouse(spark: SparkSession) -> Path:
     """Where journals lie that no target has a folder for."""
     folder = Path(warehouse_of(Bridge(spark)).removeprefix("file:"))
     folder.mkdir(exist_ok=True)
@@ -267,7 +271,7 @@ class Jdbc(Table):
 
     numbers = itertools.count()
 
-    def __init__(self, spark, server, mode: str, *, exists: bool, token: str | None) -> None:
+    def __init__(self, spark: SparkSession, server: Any, mode: str, *, exists: bool, token: str | None) -> None:
         super().__init__(mode, exists=exists, token=token)
         self.spark, self.server, self.table = spark, server, f"t{os.getpid()}_{next(self.numbers)}"
         if exists:
@@ -280,7 +284,7 @@ class Jdbc(Table):
     def sink(self) -> JdbcSink:
         return JdbcSink(self.server.url, self.table, self.server.properties, self.mode, token=self.token)
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         if self.spark is not None:
             job.write(self.spark.createDataFrame(NEW, "id long, p long").coalesce(1))
         elif not job._done:
@@ -305,7 +309,7 @@ class Kafka(Table):
 
     numbers = itertools.count()
 
-    def __init__(self, spark, broker, *, token: str) -> None:
+    def __init__(self, spark: SparkSession, broker: Any, *, token: str) -> None:
         super().__init__("append", exists=True, token=token)
         self.spark, self.broker = spark, broker
         self.topic = broker.topic(f"t{os.getpid()}_{next(self.numbers)}", 1)
@@ -315,7 +319,7 @@ class Kafka(Table):
     def sink(self) -> KafkaSink:
         return KafkaSink(self.broker.servers, self.topic, token=f"{self.token}-{self.topic}")
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         rows = [(f"{i}", f"{p}".encode()) for i, p in NEW]
         if self.spark is not None:
             job.write(self.spark.createDataFrame(rows, "key string, value binary").coalesce(1))

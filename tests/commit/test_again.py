@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,10 @@ from tests.commit.checks import leftovers
 from tests.commit.harness import in_child
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 pytestmark = pytest.mark.forks
 
@@ -23,11 +28,11 @@ CASES = [
 
 
 @pytest.fixture
-def made(request, monkeypatch, tmp_path):
+def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     spark = without_a_jvm(monkeypatch, tmp_path)
     template = Template(None, tmp_path / "template")
 
-    def make(name: str):
+    def make(name: str) -> Any:
         kind, _, mode = name.partition(" ")
         if kind == "objects":
             as_an_object_store(monkeypatch)
@@ -46,11 +51,11 @@ def made(request, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("undone", [False, True], ids=["committed", "undone"])
 @pytest.mark.parametrize("case", CASES)
-def test_steps_may_be_done_again(made, case, undone):
+def test_steps_may_be_done_again(made: Any, case: Any, undone: bool) -> None:
     spark, make = made
     target = make(case)
 
-    def work():
+    def work() -> Any:
         sink = target.sink()
         job = sink.open(spark)
         target.write(job)

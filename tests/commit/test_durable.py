@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,15 +13,19 @@ from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Template
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture
-def synced(monkeypatch):
+def synced(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The paths that were synced."""
     found, fsync = [], os.fsync
 
-    def noted(opened):
+    def noted(opened: Any) -> None:
         found.append(os.readlink(f"/proc/self/fd/{opened}"))
         fsync(opened)
 
@@ -29,7 +34,9 @@ def synced(monkeypatch):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, synced, monkeypatch, overwrite):
+def test_a_file_is_on_the_disk_before_its_name_is(
+    tmp_path: Path, synced: Any, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
     (tmp_path / ".a.crc").touch()
     named = []
     for name, of in (("link", os), ("rename", type(tmp_path))):
@@ -46,7 +53,7 @@ def test_a_file_is_on_the_disk_before_its_name_is(tmp_path, synced, monkeypatch,
     assert (tmp_path / ".a.crc").exists() != overwrite
 
 
-def test_a_name_that_is_taken(tmp_path):
+def test_a_name_that_is_taken(tmp_path: Path) -> None:
     path = str(tmp_path / "deep" / "a")
     assert write_whole(path, b"1", overwrite=False)
     assert not write_whole(path, b"2", overwrite=False)
@@ -55,7 +62,7 @@ def test_a_name_that_is_taken(tmp_path):
     assert os.listdir(tmp_path / "deep") == ["a"]
 
 
-def test_a_folder_with_all_it_holds(tmp_path, synced):
+def test_a_folder_with_all_it_holds(tmp_path: Path, synced: Any) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "a" / "b" / "c").touch()
     sync_below(str(tmp_path))
@@ -63,7 +70,9 @@ def test_a_folder_with_all_it_holds(tmp_path, synced):
 
 
 @pytest.mark.parametrize("case", [*(name for name in FILES if name not in {"create", "overwrite"}), "delta", "iceberg"])
-def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(monkeypatch, tmp_path, case):
+def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, case: Any
+) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     template = Template(None, tmp_path / "template")
     kinds = {"delta": Delta, "iceberg": Iceberg}
@@ -74,12 +83,12 @@ def test_rows_are_on_the_disk_before_the_journal_and_names_before_its_end(monkey
         mode, layout, exists = FILES[case]
         targets.append(Files(template, tmp_path / "b", mode, layout, exists=exists, token=None))
 
-    def noted():
+    def noted() -> Any:
         seen = []
         for name in ("sync", "sync_entries", "write", "move_to", "exchange", "delete"):
             original = getattr(LocalFolder, name)
 
-            def call(self, *given, original=original, name=name, **options):
+            def call(self: Any, *given: Any, original: Any = original, name: Any = name, **options: Any) -> Any:
                 seen.append((name, str(self), *map(str, given[:1])))
                 return original(self, *given, **options)
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import traceback
 from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +20,15 @@ from tests.commit.checks import journals, run
 from tests.commit.harness import in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.forks
 
@@ -32,7 +42,7 @@ PAIRS = [
 
 
 @pytest.fixture
-def small(tmp_path):
+def small(tmp_path: Path) -> Iterator[Any]:
     """A file system of its own, of 4 MiB."""
     folder = tmp_path / "small"
     folder.mkdir()
@@ -49,7 +59,7 @@ def small(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def fill(folder, left: int):
+def fill(folder: Path, left: int) -> Any:
     """Fill a file system but for so many blocks."""
     filler = folder / "filler"
     free = os.statvfs(folder)
@@ -59,7 +69,9 @@ def fill(folder, left: int):
 
 
 @pytest.mark.parametrize("case", ["append", "append by partition", "overwrite", "dynamic", "create"])
-def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, case):
+def test_a_commit_on_a_disk_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, case: str
+) -> None:
     spark = without_a_jvm(monkeypatch, small)
     template = Template(None, tmp_path_factory.mktemp("template"))
     mode, layout, exists = FILES[case]
@@ -68,7 +80,7 @@ def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, c
         folder = small / str(left)
         targets = [Files(template, folder / name, mode, layout, exists=exists, token="t") for name in "ab"]
 
-        def write(target, job):
+        def write(target: Any, job: Any) -> None:
             Files.write(target, job)
             if target is targets[1]:  # noqa: B023
                 fill(small, left)  # noqa: B023
@@ -92,7 +104,9 @@ def test_a_commit_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, c
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_pair_of_sinks_on_a_disk_that_is_full(monkeypatch, small, tmp_path_factory, pair):
+def test_a_pair_of_sinks_on_a_disk_that_is_full(
+    monkeypatch: pytest.MonkeyPatch, small: Any, tmp_path_factory: pytest.TempPathFactory, pair: Any
+) -> None:
     """Where something has committed for good the rest follows once there is room; else the old rows are back."""
     spark = without_a_jvm(monkeypatch, small)
     template = Template(None, tmp_path_factory.mktemp("template"))
@@ -110,10 +124,10 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(monkeypatch, small, tmp_path_fac
             else:
                 targets.append(kinds[kind](template, folder / name, "append", exists=True, token="t"))
 
-        def full(folder=folder, targets=targets, left=left):
+        def full(folder: Any = folder, targets: Any = targets, left: Any = left) -> Any:
             write = targets[1].write
 
-            def filled(job):
+            def filled(job: Any) -> None:
                 write(job)
                 fill(small, left)
 
@@ -145,7 +159,7 @@ def test_a_pair_of_sinks_on_a_disk_that_is_full(monkeypatch, small, tmp_path_fac
     assert went == {False, True}  # both sides of the edge were seen
 
 
-def test_a_job_on_a_disk_that_is_full(env, spark, small):
+def test_a_job_on_a_disk_that_is_full(env: Environment, spark: SparkSession, small: Any) -> None:
     path = str(small / "out")
     spark.range(100).write.parquet(path)
     filler = fill(small, 20)

@@ -6,7 +6,7 @@ import os
 import zlib
 from collections import Counter
 from itertools import combinations_with_replacement, count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +16,13 @@ from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
 from tests.services import Postgres, Sqlite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 pytestmark = pytest.mark.forks
 
@@ -89,7 +96,7 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def postgres():
+def postgres() -> Iterator[Postgres]:
     """A server of its own: drivers that die leave staged rows."""
     server = Postgres()
     yield server
@@ -97,12 +104,12 @@ def postgres():
 
 
 @pytest.fixture(scope="module")
-def sqlite(tmp_path_factory):
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
     return Sqlite(tmp_path_factory.mktemp("sqlite"))
 
 
 @pytest.fixture(scope="module")
-def counts():
+def counts() -> Iterator[Any]:
     found: Counter[Any] = Counter()
     yield found
     print(
@@ -114,11 +121,11 @@ def counts():
 
 
 @pytest.fixture(scope="module")
-def written(request, tmp_path_factory):
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return templates: written by Spark where there is one."""
     found = {}
 
-    def by(spark):
+    def by(spark: SparkSession) -> Any:
         key = spark is None
         if key not in found:
             found[key] = Template(spark, tmp_path_factory.mktemp("template"))
@@ -128,11 +135,11 @@ def written(request, tmp_path_factory):
 
 
 @pytest.fixture
-def maker(request, written, tmp_path):
+def maker(request: pytest.FixtureRequest, written: Any, tmp_path: Path) -> Any:
     """Return a function that makes a fresh target by its name, such as "files append" or "delta append"."""
     numbers = iter(range(100_000))
 
-    def make(spark, name: str, token: str | None, database=None):
+    def make(spark: SparkSession, name: str, token: str | None, database: Any = None) -> Any:
         kind, _, mode = name.partition(" ")
         folder = tmp_path / str(next(numbers))
         template = written(spark)
@@ -155,7 +162,7 @@ def maker(request, written, tmp_path):
     return make
 
 
-def points(steps, few: int, offset: int):
+def points(steps: Any, few: int, offset: int) -> Any:
     """Before each step, and after the last, as numbers and sides (after a step is before the next); or a few of them."""
     every = [(number, False) for number in range(len(steps))] + [(len(steps) - 1, True)]
     if EVERY or few >= len(every):
@@ -163,7 +170,7 @@ def points(steps, few: int, offset: int):
     return [every[(offset + round(number * len(every) / few)) % len(every)] for number in range(few)]
 
 
-def tried(spark, make, counts, name, few):
+def tried(spark: SparkSession, make: Any, counts: Any, name: Any, few: Any) -> None:
     """Stop commits at steps: at all, or at so many, others for each case."""
     steps = steps_of(spark, make)
     # Without a token, appended rows would be there twice if a job that has committed were run again.
@@ -178,7 +185,7 @@ def tried(spark, make, counts, name, few):
                 counts[f"{how} {name}"] += 1
 
 
-def slow_without(token, case):
+def slow_without(token: Any, case: Any) -> Any:
     """Where slow tests run: without a token, and columns that begin with ``_``."""
     slow = token is None or "_p" in case
     return pytest.param(case, token, id=f"{case}{', token' if token else ''}", marks=pytest.mark.slow if slow else ())
@@ -188,14 +195,18 @@ def slow_without(token, case):
     ("case", "token"),
     [slow_without(token, case) for case in NO_JVM for token in (None, "t") if token or "kafka" not in case],
 )
-def test_one_sink_without_a_jvm(monkeypatch, maker, counts, tmp_path, case, token):
+def test_one_sink_without_a_jvm(
+    monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
+) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
     tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 3)
 
 
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
-def test_one_sink_on_an_object_store(monkeypatch, maker, counts, tmp_path, case, token):
+def test_one_sink_on_an_object_store(
+    monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
+) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     as_an_object_store(monkeypatch)
     monkeypatch.setattr(Files, "is_whole", False)
@@ -203,11 +214,13 @@ def test_one_sink_on_an_object_store(monkeypatch, maker, counts, tmp_path, case,
 
 
 @pytest.mark.parametrize(("pair", "token"), PAIRS)
-def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
+def test_pairs_without_a_jvm(
+    monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, pair: Any, token: Any
+) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
 
-    def make():
+    def make() -> Any:
         database = next(databases)
         return [maker(None, name, token, database) for name in pair]
 
@@ -228,7 +241,7 @@ def test_pairs_without_a_jvm(monkeypatch, maker, counts, tmp_path, pair, token):
         if token or "kafka append" not in case  # without a token it is at least once, whatever dies
     ],
 )
-def test_with_spark(spark, maker, counts, case, token):
+def test_with_spark(spark: SparkSession, maker: Any, counts: Any, case: Any, token: Any) -> None:
     new_instance(Bridge(spark), "TaskAttempt")  # once here, so that no child has to send it to Spark again
     steps_of(
         spark, lambda: [maker(spark, name, token) for name in case]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,11 +16,17 @@ from penstock.spark.jvm import Bridge
 from tests.commit.checks import leftovers, run, steps_of, stopped
 from tests.commit.targets import FILES, Files, Template
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture(scope="module")
-def mounted(spark, tmp_path_factory):
+def mounted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A folder that is reached by another scheme, as HDFS is."""
     folder = tmp_path_factory.mktemp("mounted")
     spark.conf.set("fs.viewfs.mounttable.default.link./m", f"file://{folder}")
@@ -30,7 +37,7 @@ def mounted(spark, tmp_path_factory):
 class Mounted(Files):
     """A folder of files; read by its other path, between the renames of which there may be nothing."""
 
-    def sink(self):
+    def sink(self) -> Any:
         return self._at(super().sink())
 
     def _at(self, sink: FileSink) -> FileSink:
@@ -39,14 +46,14 @@ class Mounted(Files):
             f"{place}/out", mode=sink.mode, partition_by=sink.partition_by, options=sink.options, token=sink.token
         )
 
-    def write(self, job) -> None:
+    def write(self, job: Any) -> None:
         if not job._skip:
             staging = self.place / job._staging.name
             shutil.copytree(self.template("new", self.layout), staging, ignore=shutil.ignore_patterns("*.crc"))
             for file in staging.rglob("part-*"):
                 file.rename(file.with_name(f"part-{uuid.uuid4()}.parquet"))
 
-    def is_readable(self, rows) -> bool:
+    def is_readable(self, rows: Any) -> bool:
         if self.mode == "append" or not self.is_whole:
             return super().is_readable(rows)
         gone = {p for _, p in self.old} - {p for _, p in rows}
@@ -58,7 +65,14 @@ class Mounted(Files):
 
 @pytest.mark.parametrize("whole", [True, False], ids=["folders are renamed", "files are renamed"])
 @pytest.mark.parametrize("case", ["create", "append by partition", "overwrite", "dynamic"])
-def test_a_commit_through_hadoop(spark, mounted, tmp_path_factory, monkeypatch, whole, case):
+def test_a_commit_through_hadoop(
+    spark: SparkSession,
+    mounted: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,
+    case: str,
+) -> None:
     if not whole:
         monkeypatch.setattr(filesystem, "_WHOLE", set())
         monkeypatch.setattr(Files, "is_whole", False)
@@ -66,7 +80,7 @@ def test_a_commit_through_hadoop(spark, mounted, tmp_path_factory, monkeypatch, 
     numbers = itertools.count()
     mode, layout, exists = FILES[case]
 
-    def make():
+    def make() -> Any:
         return [
             Mounted(
                 template, mounted / f"{uuid.uuid4().hex[:6]}{next(numbers)}", mode, layout, exists=exists, token="t"

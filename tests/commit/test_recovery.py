@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
@@ -24,32 +25,38 @@ from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture
-def local(monkeypatch, tmp_path):
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return without_a_jvm(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
+def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
-def files(template, folder, case, token=None):
+def files(template: Any, folder: Path, case: Any, token: Any = None) -> Any:
     mode, layout, exists = FILES[case]
     return Files(template, folder, mode, layout, exists=exists, token=token)
 
 
-def killed(spark, targets, name: str):
+def killed(spark: SparkSession, targets: Any, name: str) -> str:
     """Kill a commit after the first step of a name."""
 
     class Here(Stop):
-        def around(self, place, step):
+        def around(self, place: Any, step: Any) -> Any:
             original, counted = super().around(place, step)
 
-            def killing(*args, **kwargs):
+            def killing(*args: Any, **kwargs: Any) -> Any:
                 result = counted(*args, **kwargs)
                 if step == name and not self.depth:
                     os.kill(os.getpid(), signal.SIGKILL)
@@ -62,7 +69,7 @@ def killed(spark, targets, name: str):
     return str(journal)
 
 
-def test_a_process_and_a_later_one_of_the_same_number():
+def test_a_process_and_a_later_one_of_the_same_number() -> None:
     me = Owner.me()
     assert me.is_alive()
     assert tag_is_alive(me.tag)
@@ -78,17 +85,17 @@ def test_a_process_and_a_later_one_of_the_same_number():
     assert tag_is_alive(Owner("elsewhere/1", me.pid, me.started).tag) is None
 
 
-def test_a_job_that_still_commits_is_left_alone(local, template, tmp_path):
+def test_a_job_that_still_commits_is_left_alone(local: Any, template: Any, tmp_path: Path) -> None:
     targets = [files(template, tmp_path / "a", "append by partition")]
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
 
         class Sleepy(Stop):
-            def around(self, place, step):
+            def around(self, place: Any, step: Any) -> Any:
                 original, counted = super().around(place, step)
 
-                def slow(*args, **kwargs):
+                def slow(*args: Any, **kwargs: Any) -> Any:
                     if step == "move_to":
                         os.write(write, b"x")
                         time.sleep(60)
@@ -112,7 +119,9 @@ def test_a_job_that_still_commits_is_left_alone(local, template, tmp_path):
     assert recover(Access(None), journal).direction is Direction.GONE
 
 
-def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(local, template, tmp_path):
+def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(
+    local: Any, template: Any, tmp_path: Path
+) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
     told = json.loads(open(journal).read())
     told["owner"]["host"] = "elsewhere/1"
@@ -123,7 +132,7 @@ def test_another_machine_is_dead_once_it_no_longer_renews_its_journal(local, tem
 
 
 @pytest.mark.parametrize("step", ["exchange", "move_to"])
-def test_many_recover_at_once(local, template, tmp_path, step):
+def test_many_recover_at_once(local: Any, template: Any, tmp_path: Path, step: str) -> None:
     for number in range(5):
         targets = [files(template, tmp_path / f"{number}{case}", case) for case in ("append by partition", "overwrite")]
         journal = killed(local, targets, step)
@@ -134,7 +143,7 @@ def test_many_recover_at_once(local, template, tmp_path, step):
         assert not journals(targets[0])
 
 
-def test_the_claim_of_a_dead_process_is_taken_over(local, template, tmp_path):
+def test_the_claim_of_a_dead_process_is_taken_over(local: Any, template: Any, tmp_path: Path) -> None:
     target = files(template, tmp_path / "a", "append")
     journal = killed(local, [target], "move_to")
     dead = json.loads(open(journal).read())["owner"]
@@ -144,7 +153,9 @@ def test_the_claim_of_a_dead_process_is_taken_over(local, template, tmp_path):
     assert not os.path.exists(claim)
 
 
-def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monkeypatch):
+def test_what_cannot_follow_waits_in_the_journal(
+    local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Delta has committed, Iceberg's catalogue refuses: nothing is undone, the error tells, the next job completes it."""
     targets = [
         files(template, tmp_path / "f", "overwrite", "t"),
@@ -152,10 +163,10 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
         Iceberg(template, tmp_path / "i", "append", exists=True, token="t"),
     ]
 
-    def refused():
+    def refused() -> str:
         from pyiceberg.catalog import sql
 
-        def refuse(*_, **__):
+        def refuse(*_: Any, **__: Any) -> Never:
             raise OSError("the catalogue is down")
 
         sql.SqlCatalog.commit_table = refuse  # type: ignore[assignment]
@@ -173,7 +184,7 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
     (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
     assert json.loads(journal.read_text())["owner"] is None
 
-    def rest():
+    def rest() -> Any:
         states = [[target.rows() == target.new for target in targets]]
         run(local, targets)
         return [*states, [target.rows() == target.new for target in targets]]
@@ -184,7 +195,7 @@ def test_what_cannot_follow_waits_in_the_journal(local, template, tmp_path, monk
     assert not journals(targets[0])
 
 
-def test_an_error_before_that_undoes_everything(local, template, tmp_path):
+def test_an_error_before_that_undoes_everything(local: Any, template: Any, tmp_path: Path) -> None:
     """The log of a Delta table cannot be written: files that were moved, or have changed places, are as before."""
     targets = [
         files(template, tmp_path / "a", "append by partition"),
@@ -192,10 +203,10 @@ def test_an_error_before_that_undoes_everything(local, template, tmp_path):
         Delta(template, tmp_path / "d", "append", exists=True, token=None),
     ]
 
-    def refused():
+    def refused() -> Any:
         import deltalake
 
-        def refuse(*_, **__):
+        def refuse(*_: Any, **__: Any) -> Never:
             raise OSError("the log is read-only")
 
         deltalake.DeltaTable.create_write_transaction = refuse
@@ -210,7 +221,9 @@ def test_an_error_before_that_undoes_everything(local, template, tmp_path):
     assert not list((tmp_path / "d").rglob("part-*new*"))
 
 
-def test_a_file_system_that_cannot_exchange_renames_twice(local, template, tmp_path, monkeypatch):
+def test_a_file_system_that_cannot_exchange_renames_twice(
+    local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", lambda one, other: False)
     monkeypatch.setattr("tests.commit.local.can_exchange", lambda folder: False)
     for step in range(14):
@@ -225,35 +238,35 @@ def test_a_file_system_that_cannot_exchange_renames_twice(local, template, tmp_p
         assert target.rows() == target.new
 
 
-def test_journals_keep_no_secrets():
+def test_journals_keep_no_secrets() -> None:
     given = {"user": "u", "password": "p", "uri": "postgresql://u:secret@host/db", "batchsize": "10"}
     kept = without_secrets(given)
     assert dict(kept) == {"user": "u", "batchsize": "10"}
     assert with_secrets(kept, given) == given
 
 
-def test_a_record_of_another_release():
+def test_a_record_of_another_release() -> None:
     with pytest.raises(CommitError, match="newer"):
         prepared_of({"kind": "newer"})
 
 
-def test_a_journal_that_cannot_be_read(local, tmp_path):
+def test_a_journal_that_cannot_be_read(local: Any, tmp_path: Path) -> None:
     (tmp_path / ".penstock-commit-x.json").write_text("{")
     with pytest.raises(CommitError, match="cannot be read"):
         look(Access(None), str(tmp_path / ".penstock-commit-x.json"))
 
 
-def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, template, tmp_path):
+def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local: Any, template: Any, tmp_path: Path) -> None:
     """The disk fills up after Delta has committed: nothing is removed that tells so, and the next job completes it."""
     targets = [
         files(template, tmp_path / "f", "overwrite", "t"),
         Delta(template, tmp_path / "d", "append", exists=True, token=None),
     ]
 
-    def full():
+    def full() -> Any:
         write = LocalFolder.write
 
-        def refuse(folder, content, *, overwrite=False):
+        def refuse(folder: Path, content: Any, *, overwrite: bool = False) -> Any:
             if b'"decided": true' in content:
                 raise OSError("No space left on device")
             return write(folder, content, overwrite=overwrite)
@@ -276,7 +289,7 @@ def test_a_journal_that_cannot_be_decided_keeps_what_recovery_needs(local, templ
     assert end.result == (False, True, Direction.FORWARD, [True, True])
 
 
-def test_a_claim_of_another_machine_ends_with_its_lease(local, template, tmp_path):
+def test_a_claim_of_another_machine_ends_with_its_lease(local: Any, template: Any, tmp_path: Path) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "append")], "move_to")
     claim = journal.replace(".json", ".claim")
     open(claim, "w").write(json.dumps({"host": "elsewhere/1", "pid": 1, "started": "1"}))
@@ -286,7 +299,7 @@ def test_a_claim_of_another_machine_ends_with_its_lease(local, template, tmp_pat
     assert not journals_left(journal)
 
 
-def journals_left(journal):
+def journals_left(journal: Any) -> Any:
     """What is left once somebody has looked for journals."""
     journals_at(Access(None), LocalFolder(None, os.path.dirname(journal)))
     return [
@@ -296,7 +309,7 @@ def journals_left(journal):
     ]
 
 
-def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
+def test_a_lease_is_renewed_until_it_ends(local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.commit.lease.LEASE", 0.6)
     file = tmp_path / "journal"
     file.touch()
@@ -311,7 +324,9 @@ def test_a_lease_is_renewed_until_it_ends(local, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("other", [None, "delta", "local"])
 @pytest.mark.parametrize("case", ["append by partition", "dynamic", "overwrite"])
-def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, other):
+def test_a_recovery_that_dies_is_done_again(
+    local: Any, template: Any, tmp_path: Path, case: str, other: str | None
+) -> None:
     """Recovery is killed at each of its steps, or some; then the rest follows."""
     dies = {
         None: "move_to" if case == "append by partition" else "exchange",
@@ -327,7 +342,7 @@ def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, oth
             targets.append(Jdbc(None, LocalSqlite(tmp_path / f"{step}.db"), "append", exists=True, token=None))
         journal = killed(local, targets, dies)
 
-        def stopped(path=journal, step=step):
+        def stopped(path: Any = journal, step: Any = step) -> None:
             with Stop(step).armed():
                 recover(Access(None), path)
 
@@ -345,13 +360,13 @@ def test_a_recovery_that_dies_is_done_again(local, template, tmp_path, case, oth
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_stage_after_the_commit_that_fails(local, template, tmp_path, for_good):
+def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path: Path, for_good: bool) -> None:
     """What can be undone is, if all can; what has committed for good stays, and all that came with it."""
     targets = [files(template, tmp_path / "a", "append by partition"), files(template, tmp_path / "b", "overwrite")]
     if for_good:
         targets.append(Delta(template, tmp_path / "d", "append", exists=True, token=None))
 
-    def fails():
+    def fails() -> Any:
         opened = [target.sink().open(local) for target in targets]
         for target, job in zip(targets, opened, strict=True):
             target.write(job)

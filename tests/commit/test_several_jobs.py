@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
@@ -21,24 +21,30 @@ from tests.commit.checks import journals, run
 from tests.commit.local import LocalFolder, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
 pytestmark = pytest.mark.forks
 
 BACK, FORWARD = "back", "forward"
 
 
 @pytest.fixture
-def local(monkeypatch, tmp_path):
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return without_a_jvm(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
+def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
-def target(template, tmp_path):
-    def make(case, name="t", token=None):
+def target(template: Any, tmp_path: Path) -> Any:
+    def make(case: Any, name: str = "t", token: Any = None) -> Any:
         mode, layout, exists = FILES[case]
         return Files(template, tmp_path / name, mode, layout, exists=exists, token=token)
 
@@ -52,37 +58,37 @@ class Other(Prepared):
     is_reversible = False
     target = "other"
 
-    def __init__(self, problem=None):
+    def __init__(self, problem: Any = None) -> None:
         object.__setattr__(self, "problem", problem)
 
-    def as_dict(self):
+    def as_dict(self) -> dict[str, Any]:
         return {"kind": self.kind}
 
-    def commit(self, access):
+    def commit(self, access: Any) -> None:
         if self.problem is not None:
             raise self.problem
 
-    def is_committed(self, access):
+    def is_committed(self, access: Any) -> bool:
         return False
 
-    def undo(self, access):
+    def undo(self, access: Any) -> None:
         pass
 
 
 class OtherJob:
     secrets: dict[Any, Any] = {}
 
-    def __init__(self, problem=None):
+    def __init__(self, problem: Any = None) -> None:
         self.part = Other(problem)
 
-    def prepare(self):
+    def prepare(self) -> Any:
         return self.part
 
-    def refresh(self):
+    def refresh(self) -> None:
         pass
 
 
-def job_at(spark, target, *others, mode=None):
+def job_at(spark: SparkSession, target: Any, *others: Any, mode: Any = None) -> Any:
     """A job that has written its rows, as one that is about to commit."""
     sink = target.sink()
     if mode is not None:
@@ -92,7 +98,7 @@ def job_at(spark, target, *others, mode=None):
     return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [opened, *others])
 
 
-def ends(commit):
+def ends(commit: Any) -> Any:
     try:
         commit.run()
         commit.finish()
@@ -105,7 +111,9 @@ def ends(commit):
 @pytest.mark.parametrize("first", ["overwrite", "dynamic", "append by partition"])
 @pytest.mark.parametrize("second", ["overwrite", "dynamic", "append by partition", "append"])
 @pytest.mark.parametrize("goes", [BACK, FORWARD])
-def test_a_commit_waits_for_another_that_could_take_its_rows_back(local, target, first, second, goes):
+def test_a_commit_waits_for_another_that_could_take_its_rows_back(
+    local: Any, target: Any, first: str, second: str, goes: Any
+) -> None:
     layout = "parts" if "partition" in first or first == "dynamic" else "plain"
     if ("partition" in second or second == "dynamic") != (layout == "parts"):
         return
@@ -140,14 +148,14 @@ def test_a_commit_waits_for_another_that_could_take_its_rows_back(local, target,
     assert not journals(one)
 
 
-def test_of_two_that_begin_at_once_one_waits(local, target, monkeypatch):
+def test_of_two_that_begin_at_once_one_waits(local: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     one = target("overwrite")
     jobs = [job_at(local, one, OtherJob()) for _ in range(2)]
     together = threading.Barrier(2)
     original = LocalFolder.write
     seen = threading.local()
 
-    def write(self, content, *, overwrite=False):
+    def write(self: Any, content: Any, *, overwrite: bool = False) -> Any:
         result = original(self, content, overwrite=overwrite)
         if self.name.endswith(".json") and not getattr(seen, "it", False):
             seen.it = True
@@ -167,7 +175,7 @@ def test_of_two_that_begin_at_once_one_waits(local, target, monkeypatch):
     assert [path.name for path in one.place.iterdir()] == ["out"]
 
 
-def test_a_commit_waits_no_longer_than_its_patience(local, target, monkeypatch):
+def test_a_commit_waits_no_longer_than_its_patience(local: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.commit.turns.PATIENCE", 0.3)
     one = target("overwrite")
     before, after = job_at(local, one, OtherJob()), job_at(local, one)
@@ -180,12 +188,12 @@ def test_a_commit_waits_no_longer_than_its_patience(local, target, monkeypatch):
     assert [path.name for path in one.place.iterdir()] == ["out"]
 
 
-def test_a_job_that_waits_can_be_cancelled(local, target):
+def test_a_job_that_waits_can_be_cancelled(local: Any, target: Any) -> None:
     one = target("overwrite")
     before, after = job_at(local, one, OtherJob()), job_at(local, one)
     before.run()
 
-    def cancelled():
+    def cancelled() -> Never:
         raise KeyError("cancelled")
 
     after._go_on = cancelled
@@ -195,7 +203,7 @@ def test_a_job_that_waits_can_be_cancelled(local, target):
     assert [path.name for path in one.place.iterdir()] == ["out"]
 
 
-def test_partitions_of_their_own_do_not_wait(local, template, target):
+def test_partitions_of_their_own_do_not_wait(local: Any, template: Any, target: Any) -> None:
     one = target("dynamic")
     before, after = job_at(local, one, OtherJob()), job_at(local, one)
     staging = after._sinks[0]._staging._path
@@ -209,12 +217,14 @@ def test_partitions_of_their_own_do_not_wait(local, template, target):
 
 @pytest.mark.parametrize("mode", ["error", "append", "ignore"])
 @pytest.mark.parametrize("looks", [1, 2, 3], ids=["after prepare", "in commit", "just before the rename"])
-def test_a_folder_that_has_appeared_is_not_replaced(local, target, monkeypatch, mode, looks):
+def test_a_folder_that_has_appeared_is_not_replaced(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, mode: str, looks: int
+) -> None:
     one = target("create")
     jobs = [job_at(local, one, mode=mode) for _ in range(2)]
     first, exists = jobs[0], LocalFolder.exists
 
-    def look(self):  # the other job commits after so many looks that saw nothing
+    def look(self: Any) -> Any:  # the other job commits after so many looks that saw nothing
         found = exists(self)
         if not found and self.name == "out":
             look.left -= 1
@@ -233,7 +243,7 @@ def test_a_folder_that_has_appeared_is_not_replaced(local, target, monkeypatch, 
 
 
 @pytest.mark.parametrize("case", ["append", "overwrite", "dynamic"])
-def test_two_runs_of_one_token_write_once(local, target, case):
+def test_two_runs_of_one_token_write_once(local: Any, target: Any, case: str) -> None:
     one = target(case, token="t")
     jobs = [job_at(local, one), job_at(local, one)]
     parts = [job._sinks[0].prepare() for job in jobs]  # neither sees the other's token
@@ -249,7 +259,7 @@ def test_two_runs_of_one_token_write_once(local, target, case):
     assert len(list((one.path / ".penstock-tokens").glob("*.json"))) == 1
 
 
-def test_a_token_that_may_be_undone_is_waited_for(local, target):
+def test_a_token_that_may_be_undone_is_waited_for(local: Any, target: Any) -> None:
     one = target("append", token="t")
     before = job_at(local, one, OtherJob())
     before.run()
@@ -267,7 +277,9 @@ def test_a_token_that_may_be_undone_is_waited_for(local, target):
 
 @pytest.mark.parametrize("exchanges", [True, False])
 @pytest.mark.parametrize("what", ["undo", "commit"])
-def test_what_somebody_has_put_there_since_stays(local, target, monkeypatch, exchanges, what):
+def test_what_somebody_has_put_there_since_stays(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, exchanges: bool, what: str
+) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", exchange if exchanges else lambda *_: False)
     one = target("overwrite")
     first, second = (job_at(local, one)._sinks[0].prepare() for _ in range(2))
@@ -286,7 +298,9 @@ def test_what_somebody_has_put_there_since_stays(local, target, monkeypatch, exc
     assert [path.name for path in one.place.iterdir()] == ["out"]
 
 
-def test_what_somebody_has_put_where_the_old_rows_were_stays(local, target, monkeypatch):
+def test_what_somebody_has_put_where_the_old_rows_were_stays(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", lambda *_: False)
     one = target("overwrite")
     first, second = (job_at(local, one)._sinks[0].prepare() for _ in range(2))
@@ -303,16 +317,16 @@ def test_what_somebody_has_put_where_the_old_rows_were_stays(local, target, monk
 
 
 @pytest.mark.parametrize("taken", ["claim", "gone"])
-def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken):
+def test_a_process_that_was_taken_for_dead_commits_no_more(local: Any, target: Any, taken: str) -> None:
     one = target("overwrite")
     committed = []
     other = OtherJob()
 
     class Slow(OtherJob):
-        def prepare(self):
+        def prepare(self) -> Any:
             return None
 
-        def commit(self):
+        def commit(self) -> None:
             (path,) = [path for path in journals(one) if path.suffix == ".json"]
             told = json.loads(path.read_text())
             if taken == "claim":
@@ -329,7 +343,7 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken)
     assert one.rows() == (one.old if taken == "gone" else one.new)  # the other process goes on with it
 
 
-def test_machines_of_one_name_are_told_apart(monkeypatch):
+def test_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     me = Owner.me()
     monkeypatch.setattr("penstock.commit.owner._boot", lambda: "another")
     assert me.is_alive() is None

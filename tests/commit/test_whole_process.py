@@ -1,13 +1,20 @@
 """A driver of its own dies with its JVM while it commits; the same job again gives every row once."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.services import needed_module
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 needed_module("deltalake", "delta")
 
@@ -26,7 +33,7 @@ os._exit(0)  # the library's threads may abort the process when it ends by itsel
 """
 
 
-def run(folder, dies):
+def run(folder: Path, dies: Any) -> Any:
     return subprocess.run(
         [sys.executable, JOB, str(folder), dies],
         capture_output=True,
@@ -37,7 +44,7 @@ def run(folder, dies):
     )
 
 
-def counts(folder):
+def counts(folder: Path) -> list[int]:
     done = subprocess.run(
         [sys.executable, "-c", CODE, str(folder)], capture_output=True, text=True, timeout=60, check=True
     )
@@ -54,7 +61,9 @@ def counts(folder):
         ("delta:1", [1000, 1050, 1000], "1000 1050 1000"),  # which cannot be undone
     ],
 )
-def test_the_driver_dies_with_its_jvm(spark, tmp_path, dies, there, recovered):
+def test_the_driver_dies_with_its_jvm(
+    spark: SparkSession, tmp_path: Path, dies: str, there: Any, recovered: str
+) -> None:
     for name in ("whole", "parts"):
         rows = spark.range(50).selectExpr("id + 5000 as id", "id % 2 as p")
         (rows.write.partitionBy("p") if name == "parts" else rows.write).parquet(str(tmp_path / name))

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.config import Configuration, table_option
@@ -10,9 +14,12 @@ from penstock.config.options import (
 )
 from penstock.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Path) -> Any:
     path = tmp_path / "penstock.toml"
     path.write_text("""
 [parallelism]
@@ -42,12 +49,12 @@ PLACES = {
         ([], None),
     ],
 )
-def test_precedence(given, expected, file):
+def test_precedence(given: list[str], expected: int | None, file: Any) -> None:
     places = {name: file if name == "file" else PLACES[name] for name in given}
     assert Configuration.load(**places).get(PARALLELISM_DEFAULT) == expected
 
 
-def test_a_file_is_found_through_the_environment(file):
+def test_a_file_is_found_through_the_environment(file: Any) -> None:
     config = Configuration.load(environ={"PENSTOCK_CONFIG": str(file)})
     assert config.integer(DATA_VOLUME_PER_TASK) == 32 << 20
     assert str(file) in config.origin(DATA_VOLUME_PER_TASK)
@@ -62,21 +69,21 @@ def test_a_file_is_found_through_the_environment(file):
         {"spark_conf": {"spark.penstock.paralelism.default": "2"}},
     ],
 )
-def test_unknown_keys_are_refused_with_the_nearest(places):
+def test_unknown_keys_are_refused_with_the_nearest(places: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'parallelism.default'"):
         Configuration.load(**places)
 
 
-def test_unknown_variables_are_refused_with_the_nearest():
+def test_unknown_variables_are_refused_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="PENSTOCK_PARALLELISM_DEFAULT"):
         Configuration.load(environ={"PENSTOCK_PARALELISM_DEFAULT": "2"})
 
 
-def test_other_settings_are_left_alone():
+def test_other_settings_are_left_alone() -> None:
     Configuration.load(spark_conf={"spark.sql.shuffle.partitions": "8"}, environ={"HOME": "/root"})
 
 
-def test_old_spellings_are_accepted():
+def test_old_spellings_are_accepted() -> None:
     config = Configuration.load(
         {"jobmanager.adaptive-batch-scheduler.max-parallelism": 7, "scan.infer-parallelism.enable": False}
     )
@@ -85,7 +92,7 @@ def test_old_spellings_are_accepted():
 
 
 @pytest.mark.parametrize(("text", "message"), [("= 1", "not a TOML file"), (None, "cannot read")])
-def test_bad_files(tmp_path, text, message):
+def test_bad_files(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "x.toml"
     if text is not None:
         path.write_text(text)
@@ -93,7 +100,7 @@ def test_bad_files(tmp_path, text, message):
         Configuration.load(file=path)
 
 
-def test_options_of_a_table():
+def test_options_of_a_table() -> None:
     assert table_option(SCAN_PARALLELISM, {"scan.parallelism": "3"}, "orders") == 3
     assert table_option(SCAN_PARALLELISM, {"path": "x"}, "orders") is None
     for bad in ("0", "abc"):

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,25 +24,25 @@ from penstock.errors import ConfigError
         ("-1", -1),
     ],
 )
-def test_sizes(text, size):
+def test_sizes(text: str | int, size: Any) -> None:
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "mb", "16 parsecs", "1,5 mb", "-2"])
-def test_what_is_no_size(text):
+def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
         parse_size(text)
 
 
 @given(st.integers(0, 1 << 50))
-def test_plain_numbers_are_bytes(size):
+def test_plain_numbers_are_bytes(size: Any) -> None:
     assert parse_size(str(size)) == size
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("30 s", 30), ("3 min", 180), ("250", 0.25), ("2 h", 7200), ("1ms", 0.001)]
 )
-def test_durations(text, seconds):
+def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
@@ -52,7 +56,7 @@ def test_durations(text, seconds):
         (SKEWED_FACTOR, "2.5", 2.5),
     ],
 )
-def test_values(option, value, parsed):
+def test_values(option: Any, value: str | float, parsed: Any) -> None:
     assert option.parse(value, "here") == parsed
 
 
@@ -68,7 +72,7 @@ def test_values(option, value, parsed):
         (SKEWED_FACTOR, "nan"),
     ],
 )
-def test_bad_values_name_key_value_and_place(option, value):
+def test_bad_values_name_key_value_and_place(option: Any, value: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         option.parse(value, "the file x.toml")
     text = str(caught.value)
@@ -79,7 +83,7 @@ def test_bad_values_name_key_value_and_place(option, value):
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_default_is_allowed(option):
+def test_every_default_is_allowed(option: Any) -> None:
     if option.default is not None:
         assert option.parse(option.default, "default") == option.default
     assert option.doc.endswith(".")

@@ -4,7 +4,10 @@ The file is parquet with the columns and field ids that the specification reserv
 and commits the snapshot. So a table is as a writer with merge-on-read leaves it.
 """
 
+from __future__ import annotations
+
 import uuid
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,20 +20,20 @@ FILE_PATH, POS = "2147483546", "2147483545"
 
 
 class _DeleteManifest(ManifestWriterV2):
-    def content(self):
+    def content(self) -> Any:
         return ManifestContent.DELETES
 
     @property
-    def _meta(self):
+    def _meta(self) -> Any:
         return {**super()._meta, "content": "deletes"}
 
 
 class _AddDeletes(_FastAppendFiles):
-    def new_manifest_writer(self, spec):
+    def new_manifest_writer(self, spec: Any) -> Any:
         return _DeleteManifest(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression)
 
 
-def _commit(table, rows, content, equality_ids=None):
+def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None) -> None:
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as out:
         pq.write_table(rows, out)
@@ -54,11 +57,11 @@ def _commit(table, rows, content, equality_ids=None):
         snapshot.append_data_file(made)
 
 
-def _field(name, kind, number):
+def _field(name: Any, kind: Any, number: Any) -> Any:
     return pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": number})
 
 
-def delete_positions(table, positions):
+def delete_positions(table: Any, positions: Any) -> None:
     """Delete rows by the data file they lie in, and their places in it: ``{path: [places]}``."""
     places = sorted((path, place) for path, found in positions.items() for place in found)
     schema = pa.schema([_field("file_path", pa.string(), FILE_PATH), _field("pos", pa.int64(), POS)])
@@ -66,7 +69,7 @@ def delete_positions(table, positions):
     _commit(table, rows, DataFileContent.POSITION_DELETES)
 
 
-def delete_values(table, column, values):
+def delete_values(table: Any, column: Any, values: Any) -> None:
     """Delete rows by the value of a column of whole numbers."""
     field = table.schema().find_field(column)
     rows = pa.table({column: values}, schema=pa.schema([_field(column, pa.int64(), str(field.field_id))]))

@@ -1,7 +1,10 @@
 """Files that turned out too small are merged before anybody sees them, and give the same rows."""
 
+from __future__ import annotations
+
 import datetime as dt
 import decimal
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 from pyspark.sql import functions as F
@@ -11,6 +14,15 @@ from penstock.connectors.compaction import groups_to_merge
 from penstock.errors import SinkError
 from tests.connectors.test_file_sizes import files
 from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 # name: files, target, groups
@@ -26,13 +38,13 @@ GROUPS = {
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_groups(name):
+def test_groups(name: str) -> None:
     found, target, expected = GROUPS[name]
     assert groups_to_merge(found, target) == expected
 
 
 @pytest.fixture
-def small_files(spark):
+def small_files(spark: SparkSession) -> Any:
     """Ten tasks with a few rows each, of all kinds of values."""
     return spark.range(0, 1000, 1, 10).selectExpr(
         "id",
@@ -48,7 +60,14 @@ def small_files(spark):
 
 @pytest.mark.parametrize("kind", ["parquet", "orc"])
 @pytest.mark.parametrize("by", [[], ["kind"], ["day", "kind"]])
-def test_small_files_become_few(make_env, spark, small_files, tmp_path, kind, by):
+def test_small_files_become_few(
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    small_files: Any,
+    tmp_path: Path,
+    kind: str,
+    by: list[str],
+) -> None:
     env = make_env()
     sink = FileSink(str(tmp_path / "out"), format=kind, partition_by=by, parallelism=10, auto_compaction=True)
     env.write(small_files, sink)
@@ -65,7 +84,9 @@ def test_small_files_become_few(make_env, spark, small_files, tmp_path, kind, by
     assert {path.name for path in tmp_path.iterdir()} == {"out"}
 
 
-def test_append_merges_its_own_files_only(make_env, spark, tmp_path):
+def test_append_merges_its_own_files_only(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env(**{"sink.auto__compaction": True})
     for start in (0, 100):
         env.write(spark.range(start, start + 100, 1, 10), FileSink(str(tmp_path / "out"), mode="append"))
@@ -74,7 +95,7 @@ def test_append_merges_its_own_files_only(make_env, spark, tmp_path):
     assert spark.read.parquet(str(tmp_path / "out")).agg(F.sum("id")).first()[0] == sum(range(200))
 
 
-def test_large_files_are_left_alone(make_env, spark, tmp_path):
+def test_large_files_are_left_alone(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     df = spark.range(0, 100_000, 1, 4)
     env.write(df, FileSink(str(tmp_path / "out"), parallelism=4, target_file_size="100 kb", auto_compaction=True))
@@ -83,15 +104,17 @@ def test_large_files_are_left_alone(make_env, spark, tmp_path):
     assert "nothing to merge" in job.vertices[-1].reason
 
 
-def test_text_formats_are_refused():
+def test_text_formats_are_refused() -> None:
     with pytest.raises(SinkError, match="csv cannot be merged"):
         FileSink("x", format="csv", auto_compaction=True)
 
 
-def test_a_failed_merge_leaves_nothing(make_env, spark, tmp_path, monkeypatch):
+def test_a_failed_merge_leaves_nothing(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from penstock.connectors import file_job as module
 
-    def broken(*_):
+    def broken(*_: Any) -> Never:
         raise OSError("the disk is full")
 
     monkeypatch.setattr(module, "compact", broken)
@@ -102,7 +125,7 @@ def test_a_failed_merge_leaves_nothing(make_env, spark, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_values_that_parquet_keeps(make_env, spark, tmp_path):
+def test_values_that_parquet_keeps(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     rows = [(1, decimal.Decimal("1.10"), dt.date(1582, 10, 3), float("nan"), b"\x00\xff", "")]
     df = spark.createDataFrame(rows, "id int, price decimal(9, 2), day date, ratio double, raw binary, text string")

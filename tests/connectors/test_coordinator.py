@@ -1,5 +1,7 @@
+from __future__ import annotations
+
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -7,15 +9,19 @@ from penstock.connectors import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER, SourceCoordinator
 from penstock.errors import GraphError, SourceTimeoutError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
 CONTEXT = ParallelismInferenceContext(10, 1 << 20)
 
 
 class Inferring:
-    def __init__(self, answer):
+    def __init__(self, answer: Any) -> None:
         self.answer = answer
         self.asked: list[Any] = []
 
-    def infer_parallelism(self, context):
+    def infer_parallelism(self, context: Any) -> Any:
         self.asked.append(context)
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -23,7 +29,7 @@ class Inferring:
 
 
 @pytest.fixture
-def executor():
+def executor() -> Iterator[Any]:
     with ThreadPoolExecutor(2) as pool:
         yield pool
 
@@ -38,19 +44,19 @@ def executor():
         (OSError("no route"), NO_ANSWER, "no route"),
     ],
 )
-def test_answers(executor, answer, expected, problem):
+def test_answers(executor: Any, answer: Any, expected: Any, problem: str | None) -> None:
     coordinator = SourceCoordinator("s", Inferring(answer))
     assert coordinator.infer_parallelism(CONTEXT, executor).result() == expected
     assert problem is None if coordinator.problem is None else problem in coordinator.problem
 
 
-def test_a_source_that_is_silent_is_not_passed_over(executor):
+def test_a_source_that_is_silent_is_not_passed_over(executor: Any) -> None:
     silent = SourceCoordinator("s", Inferring(SourceTimeoutError.of("s", "asking s for its parallelism", 2)))
     with pytest.raises(SourceTimeoutError, match="s has not answered for 2 s"):
         silent.infer_parallelism(CONTEXT, executor).result()
 
 
-def test_a_source_is_asked_once(executor):
+def test_a_source_is_asked_once(executor: Any) -> None:
     source = Inferring(3)
     coordinator = SourceCoordinator("s", source)
     assert coordinator.infer_parallelism(CONTEXT, executor) is coordinator.infer_parallelism(CONTEXT, executor)
@@ -58,11 +64,11 @@ def test_a_source_is_asked_once(executor):
     assert source.asked == [CONTEXT]
 
 
-def test_a_source_that_does_not_infer(executor):
+def test_a_source_that_does_not_infer(executor: Any) -> None:
     assert SourceCoordinator("s", object()).infer_parallelism(CONTEXT, executor).result() == NO_ANSWER
 
 
-def test_it_exists_before_its_parallelism_does():
+def test_it_exists_before_its_parallelism_does() -> None:
     coordinator = SourceCoordinator("s", Inferring(3))
     with pytest.raises(GraphError, match="not initialised"):
         _ = coordinator.parallelism

@@ -1,7 +1,10 @@
 """Delta tables: the log is the truth, files are left out by its statistics, and a job is one commit."""
 
+from __future__ import annotations
+
 import datetime as dt
 import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -18,11 +21,20 @@ from penstock.errors import JobError, SinkError, SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 ROWS = 20_000
 
 
-def rows(start, count):
+def rows(start: Any, count: Any) -> Any:
     return pa.table(
         {
             "id": pa.array(range(start, start + count), pa.int64()),
@@ -34,7 +46,7 @@ def rows(start, count):
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory):
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Ten files in the log, and files in the folder that are not."""
     path = str(tmp_path_factory.mktemp("delta") / "t")
     deltalake.write_deltalake(path, rows(500_000, 5000))
@@ -45,7 +57,7 @@ def table(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def parted(tmp_path_factory):
+def parted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     path = str(tmp_path_factory.mktemp("delta") / "parted")
     wide = rows(0, ROWS).append_column("kind", pa.array([[None, "a b", "c/d", "é=1"][i % 4] for i in range(ROWS)]))
     deltalake.write_deltalake(path, wide, partition_by=["kind"])
@@ -53,11 +65,11 @@ def parted(tmp_path_factory):
 
 
 @pytest.fixture
-def expected(spark):
+def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS))
 
 
-def test_all_rows_of_the_log_and_no_others(make_env, table, expected):
+def test_all_rows_of_the_log_and_no_others(make_env: Callable[..., Environment], table: Any, expected: Any) -> None:
     env = make_env(**VOLUME)
     df = env.read(DeltaSource(table))
     assert_same_rows(env.collect(df), expected.collect())
@@ -79,7 +91,9 @@ def test_all_rows_of_the_log_and_no_others(make_env, table, expected):
         ("id % 2 = 0 and id > 17999", 1),
     ],
 )
-def test_files_that_cannot_match_are_left_out(make_env, spark, table, expected, condition, files):
+def test_files_that_cannot_match_are_left_out(
+    make_env: Callable[..., Environment], spark: SparkSession, table: Any, expected: Any, condition: str, files: int
+) -> None:
     env = make_env()
     df = env.read(DeltaSource(table)).where(condition)
     assert_same_rows(env.collect(df.select("id", "name")), expected.where(condition).select("id", "name").collect())
@@ -89,7 +103,9 @@ def test_files_that_cannot_match_are_left_out(make_env, spark, table, expected, 
         assert not sum(stage.input_records for stage in stages(spark, env.last_job))
 
 
-def test_keys_of_a_finished_side_leave_files_out(make_env, spark, table, expected, tmp_path):
+def test_keys_of_a_finished_side_leave_files_out(
+    make_env: Callable[..., Environment], spark: SparkSession, table: Any, expected: Any, tmp_path: Path
+) -> None:
     env = make_env()
     spark.range(0, 100).selectExpr("id * 3 as k", "id % 50 as m").write.parquet(str(tmp_path / "d"))
     wanted = spark.read.parquet(str(tmp_path / "d")).where("m = 7").select("k")
@@ -100,7 +116,7 @@ def test_keys_of_a_finished_side_leave_files_out(make_env, spark, table, expecte
     assert max(stage.input_records for stage in read) <= ROWS // 10
 
 
-def test_partition_values_come_back_as_they_were(env, spark, parted):
+def test_partition_values_come_back_as_they_were(env: Environment, spark: SparkSession, parted: Any) -> None:
     df = env.read(DeltaSource(parted)).groupBy("kind").agg(F.count("*"), F.sum("id"))
     found = {row.kind: row[1] for row in env.collect(df)}
     assert found == dict.fromkeys([None, "a b", "c/d", "é=1"], ROWS // 4)
@@ -109,7 +125,7 @@ def test_partition_values_come_back_as_they_were(env, spark, parted):
     assert "1 file" in env.last_job.vertices[0].reason
 
 
-def test_a_version_stays_as_it_was(env, tmp_path):
+def test_a_version_stays_as_it_was(env: Environment, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     deltalake.write_deltalake(path, rows(0, 10))
     source = DeltaSource(path)
@@ -119,7 +135,9 @@ def test_a_version_stays_as_it_was(env, tmp_path):
     assert env.count(env.read(DeltaSource(path, version=0))) == 10
 
 
-def test_written_rows_appear_in_one_commit(make_env, spark, tmp_path, expected):
+def test_written_rows_appear_in_one_commit(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, expected: Any
+) -> None:
     env = make_env()
     path = str(tmp_path / "out")
     wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'")).withColumn(
@@ -141,7 +159,7 @@ def test_written_rows_appear_in_one_commit(make_env, spark, tmp_path, expected):
     assert env.count(env.read(DeltaSource(path))) == 10
 
 
-def test_a_failed_job_leaves_no_commit(env, spark, tmp_path):
+def test_a_failed_job_leaves_no_commit(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "never"
     env.write(spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), DeltaSink(str(path)))
     with pytest.raises(JobError, match="bad row"):
@@ -150,7 +168,7 @@ def test_a_failed_job_leaves_no_commit(env, spark, tmp_path):
     assert not deltalake.DeltaTable.is_deltatable(str(path))
 
 
-def test_bad_targets(env, spark, parted, tmp_path):
+def test_bad_targets(env: Environment, spark: SparkSession, parted: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not a Delta table"):
         DeltaSource(str(tmp_path))
     with pytest.raises(SinkError, match="mode 'merge'"):

@@ -1,7 +1,10 @@
 """Files written by Penstock and by Spark's own writer: the same folders, rows, orders and errors, mode by mode."""
 
+from __future__ import annotations
+
 import os
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
@@ -9,6 +12,14 @@ from penstock.connectors import FileSink
 from penstock.spark.dataframes import with_settings
 from tests.equality import assert_same_rows
 from tests.outcomes import some
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
@@ -18,7 +29,7 @@ DAYS = "select id, id % 3 as day from range(90)"
 ONE_DAY = "select id + 1000 as id, 1L as day from range(7)"
 
 
-def step(query, mode="error", by=(), conf=None, kind="parquet", **options):
+def step(query: str, mode: str = "error", by: Any = (), conf: Any = None, kind: str = "parquet", **options: Any) -> Any:
     return query, mode, by, conf or {}, kind, options
 
 
@@ -144,7 +155,7 @@ WRITES = {
 }
 
 
-def folders(path):
+def folders(path: Any) -> Any:
     return (
         sorted(str(folder.relative_to(path)) for folder in path.rglob("*") if folder.is_dir())
         if path.exists()
@@ -152,14 +163,14 @@ def folders(path):
     )
 
 
-def rows(spark, path, kind, options=None):
+def rows(spark: SparkSession, path: Any, kind: Any, options: Any = None) -> Any:
     try:
         return spark.read.options(**options or {}).format(kind).load(str(path)).collect()
     except Exception as error:
         return type(error).__name__, getattr(error, "getCondition", lambda: None)()
 
 
-def raised(work):
+def raised(work: Any) -> Any:
     try:
         work()
     except Exception as error:
@@ -167,18 +178,18 @@ def raised(work):
     return None
 
 
-def plainly(df, path, mode, by, kind, options):
+def plainly(df: DataFrame, path: Any, mode: Any, by: Any, kind: Any, options: Any) -> None:
     writer = df.write.format(kind).mode(mode).options(**options)
     (writer.partitionBy(*by) if by else writer).save(str(path))
 
 
-def compared(env, spark, tmp_path, steps, **given):
+def compared(env: Environment, spark: SparkSession, tmp_path: Path, steps: Any, **given: Any) -> None:
     ours, plain = tmp_path / "ours", tmp_path / "plain"
     for query, mode, by, conf, kind, options in steps:
         with with_settings(spark, conf):
             by = [name.strip("`") for name in by]  # noqa: PLW2901
 
-            def write():
+            def write() -> None:
                 env.write(
                     spark.sql(query),  # noqa: B023
                     FileSink(str(ours), kind, mode=mode, partition_by=by, options=options, **given),  # noqa: B023
@@ -201,7 +212,7 @@ def compared(env, spark, tmp_path, steps, **given):
 
 
 @pytest.mark.parametrize("case", WRITES)
-def test_the_same_as_plain_spark(env, spark, tmp_path, case):
+def test_the_same_as_plain_spark(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
     compared(env, spark, tmp_path, WRITES[case])
 
 
@@ -221,11 +232,11 @@ def test_the_same_as_plain_spark(env, spark, tmp_path, case):
         "padded texts",
     ],
 )
-def test_the_same_with_merged_files(env, spark, tmp_path, case):
+def test_the_same_with_merged_files(env: Environment, spark: SparkSession, tmp_path: Path, case: str) -> None:
     compared(env, spark, tmp_path, WRITES[case], auto_compaction=True)
 
 
-def test_a_failed_job_leaves_all_partitions(env, spark, tmp_path):
+def test_a_failed_job_leaves_all_partitions(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
     with with_settings(spark, DYNAMIC):
@@ -238,11 +249,11 @@ def test_a_failed_job_leaves_all_partitions(env, spark, tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
+def test_what_fails_behind_a_commit_takes_no_rows(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
 
-    def fails(partition):
+    def fails(partition: Any) -> Never:
         raise ValueError("no")
 
     with with_settings(spark, DYNAMIC):
@@ -255,7 +266,7 @@ def test_what_fails_behind_a_commit_takes_no_rows(env, spark, tmp_path):
     assert os.listdir(tmp_path) == ["out"]
 
 
-def test_commits_of_partitions_with_an_underscore(env, spark, tmp_path):
+def test_commits_of_partitions_with_an_underscore(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     seen = []
     sink = FileSink(
         str(tmp_path / "out"),
@@ -295,7 +306,7 @@ ORDERS = {
 
 @pytest.mark.parametrize("parallelism", some([None, 3]))
 @pytest.mark.parametrize("case", ORDERS)
-def test_the_order_in_files(env, spark, tmp_path, case, parallelism):
+def test_the_order_in_files(env: Environment, spark: SparkSession, tmp_path: Path, case: str, parallelism: Any) -> None:
     """Every file's rows are in the order that the user gave them."""
     make, by = ORDERS[case]
     source = tmp_path / "in"
@@ -320,7 +331,7 @@ def test_the_order_in_files(env, spark, tmp_path, case, parallelism):
 # -- readers that are cached -----------------------------------------------------------------------------------------------
 
 
-def cached_reader(spark, path, how):
+def cached_reader(spark: SparkSession, path: Any, how: Any) -> Any:
     match how:
         case "a frame":
             df = spark.read.parquet(path).cache()
@@ -339,7 +350,9 @@ def cached_reader(spark, path, how):
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 @pytest.mark.parametrize("how", ["a frame", "a filter", "a table", "a folder above", "an aggregate"])
-def test_cached_readers_see_what_was_written(env, spark, tmp_path, how, mode):
+def test_cached_readers_see_what_was_written(
+    env: Environment, spark: SparkSession, tmp_path: Path, how: str, mode: str
+) -> None:
     counts = []
     for name in ("plain", "ours"):
         path = str(tmp_path / name / "t")
@@ -358,7 +371,7 @@ def test_cached_readers_see_what_was_written(env, spark, tmp_path, how, mode):
     assert counts[0] == (10 if how == "a folder above" else 35 if mode == "append" else 25)
 
 
-def test_dynamic_overwrites_are_seen_by_cached_readers(env, spark, tmp_path):
+def test_dynamic_overwrites_are_seen_by_cached_readers(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     spark.sql(DAYS).write.partitionBy("day").parquet(path)
     df = spark.read.parquet(path).cache()
@@ -370,7 +383,7 @@ def test_dynamic_overwrites_are_seen_by_cached_readers(env, spark, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_a_path_that_the_job_reads(env, spark, tmp_path, mode):
+def test_a_path_that_the_job_reads(env: Environment, spark: SparkSession, tmp_path: Path, mode: str) -> None:
     """Rows are staged before anything is replaced, so what is read is what was there."""
     path = str(tmp_path / "t")
     spark.range(10).write.parquet(path)

@@ -1,6 +1,8 @@
 """Files of the wanted size on real Spark, also where one partition holds most of the rows."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,27 +11,38 @@ from penstock.connectors import FileSink
 from penstock.errors import ConfigError
 from tests.equality import assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 ROWS = 200_000
 MB = 1 << 20
 
 
-def files(folder, ending=".parquet"):
+def files(folder: Path, ending: str = ".parquet") -> Any:
     return sorted(file.stat().st_size for file in folder.rglob(f"*{ending}") if not file.name.startswith((".", "_")))
 
 
-def near(sizes, target):
+def near(sizes: Any, target: Any) -> Any:
     return sum(0.75 * target <= size <= 1.25 * target for size in sizes) / len(sizes)
 
 
 @pytest.fixture(scope="module")
-def skewed(spark):
+def skewed(spark: SparkSession) -> Any:
     """Four of five rows in one partition, and the others in four, each of about the size of two files."""
     kind = F.expr("if(id % 5 > 0, 'hot', concat('k', id div 5 % 4))").alias("kind")
     return spark.range(0, ROWS, 1, 60).select("id", F.expr("uuid()").alias("text"), kind)
 
 
 @pytest.mark.parametrize(("kind", "ending"), [("parquet", ".parquet"), ("json", ".json"), ("orc", ".orc")])
-def test_a_skewed_partition_goes_to_several_even_files(make_env, spark, skewed, tmp_path, kind, ending):
+def test_a_skewed_partition_goes_to_several_even_files(
+    make_env: Callable[..., Environment], spark: SparkSession, skewed: Any, tmp_path: Path, kind: str, ending: str
+) -> None:
     env = make_env()
     target = MB // 4 if kind != "json" else 5 * MB // 8
     env.write(skewed, FileSink(str(tmp_path / "out"), format=kind, partition_by=["kind"], target_file_size=target))
@@ -47,7 +60,9 @@ def test_a_skewed_partition_goes_to_several_even_files(make_env, spark, skewed, 
 
 
 @pytest.mark.parametrize("extra", [(), ("text",), ("nested",)], ids=["numbers", "texts", "nested values"])
-def test_one_task_that_writes_a_huge_partition_can_be_cut_too(make_env, spark, tmp_path, extra):
+def test_one_task_that_writes_a_huge_partition_can_be_cut_too(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, extra: Any
+) -> None:
     """A file of one row group cannot be read by several tasks: what it gives lies in slots, if a hash can deal it out."""
     columns = {
         "text": F.expr("sha1(string(id))").alias("text"),
@@ -73,7 +88,7 @@ def test_one_task_that_writes_a_huge_partition_can_be_cut_too(make_env, spark, t
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")).select(rows.columns).collect(), rows.collect())
 
 
-def test_without_partitions_too(make_env, skewed, tmp_path):
+def test_without_partitions_too(make_env: Callable[..., Environment], skewed: Any, tmp_path: Path) -> None:
     env = make_env()
     env.write(skewed.drop("kind"), FileSink(str(tmp_path / "out"), target_file_size="512 kb"))
     env.execute()
@@ -82,7 +97,9 @@ def test_without_partitions_too(make_env, skewed, tmp_path):
     assert near(sizes, MB // 2) >= 0.9, sizes
 
 
-def test_many_small_partitions_share_tasks(make_env, spark, tmp_path):
+def test_many_small_partitions_share_tasks(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env()
     df = spark.range(0, 10_000, 1, 20).withColumn("kind", F.col("id") % 50)
     env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"]))
@@ -91,7 +108,7 @@ def test_many_small_partitions_share_tasks(make_env, spark, tmp_path):
     assert job.vertices[-1].parallelism == 1
 
 
-def test_what_was_asked_for_wins(make_env, spark, tmp_path):
+def test_what_was_asked_for_wins(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     env = make_env()
     df = spark.range(0, 1000, 1, 4).withColumn("kind", F.col("id") % 2)
     env.write(df, FileSink(str(tmp_path / "out"), partition_by=["kind"], parallelism=3))
@@ -99,7 +116,7 @@ def test_what_was_asked_for_wins(make_env, spark, tmp_path):
     assert job.vertices[-1].parallelism == 3
 
 
-def test_small_data_too(spark, tmp_path):
+def test_small_data_too(spark: SparkSession, tmp_path: Path) -> None:
     """Below the threshold for whole queries files have their size all the same."""
     from penstock import Environment
 
@@ -111,6 +128,6 @@ def test_small_data_too(spark, tmp_path):
 
 
 @pytest.mark.parametrize("bad", ["0", "-1", "many"])
-def test_bad_sizes(bad):
+def test_bad_sizes(bad: str) -> None:
     with pytest.raises(ConfigError, match=r"sink\.target-file-size"):
         FileSink("x", target_file_size=bad)

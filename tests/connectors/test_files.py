@@ -1,6 +1,9 @@
 """Files on real Spark: what was decided is what ran, and results appear whole."""
 
+from __future__ import annotations
+
 import gzip
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,11 +12,20 @@ from penstock.connectors import FileSink, FileSource
 from penstock.errors import SinkError
 from tests.equality import assert_as_plain_spark, assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "64 kb"}
 
 
 @pytest.fixture(scope="module")
-def folder(spark, tmp_path_factory):
+def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("files")
     df = spark.range(0, 60_000, 1, 3).selectExpr("id", "uuid() as s", "id % 5 as part")
     for kind in ("parquet", "orc", "json", "csv"):
@@ -27,7 +39,7 @@ def folder(spark, tmp_path_factory):
     return root
 
 
-def count_stage_tasks(spark, job):
+def count_stage_tasks(spark: SparkSession, job: Any) -> Any:
     """Tasks of the first vertex's stages, as Spark's own tracker tells them."""
     from penstock.spark.jobs import stages_of
     from penstock.spark.jvm import Bridge
@@ -37,7 +49,9 @@ def count_stage_tasks(spark, job):
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "text"])
 @pytest.mark.parametrize("way", ["plain", "source", "bound"])
-def test_the_chosen_number_ran(make_env, spark, folder, kind, way):
+def test_the_chosen_number_ran(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any, kind: str, way: str
+) -> None:
     env = make_env(
         **VOLUME,
         **({"execution.batch.adaptive.auto__parallelism.default__source__parallelism": 3} if way == "bound" else {}),
@@ -52,7 +66,7 @@ def test_the_chosen_number_ran(make_env, spark, folder, kind, way):
     assert first.parallelism in count_stage_tasks(spark, env.last_job)
 
 
-def test_catalog_tables(make_env, spark, folder):
+def test_catalog_tables(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     spark.sql(f"create table if not exists files_table using parquet location '{folder / 'parquet'}'")
     env = make_env(**VOLUME)
     df = spark.table("files_table").groupBy("part").count()
@@ -63,7 +77,7 @@ def test_catalog_tables(make_env, spark, folder):
     spark.sql("drop table files_table")
 
 
-def test_pruned_partitions_do_not_count(make_env, spark, folder):
+def test_pruned_partitions_do_not_count(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     env = make_env(**VOLUME)
     df = spark.read.parquet(str(folder / "partitioned"))
     env.collect(df.groupBy("part").count())
@@ -74,7 +88,7 @@ def test_pruned_partitions_do_not_count(make_env, spark, folder):
     assert one.parallelism * 3 < everything.parallelism
 
 
-def test_dynamic_partition_pruning_gives_the_same_rows(env, spark, folder):
+def test_dynamic_partition_pruning_gives_the_same_rows(env: Environment, spark: SparkSession, folder: Any) -> None:
     facts = spark.read.parquet(str(folder / "partitioned"))
     wanted = spark.createDataFrame([(1, "a"), (3, "b"), (9, "a")], "part int, team string").where("team = 'a'")
     df = facts.join(wanted, "part").groupBy("team").agg(F.count("*"), F.sum("id"))
@@ -82,7 +96,7 @@ def test_dynamic_partition_pruning_gives_the_same_rows(env, spark, folder):
     assert_as_plain_spark(env, df)
 
 
-def test_tiny_files_are_packed(make_env, spark, folder):
+def test_tiny_files_are_packed(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     env = make_env()
     df = spark.read.parquet(str(folder / "tiny"))
     assert env.count(df) == 60_000
@@ -90,7 +104,7 @@ def test_tiny_files_are_packed(make_env, spark, folder):
     assert first.tasks == first.parallelism == 13  # four MiB for opening a file, 64 MiB per task on so few cores
 
 
-def test_what_cannot_be_cut_is_said(make_env, spark, folder):
+def test_what_cannot_be_cut_is_said(make_env: Callable[..., Environment], spark: SparkSession, folder: Any) -> None:
     env = make_env(**VOLUME, **{"scan.parallelism": 4})
     df = spark.read.csv(str(folder / "packed"))
     assert env.count(df) == 200_000
@@ -102,14 +116,16 @@ def test_what_cannot_be_cut_is_said(make_env, spark, folder):
 @pytest.mark.parametrize(
     ("option", "expected"), [({"scan.parallelism": "5"}, 5), ({"scan.infer-parallelism.max": "2"}, 2)]
 )
-def test_reader_options(make_env, spark, folder, option, expected):
+def test_reader_options(
+    make_env: Callable[..., Environment], spark: SparkSession, folder: Any, option: dict[str, Any], expected: int
+) -> None:
     env = make_env(**VOLUME)
     env.count(spark.read.options(**option).parquet(str(folder / "parquet")))
     first = env.last_job.vertices[0]
     assert first.tasks == first.parallelism == expected
 
 
-def test_no_files(env, spark, tmp_path):
+def test_no_files(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     spark.range(0).write.parquet(str(tmp_path / "none"))
     df = spark.read.parquet(str(tmp_path / "none")).groupBy("id").count()
     assert env.collect(df) == []
@@ -120,7 +136,9 @@ def test_no_files(env, spark, tmp_path):
 
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
 @pytest.mark.parametrize("parallelism", [None, 1, 3])
-def test_sinks(env, spark, folder, tmp_path, kind, parallelism):
+def test_sinks(
+    env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, kind: str, parallelism: int | None
+) -> None:
     df = spark.read.parquet(str(folder / "parquet")).groupBy("part").agg(F.count("*").alias("n"))
     path = str(tmp_path / "out")
     env.write(df, FileSink(path, kind), parallelism=parallelism)
@@ -133,7 +151,9 @@ def test_sinks(env, spark, folder, tmp_path, kind, parallelism):
 
 
 @pytest.mark.parametrize("parallelism", [1, 4])
-def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(env, spark, folder, tmp_path, parallelism):
+def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(
+    env: Environment, spark: SparkSession, folder: Any, tmp_path: Path, parallelism: int
+) -> None:
     df = spark.read.option("scan.parallelism", "2").parquet(str(folder / "parquet"))
     env.write(df, FileSink(str(tmp_path / "chained")))
     env.execute()
@@ -145,7 +165,7 @@ def test_a_chained_sink_runs_with_its_upstream_and_another_does_not(env, spark, 
     assert [v.parallelism for v in env.last_job.vertices] == [2, parallelism]
 
 
-def test_a_sorted_result_stays_sorted(env, spark, folder, tmp_path):
+def test_a_sorted_result_stays_sorted(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
     df = spark.read.parquet(str(folder / "parquet")).orderBy("s")
     env.write(df, FileSink(str(tmp_path / "one"), "csv"), parallelism=1)
     env.execute()
@@ -155,10 +175,10 @@ def test_a_sorted_result_stays_sorted(env, spark, folder, tmp_path):
     assert keys == sorted(keys)
 
 
-def test_modes(env, spark, tmp_path):
+def test_modes(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
 
-    def write(mode, values):
+    def write(mode: Any, values: Any) -> Any:
         env.write(spark.range(values).toDF("v"), FileSink(path, mode=mode))
         env.execute()
         return spark.read.parquet(path).count()
@@ -170,7 +190,7 @@ def test_modes(env, spark, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_overwriting_what_is_read(env, spark, tmp_path):
+def test_overwriting_what_is_read(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """The old files are there until the new ones are."""
     path = str(tmp_path / "out")
     spark.range(10).toDF("v").write.parquet(path)
@@ -179,7 +199,7 @@ def test_overwriting_what_is_read(env, spark, tmp_path):
     assert sorted(row.v for row in spark.read.parquet(path).collect()) == list(range(100, 110))
 
 
-def test_partition_columns(env, spark, folder, tmp_path):
+def test_partition_columns(env: Environment, spark: SparkSession, folder: Any, tmp_path: Path) -> None:
     df = spark.read.parquet(str(folder / "parquet"))
     for mode in ("error", "append"):
         env.write(df.where("id < 50"), FileSink(str(tmp_path / "out"), mode=mode, partition_by=["part"]))
@@ -188,7 +208,7 @@ def test_partition_columns(env, spark, folder, tmp_path):
     assert spark.read.parquet(str(tmp_path / "out")).count() == 100
 
 
-def test_a_file_in_the_way(env, spark, tmp_path):
+def test_a_file_in_the_way(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """Nothing can be appended to a file; an overwrite replaces it, as Spark's does."""
     (tmp_path / "out").write_text("something")
     env.write(spark.range(3), FileSink(str(tmp_path / "out"), mode="append"))

@@ -3,10 +3,13 @@
 One process for all, as Derby admits only one and the first calls of a metastore take most of the time.
 """
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +35,7 @@ EXPECTED = {
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def said(tmp_path_factory: pytest.TempPathFactory) -> Any:
     done = subprocess.run(
         [sys.executable, JOB, str(tmp_path_factory.mktemp("hive"))],
         capture_output=True,
@@ -46,7 +49,7 @@ def said(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_scans(said, name):
+def test_scans(said: Any, name: str) -> None:
     found, (tasks, reason) = said[name], EXPECTED[name]
     assert found["same"]
     assert found["parallelism"] in tasks, found
@@ -57,19 +60,19 @@ def test_scans(said, name):
     assert reason in found["reason"]
 
 
-def test_an_empty_table(said):
+def test_an_empty_table(said: Any) -> None:
     assert said["text, empty"]["same"]
     assert said["text, empty"]["rows"] == 1
 
 
-def test_less_is_read_where_partitions_are_ruled_out(said):
+def test_less_is_read_where_partitions_are_ruled_out(said: Any) -> None:
     for kind in ("text", "parquet"):
         everything = said["text, few large tasks" if kind == "text" else "parquet"]["bytes"]
         assert said[f"{kind}, one partition"]["bytes"] < everything / 6
         assert said[f"{kind}, filtered by a join"]["bytes"] < everything / 3
 
 
-def test_partitions_are_added_to_the_metastore(said):
+def test_partitions_are_added_to_the_metastore(said: Any) -> None:
     found = said["metastore"]
     assert found["partitions"] == [f"day=2024-01-0{day}" for day in range(1, 9)]
     assert found["rows"] == 40_000

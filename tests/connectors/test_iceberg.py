@@ -1,7 +1,9 @@
 """Iceberg tables: files by their metadata, deleted rows and older schemas read right, a job is one commit."""
 
+from __future__ import annotations
+
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -17,23 +19,32 @@ from penstock.errors import JobError, SinkError, SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 ROWS = 10_000
 
 
-def rows(start, count):
+def rows(start: Any, count: Any) -> Any:
     ids = range(start, start + count)
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i}" for i in ids], "price": [i / 3 for i in ids]})
 
 
 @pytest.fixture(scope="module")
-def properties(tmp_path_factory):
+def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("iceberg")
     return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
 
 
 @pytest.fixture(scope="module")
-def catalog(properties):
+def catalog(properties: Any) -> Any:
     from pyiceberg.catalog import load_catalog
 
     found = load_catalog("default", **properties)
@@ -42,7 +53,7 @@ def catalog(properties):
 
 
 @pytest.fixture(scope="module")
-def table(catalog):
+def table(catalog: Any) -> str:
     made = catalog.create_table("n.plain", rows(0, 1).schema)
     for part in range(10):
         made.append(rows(part * ROWS // 10, ROWS // 10))
@@ -50,11 +61,11 @@ def table(catalog):
 
 
 @pytest.fixture
-def expected(spark):
+def expected(spark: SparkSession) -> Any:
     return spark.createDataFrame(rows(0, ROWS).to_pandas(), "id bigint, name string, price double")
 
 
-def test_all_rows(make_env, table, properties, expected):
+def test_all_rows(make_env: Callable[..., Environment], table: Any, properties: Any, expected: Any) -> None:
     env = make_env(**VOLUME)
     assert_same_rows(env.collect(env.read(IcebergSource(table, properties))), expected.collect())
     first = env.last_job.vertices[0]
@@ -72,7 +83,15 @@ def test_all_rows(make_env, table, properties, expected):
         ("id < 0", 0),
     ],
 )
-def test_files_that_cannot_match_are_left_out(make_env, spark, table, properties, expected, condition, files):
+def test_files_that_cannot_match_are_left_out(
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    table: Any,
+    properties: Any,
+    expected: Any,
+    condition: str,
+    files: int,
+) -> None:
     env = make_env()
     df = env.read(IcebergSource(table, properties)).where(condition).select("id", "name")
     assert_same_rows(env.collect(df), expected.where(condition).select("id", "name").collect())
@@ -82,7 +101,9 @@ def test_files_that_cannot_match_are_left_out(make_env, spark, table, properties
         assert not sum(stage.input_records for stage in stages(spark, env.last_job))
 
 
-def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, properties):
+def test_older_schemas_are_read_by_pyiceberg(
+    make_env: Callable[..., Environment], spark: SparkSession, catalog: Any, properties: Any
+) -> None:
     from pyiceberg.types import StringType
 
     made = catalog.create_table("n.older", rows(0, 1).schema)
@@ -103,7 +124,14 @@ def test_older_schemas_are_read_by_pyiceberg(make_env, spark, catalog, propertie
 
 
 @pytest.mark.parametrize("renamed", [False, True])
-def test_files_that_were_added_are_read_by_their_names(make_env, spark, catalog, properties, tmp_path, renamed):
+def test_files_that_were_added_are_read_by_their_names(
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    catalog: Any,
+    properties: Any,
+    tmp_path: Path,
+    renamed: bool,
+) -> None:
     """Such files have no ids of columns, and the table a mapping of names; Spark reads them if no column was renamed."""
     import pyarrow.parquet as pq
 
@@ -136,7 +164,7 @@ def test_files_that_were_added_are_read_by_their_names(make_env, spark, catalog,
     assert bool(listed) is not renamed
 
 
-def test_rows_of_files_that_were_written_anew_stay_deleted(env, catalog, properties):
+def test_rows_of_files_that_were_written_anew_stay_deleted(env: Environment, catalog: Any, properties: Any) -> None:
     """A delete of pyiceberg copies what is left of a file: no delete file is made."""
     made = catalog.create_table("n.thinned", rows(0, 1).schema)
     made.append(rows(0, 1000))
@@ -146,7 +174,7 @@ def test_rows_of_files_that_were_written_anew_stay_deleted(env, catalog, propert
 
 
 @pytest.fixture(scope="module")
-def merged_on_read(catalog):
+def merged_on_read(catalog: Any) -> Any:
     """A table of three files and two delete files: rows of two of them, and once more of one; a file without any row left."""
     from tests.connectors.iceberg_deletes import delete_positions
 
@@ -164,7 +192,9 @@ def merged_on_read(catalog):
 
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
-def test_rows_of_delete_files_stay_deleted(make_env, spark, properties, merged_on_read, threshold):
+def test_rows_of_delete_files_stay_deleted(
+    make_env: Callable[..., Environment], spark: SparkSession, properties: Any, merged_on_read: Any, threshold: str
+) -> None:
     before, left = merged_on_read
     env = make_env(**VOLUME | {"execution.batch.adaptive.whole__query__threshold": threshold})
     df = env.read(IcebergSource("n.merged_on_read", properties))
@@ -178,7 +208,7 @@ def test_rows_of_delete_files_stay_deleted(make_env, spark, properties, merged_o
     assert env.count(env.read(IcebergSource("n.merged_on_read", properties, snapshot_id=before))) == 3000
 
 
-def test_rows_deleted_by_value_are_refused(env, catalog, properties):
+def test_rows_deleted_by_value_are_refused(env: Environment, catalog: Any, properties: Any) -> None:
     """No row that was deleted may be read; pyiceberg cannot apply such a delete file."""
     from tests.connectors.iceberg_deletes import delete_values
 
@@ -189,7 +219,7 @@ def test_rows_deleted_by_value_are_refused(env, catalog, properties):
         env.count(env.read(IcebergSource("n.by_value", properties)))
 
 
-def test_a_snapshot_stays_as_it_was(env, catalog, properties):
+def test_a_snapshot_stays_as_it_was(env: Environment, catalog: Any, properties: Any) -> None:
     made = catalog.create_table("n.growing", rows(0, 1).schema)
     made.append(rows(0, 10))
     source = IcebergSource("n.growing", properties)
@@ -198,12 +228,14 @@ def test_a_snapshot_stays_as_it_was(env, catalog, properties):
     assert env.count(env.read(IcebergSource("n.growing", properties))) == 20
 
 
-def test_an_empty_table(env, catalog, properties):
+def test_an_empty_table(env: Environment, catalog: Any, properties: Any) -> None:
     catalog.create_table("n.empty", rows(0, 1).schema)
     assert env.collect(env.read(IcebergSource("n.empty", properties))) == []
 
 
-def test_written_rows_appear_in_one_commit(env, spark, catalog, properties, expected):
+def test_written_rows_appear_in_one_commit(
+    env: Environment, spark: SparkSession, catalog: Any, properties: Any, expected: Any
+) -> None:
     wide = expected.withColumn("at", F.expr("timestamp'2026-02-03 04:05:06.789'"))
     for count in (1, 2):
         env.write(wide.repartition(3), IcebergSink("n.written", properties))
@@ -217,7 +249,9 @@ def test_written_rows_appear_in_one_commit(env, spark, catalog, properties, expe
     assert made.refresh().scan().to_arrow().num_rows == 7
 
 
-def test_partitioned_tables_get_files_of_one_value(env, spark, catalog, properties, expected):
+def test_partitioned_tables_get_files_of_one_value(
+    env: Environment, spark: SparkSession, catalog: Any, properties: Any, expected: Any
+) -> None:
     from pyiceberg.transforms import IdentityTransform
 
     made = catalog.create_table("n.parted", pa.schema([("id", pa.int64()), ("kind", pa.string())]))
@@ -230,7 +264,7 @@ def test_partitioned_tables_get_files_of_one_value(env, spark, catalog, properti
     assert_same_rows(env.collect(env.read(IcebergSource("n.parted", properties))), df.collect())
 
 
-def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
+def test_a_failed_job_leaves_no_commit(env: Environment, spark: SparkSession, catalog: Any, properties: Any) -> None:
     env.write(
         spark.range(100).selectExpr("if(id = 77, raise_error('bad row'), id) as v"), IcebergSink("n.never", properties)
     )
@@ -239,7 +273,7 @@ def test_a_failed_job_leaves_no_commit(env, spark, catalog, properties):
     assert not catalog.table_exists("n.never")
 
 
-def test_bad_targets(properties):
+def test_bad_targets(properties: Any) -> None:
     with pytest.raises(SourceError, match=r"no Iceberg table n\.none"):
         IcebergSource("n.none", properties)
     with pytest.raises(SinkError, match="mode 'merge'"):

@@ -1,5 +1,9 @@
 """Parquet files of a real S3 server, without a file system of Spark's."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,17 +15,27 @@ from penstock.errors import SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+    from tests.services import SeaweedFs
+
+
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "128 kb"}
 ROWS = 40_000
 
 
-def rows(start, count):
+def rows(start: Any, count: Any) -> Any:
     ids = range(start, start + count)
     return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{i * 7919 % 100_003}" for i in ids]})
 
 
 @pytest.fixture(scope="module")
-def place(s3):
+def place(s3: SeaweedFs) -> Any:
     """Forty small files in four partitions, and one large file of many row groups."""
     system = s3.filesystem()
     system.create_dir("bucket")
@@ -34,7 +48,9 @@ def place(s3):
 
 
 @pytest.mark.parametrize(("folder", "least"), [("small", 4), ("large", 3)])
-def test_everything_once_in_even_tasks(make_env, spark, place, folder, least):
+def test_everything_once_in_even_tasks(
+    make_env: Callable[..., Environment], spark: SparkSession, place: Any, folder: str, least: int
+) -> None:
     env = make_env(**VOLUME)
     df = env.read(ObjectStoreSource(f"s3://bucket/{folder}", place.options))
     (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("id"), F.sum("id")))
@@ -48,7 +64,7 @@ def test_everything_once_in_even_tasks(make_env, spark, place, folder, least):
     assert any(stage.tasks == first.parallelism for stage in stages(spark, env.last_job, folder))
 
 
-def test_partitions_are_columns_and_are_left_out(make_env, place):
+def test_partitions_are_columns_and_are_left_out(make_env: Callable[..., Environment], place: Any) -> None:
     env = make_env(**VOLUME)
     df = env.read(ObjectStoreSource("s3://bucket/small", place.options))
     found = env.collect(df.groupBy("kind").count())
@@ -60,12 +76,12 @@ def test_partitions_are_columns_and_are_left_out(make_env, place):
     assert {part.path.split("/")[-2] for split in kept for part in split} == {"kind=d"}
 
 
-def test_local_files_too(env, tmp_path):
+def test_local_files_too(env: Environment, tmp_path: Path) -> None:
     pq.write_table(rows(0, 100), tmp_path / "a.parquet")
     assert env.count(env.read(ObjectStoreSource(f"file://{tmp_path}"))) == 100
 
 
-def test_bad_places(place, tmp_path):
+def test_bad_places(place: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no files below"):
         ObjectStoreSource(f"file://{tmp_path}").schema  # noqa: B018
     with pytest.raises(SourceError, match="cannot be listed") as raised:
@@ -79,7 +95,7 @@ def test_bad_places(place, tmp_path):
     ("sizes", "expected"),
     [([], []), ([60, 60, 60], [[60, 60], [60]]), ([500], [[500]]), ([10] * 5, [[10, 10, 10], [10, 10]])],
 )
-def test_packing(sizes, expected):
+def test_packing(sizes: Any, expected: Any) -> None:
     packed = _packed([FilePart(str(i), size) for i, size in enumerate(sizes)], 350)
     assert [[part.size for part in split] for split in packed] == expected
 
@@ -93,5 +109,5 @@ def test_packing(sizes, expected):
         ("r/d/k=2/a", {"k": "2"}),
     ],
 )
-def test_partition_values(path, values):
+def test_partition_values(path: str, values: Any) -> None:
     assert _partition(path, "r") == values

@@ -1,5 +1,9 @@
 """Partition commit: markers, a user's function, and only once every file of the partition is visible."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.connectors import FileSink
@@ -7,15 +11,23 @@ from penstock.connectors.partition_commit import partition_values, policies_of
 from penstock.errors import JobError, SinkError
 from tests.connectors.test_file_sizes import files
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 @pytest.fixture
-def days(spark):
+def days(spark: SparkSession) -> Any:
     return spark.range(0, 300, 1, 6).selectExpr(
         "id", "concat('2024-01-0', id % 3) as day", "if(id % 2 = 0, 'a/b', null) as kind"
     )
 
 
-def rows(spark, folder):
+def rows(spark: SparkSession, folder: Path) -> Any:
     return spark.read.parquet(str(folder)).count()
 
 
@@ -28,11 +40,11 @@ def rows(spark, folder):
         ("k=a=b", {"k": "a=b"}),
     ],
 )
-def test_values_of_folders(folder, expected):
+def test_values_of_folders(folder: str, expected: Any) -> None:
     assert partition_values(folder) == expected
 
 
-def test_markers(make_env, spark, days, tmp_path):
+def test_markers(make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path) -> None:
     env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
     env.write(days, FileSink(str(tmp_path / "out"), partition_by=["day", "kind"]))
     job = env.execute()
@@ -44,10 +56,12 @@ def test_markers(make_env, spark, days, tmp_path):
     assert rows(spark, tmp_path / "out") == 300
 
 
-def test_a_function_sees_every_file(make_env, spark, days, tmp_path):
+def test_a_function_sees_every_file(
+    make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
+) -> None:
     seen = {}
 
-    def announce(partition):
+    def announce(partition: Any) -> None:
         assert partition.table is None
         seen[partition.values["day"], partition.values["kind"]] = partition.spark.read.parquet(partition.path).count()
 
@@ -59,10 +73,10 @@ def test_a_function_sees_every_file(make_env, spark, days, tmp_path):
     assert seen == {(f"2024-01-0{day}", kind): 50 for day in range(3) for kind in ("a/b", None)}
 
 
-def test_after_compaction(make_env, days, tmp_path):
+def test_after_compaction(make_env: Callable[..., Environment], days: Any, tmp_path: Path) -> None:
     counts = []
 
-    def count(partition):
+    def count(partition: Any) -> None:
         counts.append(len(files(tmp_path / "out" / partition.path.rpartition("/out/")[2])))
 
     env = make_env()
@@ -78,8 +92,10 @@ def test_after_compaction(make_env, days, tmp_path):
     assert job.status_counts["FINISHED"] == len(job.vertices)
 
 
-def test_a_policy_that_fails_takes_the_files_back(make_env, spark, days, tmp_path):
-    def broken(partition):
+def test_a_policy_that_fails_takes_the_files_back(
+    make_env: Callable[..., Environment], spark: SparkSession, days: Any, tmp_path: Path
+) -> None:
+    def broken(partition: Any) -> None:
         if partition.values["day"] == "2024-01-01":
             raise ValueError("the catalogue is down")
 
@@ -99,7 +115,9 @@ def test_a_policy_that_fails_takes_the_files_back(make_env, spark, days, tmp_pat
     assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
 
 
-def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkeypatch):
+def test_a_marker_is_gone_while_files_are_added(
+    make_env: Callable[..., Environment], days: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from penstock.commit import moves
 
     sink = FileSink(str(tmp_path / "out"), mode="append", partition_by=["day"], partition_commit=["success-file"])
@@ -109,7 +127,7 @@ def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkey
     during = []
     move = moves.move
 
-    def watched(source, target):
+    def watched(source: Any, target: Any) -> Any:
         if target.name != "_SUCCESS":
             during.append(target.parent.child("_SUCCESS").exists())
         return move(source, target)
@@ -122,7 +140,9 @@ def test_a_marker_is_gone_while_files_are_added(make_env, days, tmp_path, monkey
     assert len(list((tmp_path / "out").glob("day=*/_SUCCESS"))) == 3
 
 
-def test_without_partitions_there_is_nothing_to_commit(make_env, spark, tmp_path):
+def test_without_partitions_there_is_nothing_to_commit(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env(**{"sink.partition__commit.policy.kind": "success-file"})
     env.write(spark.range(10), FileSink(str(tmp_path / "out")))
     assert "Partition commit" not in env.execute().vertices[-1].vertex.name
@@ -132,11 +152,11 @@ def test_without_partitions_there_is_nothing_to_commit(make_env, spark, tmp_path
     ("wanted", "table", "message"),
     [(["success"], None, "'success' of sink x is not known"), (["metastore"], None, "has no table")],
 )
-def test_bad_policies(wanted, table, message):
+def test_bad_policies(wanted: list[str], table: Any, message: str) -> None:
     with pytest.raises(SinkError, match=message):
         FileSink("x", partition_by=["day"], partition_commit=wanted, table=table)
 
 
-def test_the_marker_is_last():
+def test_the_marker_is_last() -> None:
     names = [name for name, _ in policies_of(["success-file", "metastore"], "t", "sink x")]
     assert names == ["metastore", "success-file"]

@@ -1,5 +1,9 @@
 """Whether statistics rule a condition out: a table, and hypothesis against the rows themselves."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +13,7 @@ from penstock.connectors.predicates import ColumnStatistics, Predicate, might_ma
 FIVE_TO_NINE = {"a": ColumnStatistics(5, 9, 0, 10)}
 
 
-def over(operator, *values, column="a"):
+def over(operator: Any, *values: Any, column: str = "a") -> Any:
     return Predicate(operator, column, values)
 
 
@@ -37,11 +41,11 @@ def over(operator, *values, column="a"):
         (Predicate("or", parts=(over(">", 9), over("=", 4))), FIVE_TO_NINE, False),
     ],
 )
-def test_what_statistics_tell(predicate, statistics, expected):
+def test_what_statistics_tell(predicate: Any, statistics: Any, expected: bool) -> None:
     assert might_match(predicate, statistics) is expected
 
 
-def holds(predicate, value):
+def holds(predicate: Any, value: Any) -> Any:
     """SQL's answer for a row; null is not true."""
     match predicate.operator:
         case "and":
@@ -73,7 +77,9 @@ conditions = st.recursive(
 
 
 @given(conditions, st.lists(st.none() | numbers, max_size=6), st.booleans(), st.booleans())
-def test_no_file_with_a_matching_row_is_left_out(condition, rows, knows_bounds, knows_nulls):
+def test_no_file_with_a_matching_row_is_left_out(
+    condition: Any, rows: Any, knows_bounds: Any, knows_nulls: Any
+) -> None:
     values = [value for value in rows if value is not None]
     statistics = ColumnStatistics(
         min(values, default=None) if knows_bounds else None,
@@ -85,5 +91,5 @@ def test_no_file_with_a_matching_row_is_left_out(condition, rows, knows_bounds, 
         assert might_match(condition, {"a": statistics})
 
 
-def test_the_columns_of_a_condition():
+def test_the_columns_of_a_condition() -> None:
     assert list(Predicate("or", parts=(over("=", 1), over("=", 1, column="b"))).columns()) == ["a", "b"]

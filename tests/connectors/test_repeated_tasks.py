@@ -1,14 +1,23 @@
 """Tasks that Spark really repeats after they wrote: a worker that dies, and a commit whose answer is lost."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.lost_answers import LosesCommits
 from tests.services import DRIVERS, needed_module
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services import Postgres
+
 
 needed_module("deltalake", "delta")
 needed_module("pyiceberg", "iceberg")
@@ -18,7 +27,7 @@ TABLES = {"worker_died": "worker died", "answer_lost": "answer lost"}
 
 
 @pytest.fixture(scope="module")
-def repeated(postgres, tmp_path_factory):
+def repeated(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("repeated")
     way = LosesCommits(postgres.port, losses=1)
     for table in TABLES:
@@ -37,14 +46,14 @@ def repeated(postgres, tmp_path_factory):
     return folder, json.loads(lines[0].removeprefix("SAID ")) | {"lost": way.lost}
 
 
-def test_the_record_has_the_tasks_that_failed(repeated):
+def test_the_record_has_the_tasks_that_failed(repeated: Any) -> None:
     """Each of four sinks has a vertex of its own."""
     _, said = repeated
     assert said == {"files": 4, "worker died": 1, "answer lost": 1, "lost": 1}
 
 
 @pytest.mark.parametrize("kind", ["files", "folders", "delta", "iceberg"])
-def test_rows_come_once_in_files(spark, repeated, kind):
+def test_rows_come_once_in_files(spark: SparkSession, repeated: Any, kind: str) -> None:
     folder, _ = repeated
     assert (folder / f"{kind} died").exists()
     if kind == "iceberg":
@@ -68,5 +77,5 @@ def test_rows_come_once_in_files(spark, repeated, kind):
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_rows_come_once_in_a_database(postgres, repeated, table):
+def test_rows_come_once_in_a_database(postgres: Postgres, repeated: Any, table: str) -> None:
     assert postgres.sql(f"select count(*), count(distinct id), sum(v) from {table}") == f"20000|20000|{20_000 * 19_999}"

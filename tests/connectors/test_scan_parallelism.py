@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.connectors.scan_parallelism import ScanOptions, SourceBounds, choose_scan_parallelism, is_asked, limited
@@ -35,7 +39,7 @@ EVERYWHERE = SourceBounds(4, everywhere=4)
         (ScanOptions(kind_max=6, infer_max=8), None, 70, EVERYWHERE, 6, "the maximum for this kind of source is 6"),
     ],
 )
-def test_choice(options, static, inferred, bounds, expected, why):
+def test_choice(options: Any, static: int | None, inferred: int, bounds: Any, expected: int, why: str) -> None:
     number, reason = choose_scan_parallelism(options, static, inferred, bounds)
     assert number == expected
     assert why in reason
@@ -57,7 +61,7 @@ def test_choice(options, static, inferred, bounds, expected, why):
         (JOB, ScanOptions(kind_max=1000), 128, 128),
     ],
 )
-def test_bounds(bounds, options, upper, asked):
+def test_bounds(bounds: Any, options: Any, upper: int, asked: int) -> None:
     assert (bounds.upper, bounds.asked(options)) == (upper, asked)
 
 
@@ -71,7 +75,7 @@ def test_bounds(bounds, options, upper, asked):
         (ScanOptions(infer=False), None, False),
     ],
 )
-def test_who_is_asked(options, static, expected):
+def test_who_is_asked(options: Any, static: int | None, expected: bool) -> None:
     assert is_asked(options, static) is expected
 
 
@@ -79,5 +83,5 @@ def test_who_is_asked(options, static, expected):
     ("parallelism", "limit", "expected"),
     [(8, None, 8), (8, 100_000, 8), (8, 3999, 3), (8, 1000, 1), (8, 999, 1), (8, 0, 1), (1, 5000, 1)],
 )
-def test_a_limit_bounds_static_inference(parallelism, limit, expected):
+def test_a_limit_bounds_static_inference(parallelism: int, limit: int | None, expected: int) -> None:
     assert limited(parallelism, limit) == expected

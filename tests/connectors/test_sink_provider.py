@@ -1,6 +1,9 @@
 """A sink that is a small topology of its own: its operators become vertices of the job."""
 
+from __future__ import annotations
+
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -10,14 +13,22 @@ from penstock.errors import PenstockError, SinkError
 from penstock.functions import with_parallelism
 from tests.equality import assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
 
 class CheckedOrders(DataFrameSinkProvider):
     """Good rows by customer to one place, bad ones as JSON to another."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def consume_data_frame(self, df):
+    def consume_data_frame(self, df: DataFrame) -> Any:
         checked = df.groupBy("customer").agg(F.sum("price").alias("spent"))
         good, bad = checked.filter("spent >= 0"), checked.filter("spent < 0")
         return [
@@ -26,7 +37,7 @@ class CheckedOrders(DataFrameSinkProvider):
         ]
 
 
-def test_two_outputs_of_one_sink(make_env, spark, tmp_path):
+def test_two_outputs_of_one_sink(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     orders = spark.range(0, 10_000, 1, 4).selectExpr(
         "id % 100 as customer", "id % 7 - if(id % 100 < 10, 50, 0) as price"
     )
@@ -45,7 +56,7 @@ def test_two_outputs_of_one_sink(make_env, spark, tmp_path):
     assert writer.tasks == 2
 
 
-def test_both_appear_or_none(make_env, spark, tmp_path):
+def test_both_appear_or_none(make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "out" / "bad").mkdir(parents=True)
     env = make_env()
     with pytest.raises(SinkError, match="exists already"):
@@ -54,6 +65,6 @@ def test_both_appear_or_none(make_env, spark, tmp_path):
     assert not (tmp_path / "out" / "good").exists()
 
 
-def test_what_is_not_a_sink(make_env, spark):
+def test_what_is_not_a_sink(make_env: Callable[..., Environment], spark: SparkSession) -> None:
     with pytest.raises(PenstockError, match="is not a sink"):
         make_env().write(spark.range(1), print)

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,12 +22,12 @@ MB = 1 << 20
         ([32 * MB, 1], True, 16 * MB, 3),
     ],
 )
-def test_count_splits(sizes, can_split, split, count):
+def test_count_splits(sizes: Any, can_split: bool, split: Any, count: int) -> None:
     assert count_splits(sizes, [can_split] * len(sizes), split) == count
 
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=20), st.integers(1, 40), st.integers(0, 1000))
-def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes, wanted, open_cost):
+def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes: Any, wanted: Any, open_cost: Any) -> None:
     split = split_size_for(sizes, [True] * len(sizes), wanted, open_cost)
     count = count_splits(sizes, [True] * len(sizes), split, open_cost)
     assert 1 <= count <= wanted
@@ -31,7 +35,7 @@ def test_the_split_size_gives_as_many_as_wanted_or_the_most_below(sizes, wanted,
         assert count == min(wanted, sizes[0]) or sizes[0] < wanted**2  # few bytes cannot be dealt out evenly
 
 
-def test_files_that_cannot_be_cut():
+def test_files_that_cannot_be_cut() -> None:
     assert count_splits([50, 50], [False] * 2, split_size_for([50, 50], [False] * 2, 9, 0), 0) == 2
 
 
@@ -39,7 +43,7 @@ def test_files_that_cannot_be_cut():
     ("fine", "coarse", "cores", "expected"),
     [(30, 8, 2, 8), (30, 8, 4, 16), (30, 8, 100, 30), (3, 1, 2, 3), (300, 75, 2, 75), (30, 8, None, 30)],
 )
-def test_small_splits_only_while_they_keep_cores_busy(fine, coarse, cores, expected):
+def test_small_splits_only_while_they_keep_cores_busy(fine: int, coarse: int, cores: int | None, expected: int) -> None:
     assert worth_opening(fine, coarse, cores) == expected
 
 
@@ -52,12 +56,12 @@ def test_small_splits_only_while_they_keep_cores_busy(fine, coarse, cores, expec
         ([3, 3, 3], 1, [[0, 1, 2]]),
     ],
 )
-def test_dealing_splits_to_tasks(sizes, tasks, expected):
+def test_dealing_splits_to_tasks(sizes: list[int], tasks: int, expected: Any) -> None:
     assert evenly(sizes, tasks) == expected
 
 
 @given(st.lists(st.integers(0, 1000), max_size=40), st.integers(1, 10))
-def test_every_split_is_dealt_once_and_evenly(sizes, tasks):
+def test_every_split_is_dealt_once_and_evenly(sizes: Any, tasks: Any) -> None:
     dealt = evenly(sizes, tasks)
     assert sorted(place for group in dealt for place in group) == list(range(len(sizes)))
     assert len(dealt) <= tasks

@@ -1,6 +1,9 @@
 """Appends to tables with columns of their own: what does not fit is refused before any work, the rest is read back."""
 
+from __future__ import annotations
+
 import datetime as dt
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -19,6 +22,15 @@ import deltalake
 import pyarrow as pa
 
 from penstock.connectors import DeltaSink, DeltaSource, IcebergSink, IcebergSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 FIRST = (
@@ -54,29 +66,29 @@ TAKEN = {
 
 
 class Delta:
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.path = str(folder / "t")
 
-    def sink(self, **given):
+    def sink(self, **given: Any) -> Any:
         return DeltaSink(self.path, **given)
 
-    def source(self):
+    def source(self) -> Any:
         return DeltaSource(self.path)
 
 
 class Iceberg:
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self.catalog = {"type": "sql", "uri": f"sqlite:///{folder}/c.db", "warehouse": f"file://{folder}"}
 
-    def sink(self, **given):
+    def sink(self, **given: Any) -> Any:
         return IcebergSink("n.t", self.catalog, **given)
 
-    def source(self):
+    def source(self) -> Any:
         return IcebergSource("n.t", self.catalog)
 
 
 @pytest.fixture(params=[Delta, Iceberg])
-def table(request, env, spark, tmp_path):
+def table(request: pytest.FixtureRequest, env: Environment, spark: SparkSession, tmp_path: Path) -> Any:
     made = request.param(tmp_path)
     env.write(spark.sql(FIRST).where("id < 10"), made.sink())
     env.execute()
@@ -84,7 +96,7 @@ def table(request, env, spark, tmp_path):
 
 
 @pytest.mark.parametrize("case", some(REFUSED))
-def test_rows_that_do_not_fit(env, spark, table, case):
+def test_rows_that_do_not_fit(env: Environment, spark: SparkSession, table: Any, case: Any) -> None:
     query, words = REFUSED[case]
     before = env.collect(env.read(table.source()))
     env.write(spark.sql(query), table.sink())
@@ -96,7 +108,9 @@ def test_rows_that_do_not_fit(env, spark, table, case):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("case", some(TAKEN))
-def test_rows_that_fit(make_env, spark, table, case, whole):
+def test_rows_that_fit(
+    make_env: Callable[..., Environment], spark: SparkSession, table: Any, case: Any, whole: bool
+) -> None:
     env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
     before = env.read(table.source())
     more = spark.sql(TAKEN[case])
@@ -112,7 +126,9 @@ def test_rows_that_fit(make_env, spark, table, case, whole):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
+def test_nulls_that_a_table_does_not_allow(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path, whole: bool
+) -> None:
     env = make_env(**({"execution.batch.adaptive.whole-query-threshold": "64 mb"} if whole else {}))
     table = Delta(tmp_path)
     schema = pa.schema([pa.field("id", pa.int64(), False), pa.field("name", pa.string())])
@@ -134,7 +150,7 @@ def test_nulls_that_a_table_does_not_allow(make_env, spark, tmp_path, whole):
     assert env.count(env.read(table.source())) == 7
 
 
-def test_nested_columns(env, spark, tmp_path):
+def test_nested_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     """Of Delta: an overwrite gives a table new columns there, Iceberg's keeps those it has."""
     table = Delta(tmp_path)
     env.write(
@@ -162,7 +178,7 @@ def test_nested_columns(env, spark, tmp_path):
         env._outputs.take()
 
 
-def test_a_delta_overwrite_brings_its_columns(env, spark, tmp_path):
+def test_a_delta_overwrite_brings_its_columns(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     table = Delta(tmp_path)
     for query in ("select id, 'x' as p from range(3)", "select 'a' as id, 1.5d as other, 'y' as p from range(2)"):
         env.write(spark.sql(query), table.sink(mode="overwrite", partition_by=["p"]))
@@ -173,7 +189,9 @@ def test_a_delta_overwrite_brings_its_columns(env, spark, tmp_path):
     assert deltalake.DeltaTable(table.path).to_pyarrow_table().num_rows == 2
 
 
-def test_single_partitions_of_a_delta_table_are_not_overwritten(env, spark, tmp_path):
+def test_single_partitions_of_a_delta_table_are_not_overwritten(
+    env: Environment, spark: SparkSession, tmp_path: Path
+) -> None:
     table = Delta(tmp_path)
     env.write(spark.sql("select id, id % 3 as p from range(9)"), table.sink(partition_by=["p"]))
     env.execute()
@@ -189,7 +207,7 @@ def test_single_partitions_of_a_delta_table_are_not_overwritten(env, spark, tmp_
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Tokyo", "America/St_Johns"])
-def test_times_as_partitions_of_a_delta_table(env, spark, tmp_path, zone):
+def test_times_as_partitions_of_a_delta_table(env: Environment, spark: SparkSession, tmp_path: Path, zone: str) -> None:
     table = Delta(tmp_path)
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -210,7 +228,9 @@ def test_times_as_partitions_of_a_delta_table(env, spark, tmp_path, zone):
 
 
 @pytest.mark.parametrize("name", ["_p", ".p", "a=b", "p q", "é"])
-def test_odd_partition_columns_of_a_delta_table(env, spark, tmp_path, name):
+def test_odd_partition_columns_of_a_delta_table(
+    env: Environment, spark: SparkSession, tmp_path: Path, name: str
+) -> None:
     table = Delta(tmp_path)
     rows = spark.range(12).selectExpr("id", f"nullif(concat('x=', id % 3), 'x=2') as `{name}`")
     for _ in range(2):
@@ -221,7 +241,7 @@ def test_odd_partition_columns_of_a_delta_table(env, spark, tmp_path, name):
 
 
 @pytest.mark.parametrize("promise", ["constraint", "mapping"])
-def test_tables_that_promise_more(env, spark, tmp_path, promise):
+def test_tables_that_promise_more(env: Environment, spark: SparkSession, tmp_path: Path, promise: str) -> None:
     table = Delta(tmp_path)
     env.write(spark.range(3), table.sink())
     env.execute()
@@ -259,7 +279,7 @@ def test_tables_that_promise_more(env, spark, tmp_path, promise):
         ("a int, l array<int>", False, "nulls within it"),
     ],
 )
-def test_columns(rows, sensitive, words):
+def test_columns(rows: str, sensitive: bool, words: str | None) -> None:
     from pyspark.sql.types import ArrayType, IntegerType, StructField
 
     table = StructType(

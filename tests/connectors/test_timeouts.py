@@ -1,7 +1,10 @@
 """Client libraries that ask what listens and never answers; see also tests/scheduler/test_silence.py."""
 
+from __future__ import annotations
+
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,35 +18,39 @@ from penstock.threads import works
 from tests.services import free_port
 from tests.silence import Silent
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
 KEYS = {"access_key": "a", "secret_key": "b", "scheme": "http", "region": "us-east-1"}
 
 
 @pytest.fixture
-def silent():
+def silent() -> Iterator[Any]:
     with Silent() as server:
         yield server
 
 
-def kafka(port):
+def kafka(port: Any) -> Any:
     pytest.importorskip("confluent_kafka")
     from penstock.connectors.kafka import KafkaSource
 
     return KafkaSource(f"127.0.0.1:{port}", "orders").enumerate_splits(ScanContext(4, 1))
 
 
-def iceberg(port):
+def iceberg(port: Any) -> Any:
     pytest.importorskip("pyiceberg")
     from penstock.connectors import IcebergSource
 
     return IcebergSource("shop.orders", {"type": "rest", "uri": f"http://127.0.0.1:{port}"})
 
 
-def s3(port):
+def s3(port: Any) -> Any:
     source = ObjectStoreSource("s3://bucket/orders", KEYS | {"endpoint_override": f"127.0.0.1:{port}"})
     return source.enumerate_splits(ScanContext(4, 1))
 
 
-def delta(port):
+def delta(port: Any) -> Any:
     options = {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "a",
@@ -63,7 +70,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_what_never_answers_is_given_up(client, silent):
+def test_what_never_answers_is_given_up(client: str, silent: Any) -> None:
     ask, source, what = CLIENTS[client]
     started = time.monotonic()
     with timeout_of(3.0), pytest.raises(SourceTimeoutError) as found:
@@ -75,7 +82,7 @@ def test_what_never_answers_is_given_up(client, silent):
         assert part in message
 
 
-def test_the_requests_of_a_catalogue_end_by_themselves(silent):
+def test_the_requests_of_a_catalogue_end_by_themselves(silent: Any) -> None:
     with timeout_of(1.5), pytest.raises(SourceTimeoutError):
         iceberg(silent.port)
     until = time.monotonic() + 5
@@ -84,12 +91,12 @@ def test_the_requests_of_a_catalogue_end_by_themselves(silent):
     assert not left
 
 
-def test_a_broker_that_refuses_is_told_from_one_that_is_silent():
+def test_a_broker_that_refuses_is_told_from_one_that_is_silent() -> None:
     with timeout_of(1.5), pytest.raises(SourceError):
         kafka(free_port())
 
 
-def test_the_timeout_of_a_block_holds_in_it_alone():
+def test_the_timeout_of_a_block_holds_in_it_alone() -> None:
     default = SOURCES_TIMEOUT.default
     assert timeout() == default
     with timeout_of(7.0):

@@ -7,12 +7,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F
 
 from penstock import Environment
 from tests.conftest import OFF
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -29,7 +34,7 @@ def test_an_example_passes_its_own_tests(name: str, tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
-def test_the_strategy_bounds_a_real_job(spark, monkeypatch):
+def test_the_strategy_bounds_a_real_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """On paper it bounds a node; here the stage that ran has as many tasks."""
     monkeypatch.syspath_prepend(str(EXAMPLES / "strategy"))
     from rows_per_task import RowsPerTask

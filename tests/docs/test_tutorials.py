@@ -1,5 +1,7 @@
 """The code in the tutorials is run as it stands there."""
 
+from __future__ import annotations
+
 import doctest
 import json
 import re
@@ -7,7 +9,7 @@ import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
 import pytest
@@ -21,6 +23,10 @@ from tests.conftest import OFF
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.state.queries import BASE, SCHEMA
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
@@ -29,15 +35,15 @@ def run(code: str, names: dict[str, Any]) -> None:
     exec(compile(code, "<docs>", "exec", dont_inherit=True), names)
 
 
-def blocks(name):
+def blocks(name: Any) -> Any:
     return re.findall(r"```python\n(.*?)```", (DOCS / "tutorials" / name).read_text(), re.DOTALL)
 
 
-def first_block(name):
+def first_block(name: Any) -> Any:
     return blocks(name)[0]
 
 
-def test_a_strategy_of_your_own(spark):
+def test_a_strategy_of_your_own(spark: SparkSession) -> None:
     code = first_block("own-strategy.md")
     assert len([line for line in code.splitlines() if line.strip()]) <= 25
     found: dict[Any, Any] = {}
@@ -57,14 +63,14 @@ def test_a_strategy_of_your_own(spark):
     assert reasons & {"it has 1000 rows only", "it has 25000 rows only"}, reasons
 
 
-def test_a_strategy_is_tested_without_spark():
+def test_a_strategy_is_tested_without_spark() -> None:
     strategy, _, test = blocks("own-strategy.md")
     found: dict[Any, Any] = {}
     run(strategy + test, found)
     assert [decision.reason for decision in found["job"].decisions] == ["it has 4000 rows only"]
 
 
-def test_the_example_of_penstock_testing():
+def test_the_example_of_penstock_testing() -> None:
     assert doctest.testmod(penstock.testing) == (0, 5)
 
 
@@ -73,7 +79,7 @@ class Items(BaseHTTPRequestHandler):
 
     asked: list[Any] = []
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         place = urlparse(self.path)
         self.asked.append(self.path)
         if place.path == "/count":
@@ -85,11 +91,11 @@ class Items(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
 
-    def log_message(self, *_):
+    def log_message(self, *_: Any) -> None:
         pass
 
 
-def test_a_connector_of_your_own(spark):
+def test_a_connector_of_your_own(spark: SparkSession) -> None:
     found = {"__name__": "own_connector"}
     run(first_block("own-connector.md"), found)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Items)
@@ -113,7 +119,7 @@ def test_a_connector_of_your_own(spark):
         server.shutdown()
 
 
-def test_a_sink_of_your_own(spark, tmp_path):
+def test_a_sink_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
     code, use = blocks("own-connector.md")[3:]
     found = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
     run(code + use.replace("lines/", f"{tmp_path}/lines"), found)
@@ -123,7 +129,7 @@ def test_a_sink_of_your_own(spark, tmp_path):
         run(use.replace("lines/", f"{tmp_path}/lines"), found)
 
 
-def test_growing_a_query(spark, stopped, tmp_path):
+def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     """The page on more key groups: its Python, and its commands, from 4 to 16."""
     one = stopped("counts updated")
     checkpoint = tmp_path / "checkpoint"
@@ -143,5 +149,5 @@ def test_growing_a_query(spark, stopped, tmp_path):
     assert given == one.later
 
 
-def test_the_explanation_of_key_groups():
+def test_the_explanation_of_key_groups() -> None:
     run(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1], {})

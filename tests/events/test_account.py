@@ -1,5 +1,7 @@
 """Listeners hear all that happens to a job, in order, once; whatever they do, the job goes on."""
 
+from __future__ import annotations
+
 import threading
 import time
 from typing import Any
@@ -16,24 +18,24 @@ ENDED = JobStateChanged(ExecutionState.FINISHED, 0)
 class Hearing:
     """A listener that keeps what it heard, one list for each call, and does something first."""
 
-    def __init__(self, call=lambda: None):
+    def __init__(self, call: Any = lambda: None) -> None:
         self.call = call
         self.heard: list[Any] = []
 
-    def on_events(self, events):
+    def on_events(self, events: Any) -> None:
         self.call()
         self.heard.append(list(events))
 
     @property
-    def all(self):
+    def all(self) -> Any:
         return [event for events in self.heard for event in events]
 
 
-def states(count):
+def states(count: Any) -> Any:
     return [JobStateChanged(ExecutionState.RUNNING, number) for number in range(count)]
 
 
-def test_what_happens_between_two_deliveries_comes_at_once():
+def test_what_happens_between_two_deliveries_comes_at_once() -> None:
     account, listener = JobAccount(), Hearing()
     account.watch(listener)
     one, two, three = states(3)
@@ -47,7 +49,7 @@ def test_what_happens_between_two_deliveries_comes_at_once():
     assert listener.heard == [[one, two], [three]]
 
 
-def test_who_comes_late_hears_all():
+def test_who_comes_late_hears_all() -> None:
     account, first, second = JobAccount(), Hearing(), Hearing()
     account.watch(first)
     one, two = states(2)
@@ -60,7 +62,7 @@ def test_who_comes_late_hears_all():
     assert account.events == [one, two]
 
 
-def test_nothing_comes_after_the_end():
+def test_nothing_comes_after_the_end() -> None:
     account, listener = JobAccount(), Hearing()
     account.watch(listener)
     for event in (RUNNING, ENDED, RUNNING):
@@ -69,7 +71,7 @@ def test_nothing_comes_after_the_end():
     assert listener.all == account.events == [RUNNING, ENDED]
 
 
-def test_a_listener_that_raises_hears_no_more(caplog):
+def test_a_listener_that_raises_hears_no_more(caplog: pytest.LogCaptureFixture) -> None:
     account, bad, good = JobAccount("nightly"), Hearing(lambda: 1 / 0), Hearing()
     account.watch(bad)
     account.watch(good)
@@ -80,7 +82,7 @@ def test_a_listener_that_raises_hears_no_more(caplog):
     assert [record.message for record in caplog.records] == ["a listener of job nightly raised, and hears no more"]
 
 
-def test_what_a_listener_does_itself_is_told_after_what_it_hears():
+def test_what_a_listener_does_itself_is_told_after_what_it_hears() -> None:
     account = JobAccount()
     one, two = states(2)
     listener = Hearing()
@@ -91,7 +93,7 @@ def test_what_a_listener_does_itself_is_told_after_what_it_hears():
     assert listener.heard == [[one], [two]]
 
 
-def test_nobody_waits_for_a_listener_that_hangs_but_who_wants_to():
+def test_nobody_waits_for_a_listener_that_hangs_but_who_wants_to() -> None:
     came, free = threading.Event(), threading.Event()
     account, listener = JobAccount(), Hearing(lambda: (came.set(), free.wait(10)))
     account.watch(listener)
@@ -112,11 +114,11 @@ def test_nobody_waits_for_a_listener_that_hangs_but_who_wants_to():
     assert listener.heard == [[RUNNING], [ENDED]]
 
 
-def test_many_threads_tell_one_story():
+def test_many_threads_tell_one_story() -> None:
     account, listener = JobAccount(), Hearing()
     account.watch(listener)
 
-    def tell(number):
+    def tell(number: Any) -> None:
         for step in range(200):
             account.emit(JobStateChanged(ExecutionState.RUNNING, 1000 * number + step))
             account.deliver()
@@ -134,8 +136,8 @@ def test_many_threads_tell_one_story():
 
 
 @pytest.mark.parametrize("listeners", [0, 1])
-def test_a_delivery_that_is_interrupted_can_be_repeated(listeners):
-    def interrupt():
+def test_a_delivery_that_is_interrupted_can_be_repeated(listeners: int) -> None:
+    def interrupt() -> None:
         account.emit(ENDED)
         if not heard:
             heard.append(True)
@@ -153,7 +155,7 @@ def test_a_delivery_that_is_interrupted_can_be_repeated(listeners):
     assert account.events == [RUNNING, ENDED][: 1 + listeners]
 
 
-def test_decisions_are_told_when_they_are_made_and_settled():
+def test_decisions_are_told_when_they_are_made_and_settled() -> None:
     account = JobAccount()
     log = DecisionLog(account)
     made = log.record(Choice(DecisionKind.SKEW, NodeRef(3, "Join"), "left", "it is large"))
@@ -164,7 +166,7 @@ def test_decisions_are_told_when_they_are_made_and_settled():
     assert (made.outcome, settled.outcome) == ({}, {"tasks": 4})
 
 
-def test_ten_thousand_vertices_are_told_in_no_time():
+def test_ten_thousand_vertices_are_told_in_no_time() -> None:
     """Each event costs the same, however many there were; if it did not, this would take minutes."""
     begun = time.monotonic()
     account, listener = JobAccount(), Hearing()

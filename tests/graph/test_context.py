@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.errors import GraphError
@@ -22,7 +26,7 @@ from penstock.testing import stream_graph
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
 
 
-def context_of(text, **facts):
+def context_of(text: str, **facts: Any) -> Any:
     manager = AdaptiveGraphManager(stream_graph(text, **facts))
     return manager, manager.stream_graph_context
 
@@ -44,19 +48,19 @@ def context_of(text, **facts):
         ("1 -> 2", "1-2", BROADCAST, None),  # the target is a vertex already
     ],
 )
-def test_edges(text, edge, wanted, result):
+def test_edges(text: Any, edge: str, wanted: Any, result: str | None) -> None:
     _, context = context_of(text)
     before = str(context.stream_graph.edge(edge).partitioner)
     assert context.modify_stream_edge([StreamEdgeUpdateRequest(edge, wanted)]) is (result is not None)
     assert str(context.stream_graph.edge(edge).partitioner) == (result or before)
 
 
-def test_nodes_of_different_parallelism_are_not_chained():
+def test_nodes_of_different_parallelism_are_not_chained() -> None:
     _, context = context_of(JOIN, parallelism={3: 2, 4: 5})
     assert not context.modify_stream_edge([StreamEdgeUpdateRequest("3-4", FORWARD)])
 
 
-def test_a_batch_is_applied_whole_or_not_at_all():
+def test_a_batch_is_applied_whole_or_not_at_all() -> None:
     _, context = context_of(JOIN)
     batch = [StreamEdgeUpdateRequest("1-3", BROADCAST), StreamEdgeUpdateRequest("2-3", FORWARD)]
     assert not context.modify_stream_edge(batch)
@@ -68,7 +72,7 @@ def test_a_batch_is_applied_whole_or_not_at_all():
     assert context.stream_graph.edge("2-3").type_number == 4
 
 
-def test_nodes():
+def test_nodes() -> None:
     _, context = context_of(JOIN)
     cheap, filters = CalcOperator(is_cheap=True), (DynamicFilterRef(3, 0),)
     requests = [
@@ -85,13 +89,13 @@ def test_nodes():
     assert context.stream_graph.node(4).parallelism is None
 
 
-def test_a_node_keeps_its_kind():
+def test_a_node_keeps_its_kind() -> None:
     _, context = context_of(JOIN)
     with pytest.raises(GraphError, match="n3 is a Calc, and cannot become a Source"):
         context.modify_stream_node([StreamNodeUpdateRequest(3, operator=ScanOperator())])
 
 
-def test_frozen_once_the_inputs_have_finished():
+def test_frozen_once_the_inputs_have_finished() -> None:
     manager, context = context_of(JOIN)
     assert not context.is_frozen(3)
     for vertex in list(manager.job_graph):

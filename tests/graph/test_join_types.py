@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.graph import JoinType, Side
@@ -17,7 +21,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("join_type", JoinType)
-def test_sides(join_type):
+def test_sides(join_type: Any) -> None:
     rules = (join_type.can_build, join_type.can_filter, join_type.can_split, join_type.can_hash, join_type.keeps_keys)
     assert tuple("".join(side[0] for side in Side if rule(side)) for rule in rules) == TABLE[join_type]
 
@@ -31,10 +35,10 @@ def test_sides(join_type):
         ("", None),
     ],
 )
-def test_parse(text, expected):
+def test_parse(text: str, expected: Any) -> None:
     assert JoinType.parse(text) is expected
 
 
 @pytest.mark.parametrize(("side", "other", "number"), [(Side.LEFT, Side.RIGHT, 1), (Side.RIGHT, Side.LEFT, 2)])
-def test_side(side, other, number):
+def test_side(side: Any, other: Any, number: int) -> None:
     assert (side.other, side.input_number, Side.of_input(number)) == (other, number, side)

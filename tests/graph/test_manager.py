@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import time
 from typing import Any
 
@@ -11,17 +13,17 @@ from penstock.graph.partitioner import FORWARD, HashPartitioner
 from penstock.testing import stream_graph
 
 
-def vertices(manager):
+def vertices(manager: Any) -> Any:
     return {vertex.name for vertex in manager.job_graph}
 
 
-def test_sources_and_what_is_chained_come_first():
+def test_sources_and_what_is_chained_come_first() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert vertices(manager) == {"n1 -> n2", "n3 -> n4"}
     assert manager.pending_operators == 2
 
 
-def test_a_vertex_waits_for_all_its_inputs():
+def test_a_vertex_waits_for_all_its_inputs() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert manager.on_job_vertex_finished("v1") == []
     (made,) = manager.on_job_vertex_finished("v2")
@@ -31,19 +33,19 @@ def test_a_vertex_waits_for_all_its_inputs():
     assert manager.pending_operators == 0
 
 
-def test_a_chain_waits_for_the_broadcast_side():
+def test_a_chain_waits_for_the_broadcast_side() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 *> 3\n2 -> 3\n3 #> 4"))
     assert vertices(manager) == {"n1"}
     (made,) = manager.on_job_vertex_finished("v1")
     assert made.name == "n2 -> n3"
 
 
-def test_a_shared_result_feeds_all_its_readers():
+def test_a_shared_result_feeds_all_its_readers() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 #> 2\n1 #> 3"))
     assert {vertex.name for vertex in manager.on_job_vertex_finished("v1")} == {"n2", "n3"}
 
 
-def test_what_users_ask_for_reaches_the_vertex():
+def test_what_users_ask_for_reaches_the_vertex() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 3", parallelism={2: 7}))
     assert manager.job_graph.vertex("v1").parallelism == 7
     with pytest.raises(GraphError, match="different parallelisms"):
@@ -51,7 +53,7 @@ def test_what_users_ask_for_reaches_the_vertex():
 
 
 @pytest.mark.parametrize("vertex", ["v9", "v1"])
-def test_only_what_runs_can_finish(vertex):
+def test_only_what_runs_can_finish(vertex: str) -> None:
     manager = AdaptiveGraphManager(stream_graph("1 #> 2"))
     manager.on_job_vertex_finished("v1")
     with pytest.raises(GraphError):
@@ -59,7 +61,7 @@ def test_only_what_runs_can_finish(vertex):
 
 
 @st.composite
-def graphs(draw):
+def graphs(draw: Any) -> Any:
     """A random graph: each node reads from earlier ones; FORWARD only from those that feed nobody else."""
     count = draw(st.integers(1, 40))
     edges, readers = [], [0] * count
@@ -77,7 +79,9 @@ def graphs(draw):
 
 
 @given(graphs(), st.randoms())
-def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_first(stream_graph, random):
+def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_first(
+    stream_graph: Any, random: Any
+) -> None:
     manager = AdaptiveGraphManager(stream_graph)
     running, finished = [v.id for v in manager.job_graph], set()
     seen: list[Any] = []
@@ -96,7 +100,7 @@ def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_firs
     assert manager.pending_operators == 0
 
 
-def test_a_thousand_nodes():
+def test_a_thousand_nodes() -> None:
     text = "\n".join(f"{i} {'->' if i % 3 else '#>'} {i + 1}" for i in range(1, 1500))
     manager = AdaptiveGraphManager(stream_graph(text))
     start = time.perf_counter()

@@ -1,5 +1,7 @@
 """Columns get their names back where an operator's description tells them."""
 
+from __future__ import annotations
+
 import pytest
 
 from penstock.graph import CalcOperator, JoinOperator, JoinType, StreamNode
@@ -11,7 +13,7 @@ NODES = [
 ]
 
 
-def test_names():
+def test_names() -> None:
     assert column_names(NODES) == {"20": "id", "21": "user", "22": "team"}
 
 
@@ -24,5 +26,5 @@ def test_names():
         ("BROADCAST", "BROADCAST"),
     ],
 )
-def test_texts(text, expected):
+def test_texts(text: str, expected: str) -> None:
     assert readable(text, column_names(NODES)) == expected

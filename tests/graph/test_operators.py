@@ -1,5 +1,9 @@
 """Operators refuse what cannot be."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.errors import GraphError
@@ -31,12 +35,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_states(name):
+def test_bad_states(name: str) -> None:
     with pytest.raises(GraphError):
         BAD[name]()
 
 
-def test_a_side_is_changed_in_a_copy():
+def test_a_side_is_changed_in_a_copy() -> None:
     join = JoinOperator(JoinType.INNER)
     changed = join.with_side(Side.RIGHT, JoinSide(hint="merge"))
     assert (changed.left, changed.right.hint, join.right.hint) == (JoinSide(), "merge", None)
@@ -46,6 +50,6 @@ def test_a_side_is_changed_in_a_copy():
     ("hints", "hinted", "split"),
     [((None, None), False, True), (("merge", None), True, True), ((None, "broadcast"), True, False)],
 )
-def test_hints(hints, hinted, split):
+def test_hints(hints: Any, hinted: bool, split: bool) -> None:
     join = JoinOperator(JoinType.INNER, *map(JoinSide, hints))
     assert (join.is_hinted, join.can_split(Side.LEFT)) == (hinted, split)

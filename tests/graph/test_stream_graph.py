@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import pytest
 
@@ -8,11 +11,11 @@ from penstock.graph.partitioner import FORWARD, REBALANCE, HashPartitioner
 from penstock.testing import stream_graph
 
 
-def node(number, **facts):
+def node(number: Any, **facts: Any) -> Any:
     return StreamNode(number, CalcOperator(), f"n{number}", **facts)
 
 
-def test_nodes_come_after_their_inputs():
+def test_nodes_come_after_their_inputs() -> None:
     order = [n.id for n in stream_graph("3 -> 2\n2 #> 1\n4 #> 1")]
     assert order.index(3) < order.index(2) < order.index(1)
     assert order.index(4) < order.index(1)
@@ -34,12 +37,12 @@ def test_nodes_come_after_their_inputs():
         (lambda: stream_graph("1 -> 2").edge("x"), "no edge x"),
     ],
 )
-def test_bad_states_are_refused(make, message):
+def test_bad_states_are_refused(make: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         make()
 
 
-def test_a_replaced_edge_leaves_the_old_graph_as_it_was():
+def test_a_replaced_edge_leaves_the_old_graph_as_it_was() -> None:
     old = stream_graph("1 #> 2")
     (edge,) = old.edges
     new = old.replace(edges=[StreamEdge(edge.id, 1, 2, REBALANCE)])
@@ -47,11 +50,11 @@ def test_a_replaced_edge_leaves_the_old_graph_as_it_was():
     assert str(old.edge(edge.id).partitioner) == "HASH(k)"
 
 
-def test_edges_tell_how_data_is_handed_over():
+def test_edges_tell_how_data_is_handed_over() -> None:
     edges = stream_graph("1 -> 2\n2 #> 3").edges
     assert [edge.exchange for edge in edges] == ["PIPELINED", "BLOCKING"]
 
 
-def test_nodes_cannot_be_changed():
+def test_nodes_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         node(1).operator = CalcOperator(is_cheap=True)

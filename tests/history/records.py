@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from typing import Any
 
 from penstock.history.record import JobRecord
 
 ID = "0123456789ab"
 
 
-def node(number, name, **more):
+def node(number: Any, name: Any, **more: Any) -> Any:
     return {
         "id": str(number),
         "kind": "Calc",
@@ -23,7 +24,7 @@ def node(number, name, **more):
     }
 
 
-def edge(source, target, partitioner="HASH(k)", exchange="BLOCKING"):
+def edge(source: Any, target: Any, partitioner: str = "HASH(k)", exchange: str = "BLOCKING") -> dict[str, Any]:
     return {
         "id": f"{source}-{target}",
         "source": str(source),
@@ -34,7 +35,7 @@ def edge(source, target, partitioner="HASH(k)", exchange="BLOCKING"):
     }
 
 
-def vertex(number, nodes, state, inputs=(), **more):
+def vertex(number: Any, nodes: Any, state: Any, inputs: Any = (), **more: Any) -> Any:
     return {
         "type": "vertex",
         "at": 11.0,
@@ -57,7 +58,7 @@ def vertex(number, nodes, state, inputs=(), **more):
     }
 
 
-def task(index, seconds):
+def task(index: Any, seconds: Any) -> dict[str, Any]:
     return {
         "stage": 1,
         "index": index,
@@ -72,7 +73,7 @@ def task(index, seconds):
     }
 
 
-def events(name="a <b>job</b>", job_id=ID, pid=None, ended=True):
+def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended: bool = True) -> Any:
     """A source that has finished, and a join and a sink that are pending unless the job has ended."""
     found = [
         {
@@ -137,7 +138,7 @@ def events(name="a <b>job</b>", job_id=ID, pid=None, ended=True):
     return found
 
 
-def record(**options) -> JobRecord:
+def record(**options: Any) -> JobRecord:
     made = JobRecord()
     for event in events(**options):
         made.apply(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,8 +16,11 @@ from penstock.history.event_log import EventLog, History, LocalFolder, events_of
 from penstock.history.record import JobRecord
 from tests.history.records import ID, events, record
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def written(folder, made, cut=None):
+
+def written(folder: Path, made: Any, cut: Any = None) -> Any:
     log = EventLog(LocalFolder(folder).create(log_name(record(job_id=made[0]["id"]))))
     log.write(made)
     log.close()
@@ -32,7 +36,7 @@ def dead_pid() -> int:
     return process.pid
 
 
-def test_a_log_tells_what_was_written(tmp_path):
+def test_a_log_tells_what_was_written(tmp_path: Path) -> None:
     written(tmp_path, events())
     history = History(LocalFolder(tmp_path))
     assert history.record(ID) == record()
@@ -41,7 +45,7 @@ def test_a_log_tells_what_was_written(tmp_path):
     assert summary.counts == {"FINISHED": 2, "pending-operators": 0}
 
 
-def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path):
+def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path: Path) -> None:
     history = History(LocalFolder(tmp_path))
     for number in range(3):
         made = events(job_id=f"{number:012x}")
@@ -51,7 +55,7 @@ def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path):
         assert [summary.id for summary in history.summaries()] == [f"{n:012x}" for n in range(number, -1, -1)]
 
 
-def test_a_running_job_and_one_whose_driver_died(tmp_path):
+def test_a_running_job_and_one_whose_driver_died(tmp_path: Path) -> None:
     written(tmp_path, events(ended=False))
     history = History(LocalFolder(tmp_path))
     assert history.summaries()[0].state == "RUNNING"
@@ -64,7 +68,7 @@ def test_a_running_job_and_one_whose_driver_died(tmp_path):
 
 
 @given(cut=h.integers(0, 100_000))
-def test_a_log_cut_anywhere_loses_at_most_its_last_line(tmp_path_factory, cut):
+def test_a_log_cut_anywhere_loses_at_most_its_last_line(tmp_path_factory: pytest.TempPathFactory, cut: Any) -> None:
     folder = tmp_path_factory.mktemp("cut")
     made = events(pid=dead_pid_once())
     path = written(folder, made)
@@ -87,17 +91,17 @@ def dead_pid_once() -> int:
 
 
 @pytest.mark.parametrize("job_id", ["../../etc/pwd", "0123456789AB", "", "0" * 11, "*", "0123456789ac"])
-def test_ids_that_are_none(tmp_path, job_id):
+def test_ids_that_are_none(tmp_path: Path, job_id: Any) -> None:
     written(tmp_path, events())
     assert History(LocalFolder(tmp_path)).record(job_id) is None
 
 
-def test_a_folder_that_is_not_there(tmp_path):
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match=r"there is no folder .*nowhere with event logs"):
         History(LocalFolder(tmp_path / "nowhere")).summaries()
 
 
-def test_events_of_a_newer_release_are_passed_over():
+def test_events_of_a_newer_release_are_passed_over() -> None:
     made = JobRecord()
     made.apply({"type": "unheard of", "at": 1.0})
     assert made == JobRecord()

@@ -1,6 +1,9 @@
 """Typed events become the lines that logs have always had; what they add up to is a record."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import pytest
 
@@ -36,12 +39,12 @@ RUN = VertexSnapshot(
 )
 
 
-def lines(*events):
+def lines(*events: Any) -> Any:
     made = EventLines()
     return [line for event in events for line in made.of(event)]
 
 
-def test_a_planned_graph():
+def test_a_planned_graph() -> None:
     nodes, edges = lines(GraphPlanned(GRAPH, at=1.0))
     assert (nodes["type"], nodes["at"], [node["id"] for node in nodes["nodes"]]) == ("nodes", 1.0, ["1", "2", "3"])
     assert set(nodes["nodes"][0]) == {"id", "kind", "name", "description", "parallelism", "max_parallelism", "location"}
@@ -55,7 +58,7 @@ def test_a_planned_graph():
     }
 
 
-def test_a_changed_graph_names_its_decision():
+def test_a_changed_graph_names_its_decision() -> None:
     *_, edges, change = lines(GraphPlanned(GRAPH), GraphChanged(CHANGE, at=2.0))
     assert edges["edges"][0]["partitioner"] == "BROADCAST"
     assert change == {
@@ -70,7 +73,7 @@ def test_a_changed_graph_names_its_decision():
     }
 
 
-def test_vertices_and_their_counts():
+def test_vertices_and_their_counts() -> None:
     made = VerticesCreated((VertexSnapshot(READ), VertexSnapshot(JOIN)), 1)
     found = lines(
         JobStateChanged(ExecutionState.RUNNING, 3),
@@ -112,7 +115,7 @@ def test_vertices_and_their_counts():
     assert found[5]["counts"] == none | {"CREATED": 1, "FINISHED": 1, "pending-operators": 1}
 
 
-def test_what_is_not_known_and_what_is_long():
+def test_what_is_not_known_and_what_is_long() -> None:
     unknown = VertexSnapshot(READ, subpartitions=range(1000))
     _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((unknown,), 0))
     assert [line[key] for key in ("parallelism", "tasks", "bytes_in", "bytes_out", "rows_out")] == [-1] * 5
@@ -120,7 +123,7 @@ def test_what_is_not_known_and_what_is_long():
     assert line["subpartitions"][:3] == [2, 5, 8]
 
 
-def test_a_decision_and_what_came_of_it():
+def test_a_decision_and_what_came_of_it() -> None:
     account = JobAccount()
     log = DecisionLog(account)
     for subject in (NodeRef(1, "n1"), NodeRef(2, "n2")):
@@ -136,7 +139,7 @@ def test_a_decision_and_what_came_of_it():
     assert "hunter2" not in json.dumps(found)
 
 
-def test_an_error_names_its_vertex():
+def test_an_error_names_its_vertex() -> None:
     try:
         raise ValueError("jdbc:x://me:hunter2@db is away")
     except ValueError as error:
@@ -147,7 +150,7 @@ def test_an_error_names_its_vertex():
 
 
 @pytest.fixture
-def record():
+def record() -> Any:
     refused = RefusedChange((), "n1 is frozen", Choice(DecisionKind.SKEW, NodeRef(1, "n1"), "split", "it is large"))
     made = JobRecord()
     made.apply_all(
@@ -171,7 +174,7 @@ def record():
     return made
 
 
-def test_a_record_has_what_was_asked_for_and_what_came_of_it(record):
+def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> None:
     answer = views.job_decisions(record)
     assert [change["decision"] for change in answer["changes"]] == [0]
     assert answer["decisions"][0]["outcome"] == {"instead": "shuffled", "because": "no room"}
@@ -191,7 +194,7 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record):
     assert "skew of 1 n1: split: n1 is frozen" in page
 
 
-def test_changes_in_logs_of_older_releases_name_no_decision(record):
+def test_changes_in_logs_of_older_releases_name_no_decision(record: Any) -> None:
     old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
     record.apply(old)
     assert record.changes[-1]["decision"] is None

@@ -9,12 +9,12 @@ from penstock.web import views
 from tests.history.records import edge, events, node, vertex
 
 
-def test_readers_see_whole_steps():
+def test_readers_see_whole_steps() -> None:
     record = JobRecord()
     record.apply_all(events(ended=False))
     done = threading.Event()
 
-    def grow():
+    def grow() -> None:
         for number in range(10, 3000):
             made = vertex(number, [number], "RUNNING")
             bare = {key: made[key] for key in ("type", "at", "id", "name", "nodes", "max_parallelism", "inputs")}
@@ -33,7 +33,7 @@ def test_readers_see_whole_steps():
     assert len(record.frozen().vertices) == len(record.vertices) == 2991
 
 
-def test_an_ended_record_is_not_copied():
+def test_an_ended_record_is_not_copied() -> None:
     record = JobRecord()
     record.apply_all(events())
     assert record.frozen() is record

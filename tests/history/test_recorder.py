@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -15,22 +16,29 @@ from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jvm import Bridge
 from tests.conftest import OFF
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
 RUNTIME = OFF | {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY"}
 
 
-def revenue(spark, build=lambda df: df):
+def revenue(spark: SparkSession, build: Any = lambda df: df) -> Any:
     users = build(spark.range(0, 100, 1, 2).selectExpr("id as user", "id % 5 as team").where("hash(team) <> 7"))
     orders = spark.range(0, 30_000, 1, 4).selectExpr("id as amount", "id % 100 as customer")
     joined = orders.join(users, F.col("customer") == F.col("user"))
     return joined.groupBy("team").agg(F.sum("amount").alias("s"))
 
 
-def watched(spark, folder, **config):
+def watched(spark: SparkSession, folder: Path, **config: Any) -> Any:
     settings = RUNTIME | {"jobmanager.archive.fs.dir": str(folder)} | config
     return Environment(spark, config=settings, progress=False)
 
 
-def test_a_job_leaves_all_it_decided(spark, tmp_path):
+def test_a_job_leaves_all_it_decided(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path, **{"rest.token": "hunter2"})
     env.collect(revenue(spark))
     job = env.last_job
@@ -55,10 +63,10 @@ def test_a_job_leaves_all_it_decided(spark, tmp_path):
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
-def test_a_failed_job_leaves_its_error_without_secrets(spark, tmp_path):
+def test_a_failed_job_leaves_its_error_without_secrets(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path)
 
-    def fail(batches):
+    def fail(batches: Any) -> Iterator[Any]:
         raise ValueError("cannot reach jdbc:postgresql://me:hunter2@db/shop")
         yield from batches
 
@@ -70,7 +78,7 @@ def test_a_failed_job_leaves_its_error_without_secrets(spark, tmp_path):
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 
 
-def test_a_query_handed_over_whole(spark, tmp_path):
+def test_a_query_handed_over_whole(spark: SparkSession, tmp_path: Path) -> None:
     env = Environment(spark, config={"jobmanager.archive.fs.dir": str(tmp_path)}, progress=False)
     assert env.count(spark.range(10)) == 10
     record = History(LocalFolder(tmp_path)).record(env.last_job.id)
@@ -78,7 +86,7 @@ def test_a_query_handed_over_whole(spark, tmp_path):
     assert record.decisions[0]["chosen"] == "handed to Spark whole"
 
 
-def test_logs_through_hadoop_are_the_same(spark, tmp_path):
+def test_logs_through_hadoop_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
     env = watched(spark, tmp_path)
     logs = HadoopLogs(Folder(Bridge(spark), str(tmp_path / "hadoop")))
     env.collect(revenue(spark))
@@ -90,7 +98,7 @@ def test_logs_through_hadoop_are_the_same(spark, tmp_path):
     assert History(logs).summaries() == History(LocalFolder(tmp_path)).summaries()
 
 
-def test_a_job_nobody_watched_can_still_be_shown(spark):
+def test_a_job_nobody_watched_can_still_be_shown(spark: SparkSession) -> None:
     env = Environment(spark, config=OFF, progress=False)
     env.collect(revenue(spark))
     record = record_of(env.last_job)
@@ -98,7 +106,7 @@ def test_a_job_nobody_watched_can_still_be_shown(spark):
     assert len(record.vertices) == len(env.last_job.vertices)
 
 
-def test_notebooks_show_jobs_and_explanations(spark):
+def test_notebooks_show_jobs_and_explanations(spark: SparkSession) -> None:
     env = Environment(spark, config=OFF, progress=False)
     df = revenue(spark)
     env.collect(df)

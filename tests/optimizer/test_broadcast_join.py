@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.graph import JoinOperator, JoinSide, JoinType
@@ -8,7 +12,7 @@ INNER = JoinOperator(JoinType.INNER)
 TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
 
 
-def case(join_type="Inner", text=TEXT, **facts):
+def case(join_type: str = "Inner", text: Any = TEXT, **facts: Any) -> Any:
     return StrategyHarness([AdaptiveBroadcastJoin], text, {3: JoinOperator(JoinType(join_type))}, **facts)
 
 
@@ -30,39 +34,39 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize(("join_type", "finished", "after"), SWITCHES)
-def test_switch(join_type, finished, after):
+def test_switch(join_type: str, finished: Any, after: Any) -> None:
     job = case(join_type)
     for node_id, size in finished.items():
         job.finish(node_id, measured(size))
     assert job.edges == after
 
 
-def test_a_pending_probe_side_is_chained():
+def test_a_pending_probe_side_is_chained() -> None:
     job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4")
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4"}
     assert job.finish(0, measured(500)) == ["n2 -> n3 -> n4"]
 
 
-def test_a_given_parallelism_is_kept():
+def test_a_given_parallelism_is_kept() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], "1 #> 3\n0 #> 2\n2 #> 3", {3: INNER}, parallelism={3: 2, 2: 7})
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 /> 3"}
 
 
-def test_what_relied_on_the_hash_is_exchanged_again():
+def test_what_relied_on_the_hash_is_exchanged_again() -> None:
     job = case(text="1 #> 3\n0 #> 2\n2 #> 3\n3 -> 4\n4 ~> 5\n5 -> 6\n6 ~> 7")
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 -> 4", "4 #> 5", "5 -> 6", "6 #> 7"}
 
 
-def test_a_chained_probe_side_lies_hashed_still():
+def test_a_chained_probe_side_lies_hashed_still() -> None:
     job = case(text="1 #> 3\n0 #> 2\n2 ~> 3\n3 ~> 4")
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "0 #> 2", "2 -> 3", "3 ~> 4"}
 
 
-def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one():
+def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_one() -> None:
     job = StrategyHarness(
         [AdaptiveBroadcastJoin], "8 #> 1\n1 #> 3\n9 #> 2\n2 #> 3\n3 ~> 5\n4 #> 5\n5 ~> 6", {3: INNER, 5: INNER}
     )
@@ -73,7 +77,7 @@ def test_a_broadcast_join_is_not_exchanged_again_when_the_one_before_it_becomes_
     assert job.edges == {"8 #> 1", "1 -> 3", "9 #> 2", "2 *> 3", "3 -> 5", "4 *> 5", "5 #> 6"}
 
 
-def test_the_table_must_fit_the_memory():
+def test_the_table_must_fit_the_memory() -> None:
     job = case()
     job.finish(1, measured(3, memory=500 << 20))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
@@ -87,19 +91,19 @@ def test_the_table_must_fit_the_memory():
         {"table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY"},
     ],
 )
-def test_the_option(config):
+def test_the_option(config: dict[str, Any]) -> None:
     job = case(config=config)
     job.finish(1, measured(3))
     assert ("1 *> 3" in job.edges) is ("RUNTIME_ONLY" in config.values())
 
 
-def test_a_hint_of_the_user_is_kept():
+def test_a_hint_of_the_user_is_kept() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], TEXT, {3: JoinOperator(JoinType.INNER, left=JoinSide(hint="merge"))})
     job.finish(1, measured(3))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
 
 
-def test_a_broadcast_join_is_left_alone():
+def test_a_broadcast_join_is_left_alone() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: INNER})
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "2 -> 3", "3 #> 4"}

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinSide, JoinType, ScanOperator, Side
@@ -23,12 +27,12 @@ from penstock.testing import MIB, StrategyHarness, measured
         ("LeftSemi", 500, 500, "lr", "right"),  # the right side can be broadcast as well
     ],
 )
-def test_first_side(join_type, left, right, shrinking, expected):
+def test_first_side(join_type: str, left: int, right: int, shrinking: str, expected: str | None) -> None:
     held = {Side.LEFT: left, Side.RIGHT: right}
     assert first_side(JoinType(join_type), held, [side for side in Side if side[0] in shrinking], 16) == expected
 
 
-def join(left, right, shrinking="l", sources=((), ()), filters=()):
+def join(left: Any, right: Any, shrinking: str = "l", sources: Any = ((), ()), filters: Any = ()) -> Any:
     first, second = (
         JoinSide(sources=frozenset(below), source_bytes=size * MIB, may_shrink=side[0] in shrinking)
         for side, size, below in zip(Side, (left, right), sources, strict=True)
@@ -36,7 +40,7 @@ def join(left, right, shrinking="l", sources=((), ()), filters=()):
     return JoinOperator(JoinType.INNER, left=first, right=second, filters=filters)
 
 
-def test_the_probe_side_waits():
+def test_the_probe_side_waits() -> None:
     job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
     assert job.vertices == {"n1"}
     assert job.pending == 3
@@ -44,19 +48,19 @@ def test_the_probe_side_waits():
     assert job.edges == {"1 *> 3", "2 -> 3", "3 -> 4"}
 
 
-def test_nothing_is_lost_if_it_is_large():
+def test_nothing_is_lost_if_it_is_large() -> None:
     job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)})
     assert job.finish(1, measured(300)) == ["n2"]
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
     assert job.finish(2, measured(300)) == ["n3 -> n4"]
 
 
-def test_both_start_at_once_where_both_are_known():
+def test_both_start_at_once_where_both_are_known() -> None:
     job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900, "")})
     assert job.vertices == {"n1", "n2"}
 
 
-def test_a_star_collapses_into_one_vertex():
+def test_a_star_collapses_into_one_vertex() -> None:
     text = "1 #> 12\n2 #> 12\n12 #> 13\n3 #> 13\n13 #> 14\n4 #> 14\n14 #> 15\n5 #> 15\n15 #> 16\n6 #> 16\n16 #> 99"
     facts = {n: join(900, 50, "r") for n in range(12, 17)}
     job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], text, facts)
@@ -65,7 +69,7 @@ def test_a_star_collapses_into_one_vertex():
     assert made == [[], [], [], [], ["n1 -> n12 -> n13 -> n14 -> n15 -> n16"]]
 
 
-def test_a_source_waits_for_keys_from_further_away():
+def test_a_source_waits_for_keys_from_further_away() -> None:
     # 1 and 2 are joined by 3; 4 is joined to that by 5, and its keys filter 1 before the exchange to 3
     path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {
@@ -79,7 +83,7 @@ def test_a_source_waits_for_keys_from_further_away():
 
 
 @pytest.mark.parametrize(("size", "vertices"), [(15, {"n1", "n4"}), (17, {"n4"})])
-def test_a_small_table_waits_for_no_keys(size, vertices):
+def test_a_small_table_waits_for_no_keys(size: int, vertices: Any) -> None:
     # 1 is broadcast to 3; the keys of 4 could filter it
     path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {1: ScanOperator(bytes=size * MIB), 3: join(900, size, ""), 5: join(900, 20, "r", filters=(path,))}
@@ -87,7 +91,7 @@ def test_a_small_table_waits_for_no_keys(size, vertices):
     assert job.vertices == vertices
 
 
-def test_what_will_be_filtered_is_worth_waiting_for():
+def test_what_will_be_filtered_is_worth_waiting_for() -> None:
     # the keys of 4 filter 1, which makes the left side of 3 worth measuring before 2 starts
     path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {
@@ -102,7 +106,7 @@ def test_what_will_be_filtered_is_worth_waiting_for():
 
 
 @pytest.mark.parametrize("text", ["1 #> 3\n2 #> 3\n3 -> 4", "1 #> 3\n3 #> 2\n0 #> 2"])
-def test_waiting_in_a_circle_is_refused(text):
+def test_waiting_in_a_circle_is_refused(text: str) -> None:
     job = StrategyHarness([BuildSideFirst], text, {})
     assert not job.context.defer(1, until=1)
     ends = job.graph.edges[0]

@@ -1,5 +1,9 @@
 """A change of the graph and the decision to make it are one: both are there, or neither."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.decisions import DecisionKind
@@ -14,13 +18,13 @@ WIDER = StreamNodeUpdateRequest(3, max_parallelism=7)
 TOO_LATE = StreamNodeUpdateRequest(1, parallelism=3)
 
 
-def asking(*requests, raises=False):
+def asking(*requests: Any, raises: bool = False) -> Any:
     """Return a strategy that asks for changes once."""
 
     class Asking(StreamGraphOptimizationStrategy):
         asked = False
 
-        def on_operators_finished(self, finished, context):
+        def on_operators_finished(self, finished: Any, context: Any) -> Any:
             if self.asked:
                 return False
             self.asked = True
@@ -33,7 +37,7 @@ def asking(*requests, raises=False):
     return StrategyHarness([Asking], "1 #> 2\n2 #> 3", {}, skips=raises)
 
 
-def test_an_edge_and_a_node_are_changed_by_one_decision():
+def test_an_edge_and_a_node_are_changed_by_one_decision() -> None:
     job = asking(SPREAD, WIDER)
     before = job.graph
     job.finish(1, measured(1))
@@ -50,7 +54,7 @@ def test_an_edge_and_a_node_are_changed_by_one_decision():
 
 
 @pytest.mark.parametrize("requests", [(SPREAD, TOO_LATE), (TOO_LATE, SPREAD), (WIDER, TOO_LATE), (TOO_LATE,)])
-def test_what_is_refused_changes_and_decides_nothing(requests):
+def test_what_is_refused_changes_and_decides_nothing(requests: Any) -> None:
     job = asking(*requests)
     before = job.graph
     job.finish(1, measured(1))
@@ -62,7 +66,7 @@ def test_what_is_refused_changes_and_decides_nothing(requests):
     assert str(event.refused.choice) == "strategy of 3 n3: so (it is better)"
 
 
-def test_what_was_asked_for_and_what_came_of_it():
+def test_what_was_asked_for_and_what_came_of_it() -> None:
     """What fits the ends of an edge may be another thing than what was asked for."""
     wanted = ForwardForUnspecifiedPartitioner()
     job = asking(StreamEdgeUpdateRequest("2-3", wanted))
@@ -72,7 +76,7 @@ def test_what_was_asked_for_and_what_came_of_it():
     assert change.asked[0].partitioner == wanted
 
 
-def test_what_a_strategy_changed_before_it_raised_is_undone_and_said_so():
+def test_what_a_strategy_changed_before_it_raised_is_undone_and_said_so() -> None:
     job = asking(SPREAD, raises=True)
     before = job.graph
     job.finish(1, measured(1))
@@ -88,9 +92,9 @@ def test_what_a_strategy_changed_before_it_raised_is_undone_and_said_so():
     assert [(old.partitioner, new) for old, new in undone.edges] == [(REBALANCE, before.edge("2-3"))]
 
 
-def test_a_change_without_a_decision():
+def test_a_change_without_a_decision() -> None:
     class Silent(StreamGraphOptimizationStrategy):
-        def on_operators_finished(self, finished, context):
+        def on_operators_finished(self, finished: Any, context: Any) -> Any:
             return not context.stream_graph.edge("2-3").is_forward and context.modify_stream_edge(
                 [StreamEdgeUpdateRequest("2-3", FORWARD)]
             )

@@ -1,5 +1,9 @@
 """Exchanges behind what one task reads are dropped: graphs before, what finished, graphs after."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.decisions import DecisionKind
@@ -11,7 +15,7 @@ AGGREGATE, SORT, WINDOW = AggregateOperator(None), Operator(OperatorKind.SORT), 
 SOURCE, CALC, INNER = ScanOperator(), CalcOperator(is_cheap=True), JoinOperator(JoinType.INNER)
 
 
-def case(text, operators, parallelism=None):
+def case(text: str, operators: Any, parallelism: Any = None) -> Any:
     return StrategyHarness([CollapseExchanges], text, {1: SOURCE, **operators}, parallelism=parallelism)
 
 
@@ -47,19 +51,19 @@ def case(text, operators, parallelism=None):
         ("1 #> 2\n2 => 3", {2: AGGREGATE, 3: SORT}, 1, {"1 #> 2", "2 => 3"}),
     ],
 )
-def test_graphs(text, operators, size, expected):
+def test_graphs(text: str, operators: Any, size: int, expected: Any) -> None:
     job = case(text, operators)
     job.finish(1, measured(size))
     assert job.edges == expected
 
 
-def test_a_number_that_the_user_gave_is_kept():
+def test_a_number_that_the_user_gave_is_kept() -> None:
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT}, parallelism={3: 3})
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
 
 
-def test_it_is_recorded_once():
+def test_it_is_recorded_once() -> None:
     job = case("1 #> 2\n2 #> 3", {2: AGGREGATE, 3: SORT})
     job.finish(1, measured(1))
     assert job.chosen(DecisionKind.EXCHANGE) == ["no HASH(k) exchange"]
@@ -72,7 +76,7 @@ def test_it_is_recorded_once():
         {"execution.batch.adaptive.auto-parallelism.min-parallelism": 2},
     ],
 )
-def test_not_where_one_task_is_not_what_is_wanted(config):
+def test_not_where_one_task_is_not_what_is_wanted(config: dict[str, Any]) -> None:
     job = StrategyHarness([CollapseExchanges], "1 #> 2\n2 #> 3", {1: SOURCE, 2: AGGREGATE, 3: SORT}, config=config)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}

@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,27 +22,27 @@ from penstock.testing import MIB, StrategyHarness, measured
         (None, 100, 100, 1.0),
     ],
 )
-def test_part_left(rows, of, filtered, expected):
+def test_part_left(rows: int | None, of: int | None, filtered: int | None, expected: float) -> None:
     assert part_left(rows, of, filtered) == expected
 
 
 SOURCE = ScanOperator(rows=10_000_000)
 
 
-def path_to(targets, join_id=3, side=Side.LEFT, **facts):
+def path_to(targets: Any, join_id: int = 3, side: Any = Side.LEFT, **facts: Any) -> Any:
     """Return a path along which keys of a join's right side filter rows."""
     return FilterPath(side, targets, JoinInput(join_id, Side.RIGHT), **facts)
 
 
-def inner(*paths):
+def inner(*paths: Any) -> Any:
     return JoinOperator(JoinType.INNER, filters=paths)
 
 
-def case(path, text="1 #> 3\n2 #> 3\n3 -> 4", config=None):
+def case(path: Any, text: str = "1 #> 3\n2 #> 3\n3 -> 4", config: Any = None) -> Any:
     return StrategyHarness([DynamicFiltering], text, {3: inner(path), 1: SOURCE}, config=config)
 
 
-def filtered_nodes(job):
+def filtered_nodes(job: Any) -> Any:
     return {node.id for node in job.graph if node.filters}
 
 
@@ -56,13 +59,13 @@ HELD = "0 #> 1\n1 #> 3\n2 #> 3\n3 -> 4"  # 1 is pending until 0 has finished
         (9_000_000, 90_000_000, set()),  # too many keys
     ],
 )
-def test_a_filter_is_placed_where_it_leaves_little(rows, scanned, expected):
+def test_a_filter_is_placed_where_it_leaves_little(rows: int, scanned: int | None, expected: Any) -> None:
     job = case(path_to((1,), keys_from=2), HELD)
     job.finish(2, measured(30, rows=rows, scanned=scanned and {2: scanned}))
     assert filtered_nodes(job) == expected
 
 
-def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
+def test_what_runs_already_is_not_filtered_but_what_comes_behind_it() -> None:
     path = path_to((1, 5), keys_from=2)
     text = "1 #> 5\n5 #> 3\n2 #> 3\n3 -> 4"
     job = case(path, text)
@@ -71,13 +74,13 @@ def test_what_runs_already_is_not_filtered_but_what_comes_behind_it():
     assert job.graph.node(5).filters == (DynamicFilterRef(3, 0),)
 
 
-def test_no_filter_where_nothing_is_exchanged_before_the_join():
+def test_no_filter_where_nothing_is_exchanged_before_the_join() -> None:
     job = case(path_to((1,), keys_from=2), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, measured(1, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
-def test_no_filter_where_a_chained_join_looks_up_the_same_keys():
+def test_no_filter_where_a_chained_join_looks_up_the_same_keys() -> None:
     # 5 is behind an exchange, and its keys are those of 2, which 3 looks up already
     path = path_to((1, 3, 4), keys_from=2)
     facts = {1: SOURCE, 3: inner(), 5: inner(path)}
@@ -86,7 +89,7 @@ def test_no_filter_where_a_chained_join_looks_up_the_same_keys():
     assert filtered_nodes(job) == set()
 
 
-def test_but_where_partitions_can_be_left_out():
+def test_but_where_partitions_can_be_left_out() -> None:
     job = case(path_to((1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, measured(1, rows=10))
     assert filtered_nodes(job) == {1}
@@ -101,7 +104,7 @@ def test_but_where_partitions_can_be_left_out():
         (17, "1 #> 6", {1}),  # an exchange: it may become small enough to be broadcast
     ],
 )
-def test_a_small_table_is_broadcast_whole(size, after, expected):
+def test_a_small_table_is_broadcast_whole(size: int, after: str, expected: Any) -> None:
     path = path_to((1,), keys_from=2)
     facts = {1: replace(SOURCE, bytes=size * MIB), 3: inner(path)}
     job = StrategyHarness([DynamicFiltering], f"0 #> 1\n7 -> 6\n{after}\n6 -> 3\n2 *> 3\n3 -> 4", facts)
@@ -127,7 +130,7 @@ LOOKED_UP = {
 
 
 @pytest.mark.parametrize("name", LOOKED_UP)
-def test_a_small_table_is_filtered_where_that_saves_an_exchange(name):
+def test_a_small_table_is_filtered_where_that_saves_an_exchange(name: str) -> None:
     text, paths, expected = LOOKED_UP[name]
     path = path_to((1,), side=Side.RIGHT, keys_from=2)
     facts = {
@@ -141,14 +144,14 @@ def test_a_small_table_is_filtered_where_that_saves_an_exchange(name):
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(10_000, {1}), (10_001, set())])
-def test_a_database_leaves_out_rows_by_exact_keys(rows, expected):
+def test_a_database_leaves_out_rows_by_exact_keys(rows: int, expected: Any) -> None:
     job = case(path_to((1,), prunes=True, exact=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, measured(1, rows=rows))
     assert filtered_nodes(job) == expected
 
 
 @pytest.mark.parametrize(("dimension_rows", "expected"), [(10, {6}), (900, {1})])
-def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
+def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows: int, expected: Any) -> None:
     # 1 is chained to 6, which looks up the broadcast side 5, before the exchange to 3
     text = "0 #> 1\n1 -> 6\n5 *> 6\n6 #> 3\n2 #> 3\n3 -> 4"
     dimension = path_to((1,), 6, keys_from=5)
@@ -159,13 +162,13 @@ def test_a_filter_stands_behind_joins_that_leave_less(dimension_rows, expected):
     assert filtered_nodes(job) == expected
 
 
-def test_a_shared_result_is_not_filtered():
+def test_a_shared_result_is_not_filtered() -> None:
     job = case(path_to((1,), keys_from=2), HELD + "\n1 #> 9")
     job.finish(2, measured(30, rows=10, scanned={2: 1000}))
     assert filtered_nodes(job) == set()
 
 
-def test_the_option():
+def test_the_option() -> None:
     config = {"table.optimizer.dynamic-filtering.enabled": False}
     job = case(path_to((1,), keys_from=2), HELD, config=config)
     job.finish(2, measured(30, rows=10, scanned={2: 1000}))

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.decisions import DecisionKind
@@ -19,7 +23,7 @@ from penstock.testing import MIB, StrategyHarness, measured
         (0, 5, 3, False),
     ],
 )
-def test_pays(rows, groups, copies, expected):
+def test_pays(rows: int, groups: int, copies: int, expected: bool) -> None:
     assert is_worth_it(rows, groups, copies) is expected
 
 
@@ -27,7 +31,7 @@ def test_pays(rows, groups, copies, expected):
 TEXT = "1 -> 13\n3 *> 13\n13 -> 14\n4 *> 14\n14 -> 20\n20 #> 30\n30 -> 40"
 
 
-def facts(*origins, copies=3, rows=1_000_000, **changes):
+def facts(*origins: Any, copies: int = 3, rows: int = 1_000_000, **changes: Any) -> Any:
     return {
         1: ScanOperator(bytes=32 * MIB, rows=rows),
         13: JoinOperator(JoinType.INNER),
@@ -39,7 +43,7 @@ def facts(*origins, copies=3, rows=1_000_000, **changes):
 ITEM, STORE = (JoinInput(14, Side.LEFT), JoinInput(13, Side.RIGHT)), (JoinInput(14, Side.RIGHT),)
 
 
-def run(text=TEXT, items=1000, stores=10, **changes):
+def run(text: Any = TEXT, items: int = 1000, stores: int = 10, **changes: Any) -> Any:
     origins = changes.pop("origins", (ITEM, STORE))
     job = StrategyHarness([EarlyAggregation], text, facts(*origins, **changes))
     job.finish(3, measured(1, rows=items))
@@ -57,7 +61,7 @@ def run(text=TEXT, items=1000, stores=10, **changes):
         ({"items": 500}, 5000),
     ],
 )
-def test_few_groups(changes, groups):
+def test_few_groups(changes: Any, groups: int) -> None:
     job = run(**changes)
     assert job.operator(30).aggregates_first
     (decision,) = [d for d in job.decisions if d.kind is DecisionKind.EARLY_AGGREGATION]
@@ -78,13 +82,13 @@ def test_few_groups(changes, groups):
         {"14": AggregateOperator(None)},
     ],
 )
-def test_what_is_left_alone(changes):
+def test_what_is_left_alone(changes: dict[str, Any]) -> None:
     job = run(**changes)
     assert job.chosen(DecisionKind.EARLY_AGGREGATION) == []
     assert not job.operator(30).aggregates_first
 
 
-def test_rows_that_were_exchanged_are_counted():
+def test_rows_that_were_exchanged_are_counted() -> None:
     job = run(TEXT.replace("1 -> 13", "1 #> 13"), rows=None)
     job.finish(1, measured(32, rows=1_000_000))
     assert job.chosen(DecisionKind.EARLY_AGGREGATION) == ["before rows are copied for each grouping set"]

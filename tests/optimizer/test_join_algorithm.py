@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.decisions import DecisionKind
@@ -14,7 +18,7 @@ from penstock.testing import MIB, StrategyHarness, measured
         ((0, 0), 0, 10, 16, 0),
     ],
 )
-def test_largest_table(sizes, memory, all_bytes, volume, expected):
+def test_largest_table(sizes: Any, memory: int, all_bytes: int, volume: int, expected: int) -> None:
     info = measured(*sizes, rows=0, memory=memory * MIB)
     assert largest_table(info, all_bytes * MIB, volume * MIB) == expected * MIB
 
@@ -41,7 +45,7 @@ def test_largest_table(sizes, memory, all_bytes, volume, expected):
         ("ExistenceJoin", (5, 5), (50, 50), 100, "right"),
     ],
 )
-def test_smallest_table(join_type, left, right, limit, expected):
+def test_smallest_table(join_type: str, left: Any, right: Any, limit: int, expected: str | None) -> None:
     results = {Side.LEFT: measured(*left, rows=0), Side.RIGHT: measured(*right, rows=0)}
     table = smallest_table(JoinType(join_type), results, 16 * MIB, limit * MIB)
     assert (table and table.side) == expected
@@ -50,7 +54,7 @@ def test_smallest_table(join_type, left, right, limit, expected):
 INNER = JoinOperator(JoinType.INNER)
 
 
-def test_the_join_is_told_once_both_sides_are_measured():
+def test_the_join_is_told_once_both_sides_are_measured() -> None:
     job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: INNER})
     job.finish(1, measured(20, 20))
     assert job.operator(3) == INNER
@@ -59,7 +63,7 @@ def test_the_join_is_told_once_both_sides_are_measured():
     assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["shuffled hash join, build side left"]
 
 
-def test_no_hash_tables_where_tasks_may_be_merged():
+def test_no_hash_tables_where_tasks_may_be_merged() -> None:
     facts = {3: INNER, 5: Operator(OperatorKind.OPAQUE)}
     job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4\n4 -> 5", facts)
     job.finish(1, measured(20, 20))

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,11 +32,11 @@ from penstock.testing import StrategyHarness, measured
         ({1: 0.9, 2: 0.6, 3: 0.1}, {3: {2}, 2: {1}}, (1, 2, 3)),
     ],
 )
-def test_best_order(left, needs, order):
+def test_best_order(left: Any, needs: Any, order: Any) -> None:
     assert best_order([1, 2, 3], left, {join: needs.get(join, set()) for join in left}) == order
 
 
-def join(number, build):
+def join(number: Any, build: Any) -> Any:
     return JoinOperator(
         JoinType.INNER,
         left=JoinSide(columns=frozenset({"a"})),
@@ -49,7 +52,7 @@ DROPS = CalcOperator(drops_columns=True)
 OPERATORS = {13: join(13, 3), 14: join(14, 4), 15: join(15, 5), 20: DROPS}
 
 
-def run(changes=None, filters=None):
+def run(changes: Any = None, filters: Any = None) -> Any:
     changed = {node: replace(OPERATORS[node], **new) for node, new in (changes or {}).items()}
     job = StrategyHarness([JoinOrder], TEXT, OPERATORS | changed, filters=filters)
     for source, rows in ((3, 90), (4, 50), (5, 1)):
@@ -57,7 +60,7 @@ def run(changes=None, filters=None):
     return job
 
 
-def test_the_most_reducing_comes_first():
+def test_the_most_reducing_comes_first() -> None:
     job = run()
     assert job.operator(15).strategy.sequence == JoinSequence((13, 20, 14, 15), (15, 14, 13))
     assert job.chosen(DecisionKind.JOIN_ORDER) == ["15 (keeps 1.0%), 14 (keeps 50.0%), 13 (keeps 90.0%)"]
@@ -68,14 +71,14 @@ def test_the_most_reducing_comes_first():
     ("failing", "sequences"),
     [(13, {15: ((14, 15), (15, 14))}), (14, {}), (15, {14: ((13, 20, 14), (14, 13))})],
 )
-def test_what_may_fail_keeps_its_place_and_is_not_overtaken(failing, sequences):
+def test_what_may_fail_keeps_its_place_and_is_not_overtaken(failing: int, sequences: Any) -> None:
     job = run({failing: {"cannot_fail": False}})
     found = {n: job.operator(n).strategy.sequence for n in (13, 14, 15)}
     assert {n: one for n, one in found.items() if one} == {n: JoinSequence(*one) for n, one in sequences.items()}
 
 
 @pytest.mark.parametrize("finished", list(itertools.permutations((3, 4, 5))))
-def test_a_chain_that_grows_is_put_in_order_anew(finished):
+def test_a_chain_that_grows_is_put_in_order_anew(finished: Any) -> None:
     text = "0 #> 1\n1 #> 13\n3 #> 13\n13 #> 14\n4 #> 14\n14 #> 15\n5 #> 15\n15 #> 99"
     job = StrategyHarness([AdaptiveBroadcastJoin, JoinOrder], text, OPERATORS)
     for source in finished:
@@ -96,12 +99,12 @@ def test_a_chain_that_grows_is_put_in_order_anew(finished):
         ({14: {"type": JoinType.LEFT_OUTER, "filters": ()}}, None),
     ],
 )
-def test_what_stays_in_place(changes, expected):
+def test_what_stays_in_place(changes: Any, expected: Any) -> None:
     sequence = run(changes).operator(15).strategy.sequence
     assert (sequence and sequence.joins) == expected
 
 
-def test_rows_that_are_filtered_between_joins_keep_them_in_place():
+def test_rows_that_are_filtered_between_joins_keep_them_in_place() -> None:
     sequence = run(filters={20: (DynamicFilterRef(15, 0),)}).operator(15).strategy.sequence
     assert sequence is not None
     assert sequence.joins == (15, 14)

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any, Never
+
 import pytest
 
 from penstock.config import Configuration
@@ -13,24 +17,24 @@ KEY = "execution.batch.adaptive.stream-graph-optimization.strategies"
 
 
 class Breaks(StreamGraphOptimizationStrategy):
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> Never:
         assert context.modify_stream_edge([StreamEdgeUpdateRequest("2-3", REBALANCE)])
         raise RuntimeError("no luck")
 
 
 class Restless(StreamGraphOptimizationStrategy):
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> bool:
         return True
 
 
 class Limits(StreamGraphOptimizationStrategy):
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> Any:
         if context.stream_graph.node(2).max_parallelism == 3:
             return False
         return context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
 
 
-def test_a_strategy_that_raises_is_undone_recorded_and_skipped():
+def test_a_strategy_that_raises_is_undone_recorded_and_skipped() -> None:
     job = StrategyHarness([Breaks, Limits], "1 #> 2\n2 #> 3", skips=True)
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
@@ -41,12 +45,12 @@ def test_a_strategy_that_raises_is_undone_recorded_and_skipped():
     assert len(job.decisions) == 1
 
 
-def test_a_strategy_that_raises_at_the_start_is_skipped():
+def test_a_strategy_that_raises_at_the_start_is_skipped() -> None:
     class Dies(StreamGraphOptimizationStrategy):
-        def initialize(self, context):
+        def initialize(self, context: Any) -> Never:
             raise ZeroDivisionError("at once")
 
-        def on_operators_finished(self, finished, context):
+        def on_operators_finished(self, finished: Any, context: Any) -> Never:
             raise AssertionError("is not called")
 
     job = StrategyHarness([Dies], "1 #> 2", skips=True)
@@ -54,19 +58,19 @@ def test_a_strategy_that_raises_at_the_start_is_skipped():
     assert job.chosen(DecisionKind.STRATEGY) == ["skipped"]
 
 
-def test_a_test_gets_the_error_of_its_strategy():
+def test_a_test_gets_the_error_of_its_strategy() -> None:
     job = StrategyHarness([Breaks], "1 #> 2\n2 #> 3")
     with pytest.raises(RuntimeError, match="no luck"):
         job.finish(1, measured(1))
 
 
-def test_a_strategy_that_never_settles_is_named():
+def test_a_strategy_that_never_settles_is_named() -> None:
     job = StrategyHarness([Limits, Restless], "1 #> 2\n2 #> 3", {})
     with pytest.raises(OptimizerError, match="Restless still changes the job"):
         job.finish(1, measured(1))
 
 
-def test_the_order():
+def test_the_order() -> None:
     config = Configuration.load({KEY: f"{__name__}.Limits, {__name__}.Breaks"})
     mine = Restless()
     found = strategies_of(config, [mine, Limits])
@@ -75,6 +79,6 @@ def test_the_order():
 
 
 @pytest.mark.parametrize("path", ["nowhere.Strategy", f"{__name__}.Missing", f"{__name__}.KEY", "nothing"])
-def test_paths_that_lead_nowhere(path):
+def test_paths_that_lead_nowhere(path: str) -> None:
     with pytest.raises(ConfigError, match="strateg"):
         strategies_of(Configuration.load({KEY: path}), [])

@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import dataclasses
 import itertools
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ REPARTITION, WINDOW = Operator(OperatorKind.REPARTITION), Operator(OperatorKind.
 INNER = JoinOperator(JoinType.INNER)
 
 
-def case(join_type, text="1 #> 3\n2 #> 3\n3 #> 4", config=None):
+def case(join_type: Any, text: str = "1 #> 3\n2 #> 3\n3 #> 4", config: Any = None) -> Any:
     joins = {3: JoinOperator(JoinType(join_type))}
     return StrategyHarness([AdaptiveBroadcastJoin, AdaptiveSkewedJoin], text, joins, config=config)
 
@@ -39,7 +42,7 @@ def case(join_type, text="1 #> 3\n2 #> 3\n3 #> 4", config=None):
         ("Inner", HOT, (1, 1, 1, 1), set()),  # becomes a broadcast join
     ],
 )
-def test_sides(join_type, left, right, cut):
+def test_sides(join_type: str, left: Any, right: Any, cut: Any) -> None:
     job = case(join_type)
     job.finish(1, measured(*left))
     job.finish(2, measured(*right))
@@ -51,7 +54,7 @@ LEFT = [None, "merge", "broadcast", "shuffle_hash", "shuffle_replicate_nl", "no_
 
 @pytest.mark.parametrize("strategy", ["AUTO", "FORCED"])
 @pytest.mark.parametrize("join_type", ["Inner", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"])
-def test_hints(join_type, strategy):
+def test_hints(join_type: str, strategy: str) -> None:
     plain = {"Inner": {"1", "2"}, "RightOuter": {"2"}, "FullOuter": set()}.get(join_type, {"1"})
     for left, right in itertools.product(LEFT, LEFT[:-2]):
         join = JoinOperator(JoinType(join_type), JoinSide(left), JoinSide(right))
@@ -62,36 +65,36 @@ def test_hints(join_type, strategy):
         assert cut == (plain if {left, right} <= {None, "merge"} else set()), (left, right)
 
 
-def relying(node, config=None):
+def relying(node: Any, config: Any = None) -> Any:
     job = StrategyHarness([AdaptiveSkewedJoin], "1 #> 3\n2 #> 3\n3 -> 4\n4 ~> 5", {3: INNER, 5: node}, config=config)
     job.finish(1, measured(*HOT))
     job.finish(2, measured(*EVEN))
     return job
 
 
-def test_an_aggregate_behind_it_is_merged_after():
+def test_an_aggregate_behind_it_is_merged_after() -> None:
     assert relying(AGGREGATE).edges == {"1 #> 3 cut", "2 #> 3", "3 -> 4", "4 #> 5"}
 
 
-def test_what_cannot_be_merged_forbids_it():
+def test_what_cannot_be_merged_forbids_it() -> None:
     job = relying(KEEPS_ALL)
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4", "4 ~> 5"}
     assert "it keeps every value" in str(job.decisions[-1])
 
 
-def test_forced():
+def test_forced() -> None:
     job = relying(WINDOW, {STRATEGY: "FORCED"})
     assert job.edges == {"1 #> 3 cut", "2 #> 3", "3 -> 4", "4 #> 5"}
 
 
-def test_off():
+def test_off() -> None:
     job = case("Inner", config={STRATEGY: "NONE"})
     job.finish(1, measured(*HOT))
     job.finish(2, measured(*EVEN))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 #> 4"}
 
 
-def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone():
+def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone() -> None:
     cores = dataclasses.replace(RESOURCES, cores=2)
     job = StrategyHarness(
         [AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: REPARTITION, 3: AGGREGATE}, resources=cores
@@ -110,7 +113,7 @@ def test_a_hot_group_that_keeps_nobody_waiting_is_left_alone():
         (WINDOW, HOT, {"1 #> 2", "2 ~> 3"}),
     ],
 )
-def test_a_repartition_before_an_aggregate(node, sizes, after):
+def test_a_repartition_before_an_aggregate(node: Any, sizes: Any, after: Any) -> None:
     job = StrategyHarness([AdaptiveSkewedAggregation], "1 #> 2\n2 ~> 3", {2: REPARTITION, 3: node})
     job.finish(1, measured(*sizes))
     assert job.edges == after
@@ -126,7 +129,7 @@ def test_a_repartition_before_an_aggregate(node, sizes, after):
         (KEEPS_ALL, EVEN, []),
     ],
 )
-def test_a_hot_key_that_cannot_be_split_is_recorded(target, sizes, expected):
+def test_a_hot_key_that_cannot_be_split_is_recorded(target: Any, sizes: Any, expected: list[str]) -> None:
     job = StrategyHarness([AdaptiveSkewedAggregation], "1 #> 2\n2 -> 3", {2: target})
     job.finish(1, measured(*sizes))
     assert [decision.reason.split(";")[0] for decision in job.decisions] == expected

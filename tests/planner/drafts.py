@@ -1,5 +1,9 @@
 """Drafts written as text, for passes; Spark's plan behind them is made of plain nodes."""
 
+from __future__ import annotations
+
+from typing import Any, Never
+
 from penstock.connectors.coordinator import SourceCoordinator
 from penstock.connectors.scan import Scan
 from penstock.connectors.scan_parallelism import ScanOptions
@@ -10,7 +14,7 @@ from penstock.spark.plans import LogicalNode
 from penstock.testing import ARROWS, stream_graph
 
 
-def plan(name, *children, ids=()):
+def plan(name: Any, *children: Any, ids: Any = ()) -> Any:
     """Return an operator of Spark's plan, without anything in the JVM."""
     return LogicalNode(None, None, name, children, tuple(ids), (), (), name, is_deterministic=True)
 
@@ -18,30 +22,40 @@ def plan(name, *children, ids=()):
 class Holding(Scan):
     """A scan that only tells how much it holds."""
 
-    def __init__(self, size):
+    def __init__(self, size: Any) -> None:
         self.size = size
 
     @property
-    def size_in_bytes(self):
+    def size_in_bytes(self) -> Any:
         return self.size
 
-    def cut(self, parallelism):
+    def cut(self, parallelism: int) -> Any:
         return parallelism
 
-    def leaf(self, session=None):
+    def leaf(self, session: Any = None) -> Never:
         raise NotImplementedError
 
-    def with_filters(self, plan):
+    def with_filters(self, plan: Any) -> Any:
         return self
 
 
-def source(size):
+def source(size: Any) -> Any:
     """Return a source that holds so many bytes, and does not tell its rows."""
     leaf = plan("Range")
     return SourcePlan(leaf, SourceCoordinator("range", None), ScanOptions(), None, leaf, Holding(size))
 
 
-def draft(text, operators=None, *, sources=None, tops=None, signatures=None, joins=None, groups=None, parallelism=None):
+def draft(
+    text: str,
+    operators: Any = None,
+    *,
+    sources: Any = None,
+    tops: Any = None,
+    signatures: Any = None,
+    joins: Any = None,
+    groups: Any = None,
+    parallelism: Any = None,
+) -> Any:
     """Return the draft of a graph written as text, see `penstock.testing.stream_graph`.
 
     Parameters
@@ -74,7 +88,7 @@ def draft(text, operators=None, *, sources=None, tops=None, signatures=None, joi
     return builder.draft()
 
 
-def lines(changed):
+def lines(changed: Any) -> Any:
     """Return the edges of a draft as text."""
     arrows = {partitioner: arrow for arrow, partitioner in ARROWS.items()}
     return {f"{edge.source_id} {arrows[edge.partitioner]} {edge.target_id}" for edge in changed.edges}

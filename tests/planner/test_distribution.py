@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.graph import JoinType, Side
@@ -9,7 +13,7 @@ BY_AB = Distribution((("a", "b"),), 1)
 @pytest.mark.parametrize(
     ("keys", "expected"), [(["a", "b"], True), (["c", "b", "a"], True), (["a"], False), (["c"], False), ([], False)]
 )
-def test_together(keys, expected):
+def test_together(keys: list[str], expected: bool) -> None:
     assert BY_AB.together(keys) is expected
 
 
@@ -17,7 +21,7 @@ def test_together(keys, expected):
     ("keys", "expected"),
     [(["a", "b"], [0, 1]), (["b", "a"], [1, 0]), (["a"], None), (["a", "b", "c"], None), (["a", "a"], None)],
 )
-def test_order_like(keys, expected):
+def test_order_like(keys: list[str], expected: list[int] | None) -> None:
     assert BY_AB.order_like(keys) == expected
 
 
@@ -30,7 +34,7 @@ def test_order_like(keys, expected):
         ({"a": "x"}, ["a", "x", "b"], (("a", "b"),)),
     ],
 )
-def test_after_a_projection(renamed, output, hashed_by):
+def test_after_a_projection(renamed: Any, output: list[str], hashed_by: Any) -> None:
     assert BY_AB.after(renamed, output).hashed_by == hashed_by
 
 
@@ -43,18 +47,18 @@ def test_after_a_projection(renamed, output, hashed_by):
         ({}, (("a", "b"),)),
     ],
 )
-def test_equal_keys_of_the_other_side(equal, hashed_by):
+def test_equal_keys_of_the_other_side(equal: Any, hashed_by: Any) -> None:
     assert BY_AB.equated(equal) == Distribution(hashed_by, 1)
     assert BY_AB.equated(equal).equated(equal) == Distribution(hashed_by, 1)
 
 
-def test_of_many_keys_spark_does_not_tell_all_names():
+def test_of_many_keys_spark_does_not_tell_all_names() -> None:
     four = Distribution((("a", "b", "c", "d"),), 1)
     assert four.equated({"a": "w", "b": "x", "c": "y", "d": "z"}) is four
     assert Distribution((("a", "b", "c"),), 1).equated({"a": "w"}).hashed_by == (("a", "b", "c"), ("w", "b", "c"))
 
 
-def test_nothing_is_known_of_nothing():
+def test_nothing_is_known_of_nothing() -> None:
     assert NOT_KNOWN.equated({"a": "x"}) is NOT_KNOWN
     assert not NOT_KNOWN.together(["a"])
     assert NOT_KNOWN.order_like([]) is None
@@ -80,6 +84,6 @@ def test_nothing_is_known_of_nothing():
         ("Inner", (5, 9), ("no_broadcast_hash", None), 10, "right"),
     ],
 )
-def test_static_build_side(join, sizes, hints, threshold, side):
+def test_static_build_side(join: str, sizes: Any, hints: Any, threshold: int, side: str | None) -> None:
     by_side = dict(zip(Side, sizes, strict=True)), dict(zip(Side, hints, strict=True))
     assert static_build_side(JoinType(join), *by_side, threshold) == side

@@ -1,5 +1,9 @@
 """How far down a filter on join keys may go, on Spark's own optimised plans; nothing is run."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.graph import JoinOperator, Side
@@ -7,9 +11,16 @@ from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("tables")
     for name in "abc":
         df = spark.range(10).selectExpr(
@@ -22,14 +33,14 @@ def tables(spark, tmp_path_factory):
         spark.catalog.dropTempView(name)
 
 
-def planned(make_env, spark, query):
+def planned(make_env: Callable[..., Environment], spark: SparkSession, query: str) -> Any:
     """Return the graph of a query, and its joins."""
     env = make_env(**{"table.optimizer.adaptive__broadcast__join.strategy": "RUNTIME_ONLY"})
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
     return plan, [node.operator for node in plan.graph if isinstance(node.operator, JoinOperator)]
 
 
-def paths(make_env, spark, query):
+def paths(make_env: Callable[..., Environment], spark: SparkSession, query: str) -> Any:
     """Return for the last join of a query the sides that can be filtered, with the lowest target of each path."""
     plan, joins = planned(make_env, spark, query)
     return {(path.side, plan.graph.node(path.targets[0]).name) for path in joins[-1].filters}
@@ -105,7 +116,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_paths(make_env, spark, tables, name):
+def test_paths(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
     query, expected = CASES[name]
     columns = "*" if name != "inner" else "a.id"
     assert paths(make_env, spark, f"select {columns} from {query}") == expected
@@ -119,7 +130,9 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_a_side_of_several_joins_is_known_to_come_from_its_source(make_env, spark, tables, name):
+def test_a_side_of_several_joins_is_known_to_come_from_its_source(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str
+) -> None:
     side = SHARED[name]
     plan, joins = planned(
         make_env,

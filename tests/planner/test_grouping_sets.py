@@ -1,6 +1,8 @@
 """Where the columns come from that rows are multiplied by: each through which joins, and through which sides."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -8,6 +10,14 @@ from penstock.graph import AggregateOperator, OperatorKind
 from penstock.planner.outputs import Output
 from penstock.planner.planner import plan_job
 from penstock.results import ResultSink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 # name: query over facts f and dimensions d and e, copies of a row, for each column the tables joined from the last on
 CASES: dict[str, tuple[str, int | None, Any]] = {
@@ -31,7 +41,7 @@ CASES: dict[str, tuple[str, int | None, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("tables")
     columns = {
         "f": "id % 9 as k, id % 5 as l, cast(id as int) as v",
@@ -46,7 +56,7 @@ def tables(spark, tmp_path_factory):
         spark.catalog.dropTempView(name)
 
 
-def tables_below(graph, join_id, side):
+def tables_below(graph: Any, join_id: Any, side: Any) -> Any:
     """Return the tables that one side of a join is made of."""
     (todo,) = [[e.source_id] for e in graph.in_edges(join_id) if e.type_number == side.input_number]
     names = set()
@@ -59,7 +69,9 @@ def tables_below(graph, join_id, side):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_where_columns_come_from(make_env, spark, tables, name):
+def test_where_columns_come_from(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str
+) -> None:
     query, copies, origins = CASES[name]
     env = make_env()
     graph = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x").graph

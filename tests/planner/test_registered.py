@@ -1,9 +1,12 @@
+from __future__ import annotations
+
 import threading
+from typing import Any
 
 from penstock.planner.registered import Registered
 
 
-def in_thread(call):
+def in_thread(call: Any) -> Any:
     found = []
     thread = threading.Thread(target=lambda: found.append(call()))
     thread.start()
@@ -11,7 +14,7 @@ def in_thread(call):
     return found[0]
 
 
-def test_each_thread_takes_its_own():
+def test_each_thread_takes_its_own() -> None:
     registered = Registered()
     registered.add(["mine"])
     assert in_thread(lambda: (registered.add(["yours", "yours too"]), registered.take())[1]) == ["yours", "yours too"]
@@ -20,14 +23,14 @@ def test_each_thread_takes_its_own():
     assert registered.take() == []
 
 
-def test_a_thread_without_any_takes_all():
+def test_a_thread_without_any_takes_all() -> None:
     registered = Registered()
     registered.add(["one", "two"])
     assert in_thread(registered.take) == ["one", "two"]
     assert registered.look() == []
 
 
-def test_equal_outputs_of_two_threads_are_two():
+def test_equal_outputs_of_two_threads_are_two() -> None:
     registered = Registered()
     registered.add(["same"])
     assert in_thread(lambda: (registered.add(["same"]), registered.take())[1]) == ["same"]

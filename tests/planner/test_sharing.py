@@ -1,5 +1,9 @@
 """What of a query is planned once though it occurs twice; each query also gives Spark's rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.graph import JoinOperator
@@ -10,6 +14,14 @@ from penstock.spark import catalyst
 from penstock.spark.jvm import Bridge
 from penstock.spark.plans import read_plan
 from tests.equality import assert_as_plain_spark, assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 # Spark shortens texts of more than 25 arguments: two functions that differ in the 30th look alike.
@@ -75,7 +87,7 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("tables")
     for name, rows in (("t", 2000), ("d", 20)):
         df = spark.range(rows).selectExpr("id % 20 as k", "id % 7 as v", "cast(id % 11 as decimal(9, 2)) as w")
@@ -87,7 +99,7 @@ def tables(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_shared(make_env, spark, tables, name):
+def test_what_is_shared(make_env: Callable[..., Environment], spark: SparkSession, tables: Any, name: str) -> None:
     query, expected = CASES[name]
     env = make_env()
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
@@ -98,7 +110,7 @@ def test_what_is_shared(make_env, spark, tables, name):
         assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
 
 
-def test_inputs_decide_whether_a_part_is_deterministic(spark, tables):
+def test_inputs_decide_whether_a_part_is_deterministic(spark: SparkSession, tables: Any) -> None:
     df = spark.sql("select k, sum(r) from (select k, rand() r from t) group by k")
     assert not read_plan(catalyst.optimized_plan(Bridge(spark), df)).is_deterministic
 
@@ -107,7 +119,9 @@ JOINED = "select t.k, t.v, u.w from t join t u on t.k = u.k and t.v <> u.v"
 
 
 @pytest.mark.parametrize("again", ["x.k", "x.v"])
-def test_inputs_of_a_join_are_shared_rather_than_its_rows(make_env, spark, tables, again):
+def test_inputs_of_a_join_are_shared_rather_than_its_rows(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any, again: str
+) -> None:
     query = f"with x as ({JOINED}) select k, count(*) as n from x group by k union all select {again}, max(v + w) from x group by {again}"
     env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1"})
     plan = plan_job(env._bridge, env.config, [Output(spark.sql(query), ResultSink("x", lambda df: df))], "x")
@@ -118,7 +132,9 @@ def test_inputs_of_a_join_are_shared_rather_than_its_rows(make_env, spark, table
     assert_same_rows(env.collect(spark.sql(query)), spark.sql(query).collect())
 
 
-def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, tables):
+def test_joins_that_share_an_input_have_as_many_subpartitions(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any
+) -> None:
     joins = ["t join d on t.k = d.k", "t join (select * from t where v > 2) d on t.k = d.k"]
     df = spark.sql(" union all ".join(f"select t.k, t.v, d.w from {join}" for join in joins))
     env = make_env(**{"table.optimizer.join.broadcast__threshold": "-1", VOLUME: "1 kb"})
@@ -135,7 +151,9 @@ def test_joins_that_share_an_input_have_as_many_subpartitions(make_env, spark, t
 CHAINED = "select t.k as k, t.v from t join (select k, v, w from t where v > 1) u on t.k = u.k and t.v <> u.v"
 
 
-def test_a_small_table_between_two_joins_keeps_the_rows_together(make_env, spark, tables):
+def test_a_small_table_between_two_joins_keeps_the_rows_together(
+    make_env: Callable[..., Environment], spark: SparkSession, tables: Any
+) -> None:
     """Rows hashed by one side's keys are hashed by those of the other side of an inner join too."""
     spark.range(5).selectExpr("id as j").createOrReplaceTempView("few")
     query = f"select /*+ broadcast(few) */ few.j, count(*) from ({CHAINED}) x join few on x.k = few.j group by few.j"

@@ -1,9 +1,13 @@
 """Credit in time: what channels hold follows the pace of their consumers."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from penstock.rebalance.credit import MAX_ROWS, MIN_ROWS, ChannelCredit, CreditLimits
 
 
-def run(credit, pace, seconds, row_bytes=100.0, now=0.0):
+def run(credit: Any, pace: Any, seconds: Any, row_bytes: float = 100.0, now: float = 0.0) -> Any:
     """Let a consumer of some pace work for a time; a new batch is sent whenever there is room. Return the end."""
     end = now + seconds
     waiting = []
@@ -19,7 +23,7 @@ def run(credit, pace, seconds, row_bytes=100.0, now=0.0):
     return now
 
 
-def test_one_small_batch_before_the_first_acknowledgement():
+def test_one_small_batch_before_the_first_acknowledgement() -> None:
     credit = ChannelCredit(CreditLimits(1 << 20))
     assert not credit.full
     assert credit.next_rows(100) == MIN_ROWS
@@ -30,7 +34,7 @@ def test_one_small_batch_before_the_first_acknowledgement():
     assert credit.pace == MIN_ROWS
 
 
-def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work():
+def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work() -> None:
     credit = ChannelCredit(CreditLimits(1 << 30))
     run(credit, 40_000, 3)
     assert 1500 <= credit.next_rows(100) <= 2500  # 50 ms
@@ -40,14 +44,14 @@ def test_batches_of_a_fast_consumer_grow_to_a_slice_of_its_work():
     assert fast.next_rows(100) == MAX_ROWS
 
 
-def test_a_slow_consumer_holds_one_small_batch():
+def test_a_slow_consumer_holds_one_small_batch() -> None:
     credit = ChannelCredit(CreditLimits(1 << 20))
     run(credit, 100, 5)
     assert credit.next_rows(100) == MIN_ROWS
     assert credit.buffers <= 1
 
 
-def test_a_consumer_that_becomes_slow_is_noticed():
+def test_a_consumer_that_becomes_slow_is_noticed() -> None:
     credit = ChannelCredit(CreditLimits(1 << 30))
     now = run(credit, 100_000, 2)
     while credit.buffers:
@@ -57,7 +61,7 @@ def test_a_consumer_that_becomes_slow_is_noticed():
     assert credit.next_rows(100) < before / 20
 
 
-def test_bytes_are_capped():
+def test_bytes_are_capped() -> None:
     credit = ChannelCredit(CreditLimits(10_000))
     run(credit, 1_000_000, 1)
     assert credit.bytes <= 10_000
@@ -65,7 +69,7 @@ def test_bytes_are_capped():
     assert credit.next_rows(1_000_000) == 1  # a row that is larger goes alone
 
 
-def test_growth_is_bounded():
+def test_growth_is_bounded() -> None:
     credit = ChannelCredit(CreditLimits(1 << 30))
     credit.on_sent(32, 3200, 0.0)
     credit.on_ack(0.00001)

@@ -1,9 +1,12 @@
 """Adaptive exchanges on real Spark: a session with eight slots, and one of two executors, each in a process of its own."""
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +18,14 @@ from penstock.errors import RebalanceError, SourceError
 from penstock.marks import Exchange
 from penstock.spark.barrier import _CHECKSUMS
 from tests.test_cluster import cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 JOB = Path(__file__).parent.parent / "jobs" / "rebalance.py"
 QUICK = (
@@ -52,7 +63,7 @@ SLOW = (
 CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor", "lost block")
 
 
-def run(master, folder, cases):
+def run(master: Any, folder: Path, cases: Any) -> Any:
     done = subprocess.run(
         [sys.executable, JOB, master, str(folder), *cases], capture_output=True, text=True, check=False, timeout=900
     )
@@ -62,41 +73,41 @@ def run(master, folder, cases):
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory):
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local[8]", tmp_path_factory.mktemp("quick"), QUICK)
 
 
 @pytest.fixture(scope="module")
-def thorough(tmp_path_factory):
+def thorough(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local[8]", tmp_path_factory.mktemp("thorough"), SLOW)
 
 
 @pytest.fixture(scope="module")
-def clustered(tmp_path_factory):
+def clustered(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run("local-cluster[2,2,1024]", tmp_path_factory.mktemp("cluster"), CLUSTER)
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_exact(quick, name):
+def test_exact(quick: Any, name: str) -> None:
     assert quick[name]["same"], quick[name]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_exact_in_every_shape(thorough, name):
+def test_exact_in_every_shape(thorough: Any, name: str) -> None:
     assert thorough[name]["same"], thorough[name]
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize("name", CLUSTER)
-def test_exact_on_two_executors(clustered, name):
+def test_exact_on_two_executors(clustered: Any, name: str) -> None:
     assert clustered[name]["same"], clustered[name]
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_exact_on_a_standalone_cluster(tmp_path):
+def test_exact_on_a_standalone_cluster(tmp_path: Path) -> None:
     with cluster(tmp_path, cores=2) as (master, _):
         said = run(
             master, tmp_path, ("rebalance, plain", "rescale 2 to 4", "slow reader", "exit", "executor", "lost block")
@@ -107,7 +118,7 @@ def test_exact_on_a_standalone_cluster(tmp_path):
 @pytest.mark.parametrize(
     "key", ["spark.network.crypto.enabled", "spark.io.encryption.enabled", "spark.dynamicAllocation.enabled"]
 )
-def test_sessions_that_cannot_have_one(spark, monkeypatch, key):
+def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """The setting is only pretended here: it could not be changed in the session that the tests share."""
     conf = spark.sparkContext.getConf().set(key, "true")
     monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
@@ -116,7 +127,9 @@ def test_sessions_that_cannot_have_one(spark, monkeypatch, key):
 
 
 @pytest.mark.parametrize("key", _CHECKSUMS)
-def test_clusters_where_a_lost_block_would_not_be_noticed(spark, monkeypatch, key):
+def test_clusters_where_a_lost_block_would_not_be_noticed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: Any
+) -> None:
     """The cluster is only pretended here; tests/jobs/rebalance.py loses blocks on a real one."""
     monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
     spark.conf.set(key, "false")
@@ -127,39 +140,39 @@ def test_clusters_where_a_lost_block_would_not_be_noticed(spark, monkeypatch, ke
         spark.conf.unset(key)
 
 
-def test_the_slow_consumer_gets_less(quick):
+def test_the_slow_consumer_gets_less(quick: Any) -> None:
     assert quick["slow reader"]["slow"] * 4 < quick["slow reader"]["fast"]
 
 
-def test_as_many_consumers_as_were_asked_for(quick):
+def test_as_many_consumers_as_were_asked_for(quick: Any) -> None:
     assert quick["rebalance, more readers than writers"]["readers"] == 6
     assert quick["rescale 2 to 6"]["readers"] == 6
 
 
-def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick):
+def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick: Any) -> None:
     assert quick["many splits"]["splits"] > 8
     assert quick["many splits"]["vertices"] == [8]
     assert quick["many splits"]["readers"] == 8
     assert quick["many splits"]["told"] == 300_000  # of the second job alone
 
 
-def test_what_an_aggregate_gives_is_not_shuffled_again(quick):
+def test_what_an_aggregate_gives_is_not_shuffled_again(quick: Any) -> None:
     assert quick["behind an aggregate"]["vertices"] == [2, 2]
 
 
-def test_too_many_consumers_are_refused_at_once(quick):
+def test_too_many_consumers_are_refused_at_once(quick: Any) -> None:
     assert "needs 99 cores at the same time, and there are 8" in quick["too many"]["said"]
     assert quick["too many"]["seconds"] < 10
 
 
-def test_a_job_tells_what_each_consumer_took(quick):
+def test_a_job_tells_what_each_consumer_took(quick: Any) -> None:
     assert "REBALANCE(least loaded of 4)" in quick["job"]["edges"]
     told = quick["job"]["told"]
     assert sum(one["figures"]["rows"] for one in told) == 20_000
     assert {"bytes", "largest_queue", "waited", "blocked", "rows to 0"} <= told[0]["figures"].keys()
 
 
-def test_a_function_that_crashes_runs_again_in_every_place(quick):
+def test_a_function_that_crashes_runs_again_in_every_place(quick: Any) -> None:
     assert quick["exit"]["crashes"] == 3  # before a shuffle, at the end of a query, and before a sink
 
 
@@ -173,19 +186,19 @@ PRECEDENCE = [
 
 
 @pytest.mark.parametrize(("option", "first", "second", "first_is", "second_is"), PRECEDENCE)
-def test_the_call_wins_over_the_option(option, first, second, first_is, second_is):
+def test_the_call_wins_over_the_option(option: Any, first: Any, second: Any, first_is: Any, second_is: Any) -> None:
     config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
     assert Exchange(first).resolved(config, None)[0] == first_is
     assert Exchange(second, pointwise=True).resolved(config, None)[0] == second_is
 
 
 @pytest.mark.parametrize(("channels", "expected"), [(None, True), (2, True), (1, False)])
-def test_one_channel_is_not_adaptive(channels, expected):
+def test_one_channel_is_not_adaptive(channels: int | None, expected: bool) -> None:
     assert Exchange(True).resolved(Configuration.load({}), channels)[0] is expected
 
 
 @pytest.mark.parametrize("option", [False, True])
-def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
+def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark: SparkSession, option: bool) -> None:
     adaptive = None if option else True
     env = penstock.Environment(
         spark, config={"taskmanager.network.adaptive-partitioner.enabled": option}, progress=False
@@ -198,7 +211,7 @@ def test_a_rebalance_to_one_consumer_is_an_ordinary_exchange(spark, option):
     assert "rebalance" not in {decision.kind.value for decision in env.last_job.decisions}
 
 
-def places(batches):
+def places(batches: Any) -> Iterator[Any]:
     seen = {row // 500 for batch in batches for row in batch.column(0).to_pylist()}
     yield pa.RecordBatch.from_pydict(
         {"n": pa.array([len(seen)], pa.int64()), "first": pa.array([min(seen, default=-1)], pa.int64())}
@@ -207,7 +220,7 @@ def places(batches):
 
 @pytest.mark.parametrize("threshold", ["0", "64 mb"])
 @pytest.mark.parametrize(("consumers", "each"), [(2, 2), (3, 2), (4, 1), (8, 1), (6, 1), (1, 4)])
-def test_a_rescale_reads_neighbours_only(spark, consumers, each, threshold):
+def test_a_rescale_reads_neighbours_only(spark: SparkSession, consumers: int, each: int, threshold: str) -> None:
     """Four tasks make 500 rows each; whoever reads rows of one, reads it or its neighbours."""
     config = {"execution.verify": True, "execution.batch.adaptive.whole-query-threshold": threshold}
     env = penstock.Environment(spark, config=config, progress=False)
@@ -220,31 +233,33 @@ def test_a_rescale_reads_neighbours_only(spark, consumers, each, threshold):
 
 
 @pytest.mark.parametrize(("option", "said", "expected"), [(None, None, 4), (6, None, 6), (6, 2, 2), (None, 3, 3)])
-def test_the_traverse_size_of_the_call_wins(option, said, expected):
+def test_the_traverse_size_of_the_call_wins(option: int | None, said: int | None, expected: int) -> None:
     given = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
     assert Exchange(True, said).resolved(Configuration.load(given), 2)[1] == expected
 
 
 @pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])
-def test_bad_traverse_sizes(spark, bad):
+def test_bad_traverse_sizes(spark: SparkSession, bad: Any) -> None:
     with pytest.raises(RebalanceError, match="max_traverse_size"):
         penstock.rebalance(spark.range(3), max_traverse_size=bad)
 
 
 @pytest.mark.parametrize("bad", [0, -1, "many", 1.5])
-def test_bad_parallelisms(spark, bad):
+def test_bad_parallelisms(spark: SparkSession, bad: str | float) -> None:
     with pytest.raises(SourceError, match="parallelism"):
         penstock.rescale(spark.range(3), parallelism=bad)
 
 
-def test_nested_columns_in_pandas_are_refused(spark):
+def test_nested_columns_in_pandas_are_refused(spark: SparkSession) -> None:
     df = spark.range(3).select(F.array("id").alias("list"))
     with pytest.raises(RebalanceError, match="several forms"):
         penstock.rebalance(df, adaptive=True).map_in_pandas(lambda frames: frames, df.schema)
 
 
 @pytest.mark.parametrize("adaptive", [None, False])
-def test_not_adaptive_is_an_ordinary_exchange(make_env, spark, adaptive):
+def test_not_adaptive_is_an_ordinary_exchange(
+    make_env: Callable[..., Environment], spark: SparkSession, adaptive: bool | None
+) -> None:
     env = make_env()
     made = penstock.rebalance(spark.range(0, 1000, 1, 1), 3, adaptive=adaptive)
     assert sorted(row.id for row in made.dataframe().collect()) == list(range(1000))

@@ -1,6 +1,9 @@
 """The handshake and the frames: only who knows the secret of this stage gets in, and nothing said before is of use."""
 
+from __future__ import annotations
+
 import os
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,9 @@ from penstock.rebalance.protocol import FrameKind
 SECRET, OTHER = b"s" * 32, b"o" * 32
 
 
-def shake(writers_secret=SECRET, readers_secret=SECRET, writer=3, reader=1, replayed=None):
+def shake(
+    writers_secret: Any = SECRET, readers_secret: Any = SECRET, writer: int = 3, reader: int = 1, replayed: Any = None
+) -> Any:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = replayed or protocol.hello(writers_secret, nonce, own, writer, reader)
     found = protocol.check_hello(readers_secret, nonce, answer, reader)
@@ -19,32 +24,32 @@ def shake(writers_secret=SECRET, readers_secret=SECRET, writer=3, reader=1, repl
     return found, trusted, answer
 
 
-def test_both_sides_know_the_secret():
+def test_both_sides_know_the_secret() -> None:
     found, trusted, _ = shake()
     assert found[0] == 3
     assert trusted
 
 
 @pytest.mark.parametrize("secrets", [(OTHER, SECRET), (SECRET, OTHER)])
-def test_a_wrong_secret_on_either_side(secrets):
+def test_a_wrong_secret_on_either_side(secrets: Any) -> None:
     found, trusted, _ = shake(*secrets)
     assert found is None
     assert not trusted
 
 
-def test_what_was_said_before_is_refused():
+def test_what_was_said_before_is_refused() -> None:
     _, _, answer = shake()
     found, _, _ = shake(replayed=answer)
     assert found is None
 
 
-def test_an_answer_meant_for_another_reader():
+def test_an_answer_meant_for_another_reader() -> None:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = protocol.hello(SECRET, nonce, own, 3, 1)
     assert protocol.check_hello(SECRET, nonce, answer, 2) is None
 
 
-def test_a_reader_that_only_repeats_the_writers_proof():
+def test_a_reader_that_only_repeats_the_writers_proof() -> None:
     nonce, own = os.urandom(16), os.urandom(16)
     answer = protocol.hello(SECRET, nonce, own, 3, 1)
     assert not protocol.check_reader(SECRET, nonce, own, 3, 1, answer[-32:])
@@ -53,7 +58,7 @@ def test_a_reader_that_only_repeats_the_writers_proof():
 @pytest.mark.parametrize(
     ("kind", "rows", "size"), [(FrameKind.SCHEMA, 0, 120), (FrameKind.BATCH, 7, 1 << 20), (FrameKind.END, 0, 0)]
 )
-def test_frames(kind, rows, size):
+def test_frames(kind: Any, rows: int, size: Any) -> None:
     header = protocol.frame_header(kind, rows, size)
     assert len(header) == protocol.FRAME_BYTES
     assert protocol.read_frame_header(header) == (kind, rows, size)
@@ -62,6 +67,6 @@ def test_frames(kind, rows, size):
 @pytest.mark.parametrize(
     "header", [bytes(13), b"\xff" * 13, protocol.frame_header(FrameKind.BATCH, 1, 0), b"GET / HTTP/1."]
 )
-def test_broken_frames(header):
+def test_broken_frames(header: Any) -> None:
     with pytest.raises(RebalanceError, match="broken"):
         protocol.read_frame_header(header)

@@ -1,5 +1,9 @@
 """The channel choice, from tables: what waits in the channels, and which are taken in turn."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +30,7 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_choices(name):
+def test_choices(name: str) -> None:
     traverse, loads, expected = CHOICES[name]
     writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
     assert [writer.choose([ChannelLoad(*load) for load in loads]) for _ in expected] == expected
@@ -43,7 +47,7 @@ WIDENED = {
 
 
 @pytest.mark.parametrize("name", WIDENED)
-def test_before_waiting_all_channels_are_looked_at(name):
+def test_before_waiting_all_channels_are_looked_at(name: str) -> None:
     traverse, loads, expected = WIDENED[name]
     writer = AdaptiveLoadBasedRecordWriter(len(loads), traverse)
     assert [writer.choose(loads) for _ in expected] == expected
@@ -55,7 +59,7 @@ loads = st.lists(
 
 
 @given(st.lists(loads, min_size=1, max_size=6), st.integers(2, 12))
-def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds, traverse):
+def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds: Any, traverse: Any) -> None:
     channels = min(map(len, rounds))
     writer = AdaptiveLoadBasedRecordWriter(channels, traverse)
     current = -1
@@ -70,7 +74,7 @@ def test_what_is_chosen_is_the_least_loaded_of_its_window(rounds, traverse):
 
 
 @pytest.mark.parametrize(("channels", "traverse"), [(0, 2), (3, 1), (3, 0), (3, -1)])
-def test_bad_sizes(channels, traverse):
+def test_bad_sizes(channels: int, traverse: int) -> None:
     with pytest.raises(RebalanceError):
         AdaptiveLoadBasedRecordWriter(channels, traverse)
 
@@ -88,12 +92,12 @@ def test_bad_sizes(channels, traverse):
         (1, 3, [[0, 1, 2]]),
     ],
 )
-def test_rescale(writers, readers, expected):
+def test_rescale(writers: int, readers: int, expected: Any) -> None:
     assert [list(rescale_channels(writer, writers, readers)) for writer in range(writers)] == expected
 
 
 @given(st.integers(1, 20), st.integers(1, 20))
-def test_rescale_reaches_every_reader(writers, readers):
+def test_rescale_reaches_every_reader(writers: Any, readers: Any) -> None:
     found = [reader for writer in range(writers) for reader in rescale_channels(writer, writers, readers)]
     assert set(found) == set(range(readers))
     assert len(found) == max(writers, readers)

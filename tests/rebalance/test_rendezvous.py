@@ -1,10 +1,13 @@
 """Tasks that meet at the driver, over real sockets: who is told what, and who is told nothing."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,45 +21,45 @@ ALL = [Peer("host", 1000 + index) for index in range(4)]
 
 
 @pytest.fixture
-def place():
+def place() -> Any:
     return RendezvousServer("127.0.0.1", patience=5)
 
 
-def at(place, exchange="x"):
+def at(place: Any, exchange: str = "x") -> Any:
     return Rendezvous("127.0.0.1", place.port, place.secret, exchange)
 
 
 class Task(threading.Thread):
-    def __init__(self, meeting, index, attempt=None, tasks=4, stage=7):
+    def __init__(self, meeting: Any, index: Any, attempt: Any = None, tasks: int = 4, stage: int = 7) -> None:
         super().__init__(daemon=True)
         self.asked = stage, index if attempt is None else attempt, index, tasks, ("host", 1000 + index)
         self.meeting, self.told = meeting, "nothing yet"
         self.start()
         time.sleep(0.05)
 
-    def run(self):
+    def run(self) -> None:
         try:
             self.told = self.meeting.meet(*self.asked)
         except RebalanceError as error:
             self.told = str(error)
 
-    def answer(self):
+    def answer(self) -> Any:
         self.join(10)
         assert not self.is_alive()
         return self.told
 
 
-def answers(tasks):
+def answers(tasks: Any) -> Any:
     return [task.answer() for task in tasks]
 
 
-def test_all_are_told_of_all_and_share_a_secret(place):
+def test_all_are_told_of_all_and_share_a_secret(place: Any) -> None:
     told = answers([Task(at(place), index) for index in (2, 0, 3, 1)])
     assert [peers for peers, _ in told] == [ALL] * 4
     assert len({secret for _, secret in told}) == 1
 
 
-def test_every_attempt_has_a_secret_of_its_own(place):
+def test_every_attempt_has_a_secret_of_its_own(place: Any) -> None:
     first, second = (
         answers([Task(at(place), index, 10 * attempt + index) for index in range(4)]) for attempt in (0, 1)
     )
@@ -64,7 +67,7 @@ def test_every_attempt_has_a_secret_of_its_own(place):
     assert place.secret not in {first[0][1], second[0][1]}
 
 
-def test_stages_do_not_mix(place):
+def test_stages_do_not_mix(place: Any) -> None:
     one = [Task(at(place), index, tasks=2) for index in range(1)]
     other = [Task(at(place, "y"), index, tasks=2) for index in range(2)] + [
         Task(at(place), index, tasks=2, stage=8) for index in range(2)
@@ -75,7 +78,7 @@ def test_stages_do_not_mix(place):
     assert all(answers(one))
 
 
-def test_a_later_attempt_of_a_task_takes_its_place(place):
+def test_a_later_attempt_of_a_task_takes_its_place(place: Any) -> None:
     early = Task(at(place), 0, attempt=0)
     later = [Task(at(place), index, attempt=10 + index) for index in (0, 1)]
     assert "later attempt of task 0" in early.answer()
@@ -83,7 +86,7 @@ def test_a_later_attempt_of_a_task_takes_its_place(place):
     assert all(answers(later + [Task(at(place), index, attempt=10 + index) for index in (2, 3)]))
 
 
-def test_who_has_gone_is_not_counted(place):
+def test_who_has_gone_is_not_counted(place: Any) -> None:
     with socket.create_connection(("127.0.0.1", place.port)) as sock:
         nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
         gone = Caller("x", 7, 0, 0, 4, "nowhere", 1, "00")
@@ -97,7 +100,7 @@ def test_who_has_gone_is_not_counted(place):
 
 
 @pytest.mark.alone
-def test_where_one_does_not_come_all_meet_elsewhere():
+def test_where_one_does_not_come_all_meet_elsewhere() -> None:
     place = RendezvousServer("127.0.0.1", patience=0.5)
     assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3
     started = time.monotonic()
@@ -105,16 +108,16 @@ def test_where_one_does_not_come_all_meet_elsewhere():
     assert time.monotonic() - started < 0.4
 
 
-def test_a_place_that_cannot_be_reached(place):
+def test_a_place_that_cannot_be_reached(place: Any) -> None:
     assert Task(replace(at(place), port=1), 0).answer() is None
 
 
 @pytest.mark.parametrize("change", [{"secret": b"wrong" * 6}, {"secret": b""}])
-def test_a_wrong_secret(place, change):
+def test_a_wrong_secret(place: Any, change: dict[str, Any]) -> None:
     assert Task(replace(at(place), **change), 0, tasks=1).answer() is None
 
 
-def test_a_place_that_does_not_know_the_secret():
+def test_a_place_that_does_not_know_the_secret() -> None:
     """Who answers without the secret is not believed."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = Task(Rendezvous("127.0.0.1", listener.getsockname()[1], b"secret", "x"), 0, tasks=1)
@@ -126,10 +129,10 @@ def test_a_place_that_does_not_know_the_secret():
         assert task.answer() is None
 
 
-def test_what_was_said_before_is_refused(place):
+def test_what_was_said_before_is_refused(place: Any) -> None:
     """A call recorded from the wire is of no use with another nonce."""
 
-    def call(nonce_of):
+    def call(nonce_of: Any) -> Any:
         with socket.create_connection(("127.0.0.1", place.port)) as sock:
             nonce = sock.recv(rendezvous.NONCE_BYTES, socket.MSG_WAITALL)
             caller = Caller("x", 7, 0, 0, 1, "host", 1, "00" * 16)
@@ -141,7 +144,7 @@ def test_what_was_said_before_is_refused(place):
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n" + b"x" * 200, b"\xff" * 400])
-def test_strangers_hold_nobody_up(place, said):
+def test_strangers_hold_nobody_up(place: Any, said: Any) -> None:
     strangers = [socket.create_connection(("127.0.0.1", place.port)) for _ in range(20)]
     for stranger in strangers:
         stranger.sendall(said)
@@ -150,15 +153,15 @@ def test_strangers_hold_nobody_up(place, said):
         stranger.close()
 
 
-def test_a_place_is_made_where_a_loop_runs():
+def test_a_place_is_made_where_a_loop_runs() -> None:
     """As in a notebook."""
 
-    async def cell():
+    async def cell() -> Any:
         return RendezvousServer("127.0.0.1")
 
     assert Task(at(asyncio.run(cell())), 0, tasks=1).answer()
 
 
-def test_messages_that_are_too_long():
+def test_messages_that_are_too_long() -> None:
     with pytest.raises(RebalanceError, match="broken"):
         rendezvous.length_of(b"\xff\xff\xff\xff", rendezvous.LARGEST_CALL)

@@ -1,11 +1,13 @@
 """The transport between threads that play tasks, over real sockets: who gets in, and what a broken connection does."""
 
+from __future__ import annotations
+
 import socket
 import struct
 import threading
 import time
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,10 +17,14 @@ from penstock.rebalance import protocol, transport
 from penstock.rebalance.task import ExchangeSpec, _Running
 from penstock.rebalance.transport import Peer
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
 SECRET = b"s" * 32
 
 
-def batches(start, rows, size=1000):
+def batches(start: Any, rows: Any, size: int = 1000) -> Any:
     return [
         pa.record_batch({"id": pa.array(range(i, min(i + size, start + rows)), pa.int64())})
         for i in range(start, start + rows, size)
@@ -28,7 +34,9 @@ def batches(start, rows, size=1000):
 class Stage:
     """Tasks as threads of this process."""
 
-    def __init__(self, tasks, spec, function=lambda found: found, rows=2000, secrets=None):
+    def __init__(
+        self, tasks: Any, spec: Any, function: Any = lambda found: found, rows: int = 2000, secrets: Any = None
+    ) -> None:
         self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(tasks)]
         self.peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in self.listeners]
         self.running = [_Running(spec, i, tasks) for i in range(tasks)]
@@ -38,7 +46,7 @@ class Stage:
         self.function, self.rows = function, rows
         self.threads = [threading.Thread(target=self.task, args=(i,), daemon=True) for i in range(tasks)]
 
-    def task(self, index):
+    def task(self, index: Any) -> None:
         running = self.running[index]
         try:
             with running.open(self.listeners[index], self.secrets[index], self.peers):
@@ -47,7 +55,7 @@ class Stage:
         except BaseException as error:
             self.errors[index] = error
 
-    def run(self, seconds=30):
+    def run(self, seconds: int = 30) -> Any:
         for thread in self.threads:
             thread.start()
         for thread in self.threads:
@@ -55,21 +63,21 @@ class Stage:
         assert not any(thread.is_alive() for thread in self.threads)
         return self
 
-    def all_rows(self):
+    def all_rows(self) -> Any:
         return sorted(row for given in self.given for row in given)
 
 
 @pytest.mark.parametrize(
     ("tasks", "readers", "pointwise"), [(1, 1, False), (4, 4, False), (4, 2, False), (6, 2, True), (3, 3, True)]
 )
-def test_every_row_arrives_once(tasks, readers, pointwise):
+def test_every_row_arrives_once(tasks: int, readers: int, pointwise: bool) -> None:
     stage = Stage(tasks, ExchangeSpec(readers, pointwise=pointwise)).run()
     assert stage.errors == [None] * tasks
     assert stage.all_rows() == list(range(tasks * 2000))
     assert all(not given for given in stage.given[readers:])
 
 
-def test_few_writers_and_many_readers():
+def test_few_writers_and_many_readers() -> None:
     stage = Stage(6, ExchangeSpec(6, writers=2, pointwise=True)).run()
     reports = [running.report() for running in stage.running]
     assert [[channel.reader for channel in report.channels] for report in reports] == [
@@ -83,8 +91,8 @@ def test_few_writers_and_many_readers():
 
 
 @pytest.mark.alone
-def test_a_slow_reader_gets_less():
-    def slow_first(found):
+def test_a_slow_reader_gets_less() -> None:
+    def slow_first(found: Any) -> Iterator[Any]:
         for batch in found:
             if threading.current_thread() is stage.threads[0]:
                 time.sleep(batch.num_rows / 2000)
@@ -100,10 +108,10 @@ def test_a_slow_reader_gets_less():
     assert time.monotonic() - started < 4  # a fourth of the rows would take it 5 s
 
 
-def test_memory_stays_in_its_bound_while_a_reader_rests():
+def test_memory_stays_in_its_bound_while_a_reader_rests() -> None:
     rested = threading.Event()
 
-    def rests(found):
+    def rests(found: Any) -> Iterator[Any]:
         for batch in found:
             if threading.current_thread() is stage.threads[0] and not rested.is_set():
                 time.sleep(2)
@@ -117,14 +125,14 @@ def test_memory_stays_in_its_bound_while_a_reader_rests():
     assert max(running.report().largest_queue for running in stage.running) <= bound
 
 
-def test_an_early_end_of_the_function_is_not_the_end_of_the_exchange():
+def test_an_early_end_of_the_function_is_not_the_end_of_the_exchange() -> None:
     stage = Stage(3, ExchangeSpec(3), lambda found: iter([next(iter(found))])).run()
     assert stage.errors == [None] * 3
     assert sum(running.report().rows for running in stage.running) == 6000
 
 
-def test_an_error_of_one_task_ends_all_of_them():
-    def broken(found):
+def test_an_error_of_one_task_ends_all_of_them() -> None:
+    def broken(found: Any) -> Iterator[Any]:
         for batch in found:
             if threading.current_thread() is stage.threads[1]:
                 raise ValueError("no")
@@ -136,13 +144,13 @@ def test_an_error_of_one_task_ends_all_of_them():
     assert all(isinstance(error, LostConnectionError) for error in (stage.errors[0], stage.errors[2]))
 
 
-def test_a_wrong_secret_fails_the_stage(monkeypatch):
+def test_a_wrong_secret_fails_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "HANDSHAKE_SECONDS", 2.0)
     stage = Stage(3, ExchangeSpec(3), secrets=[SECRET, b"x" * 32, SECRET]).run()
     assert stage.errors[1] is not None
 
 
-def stranger(peer, words=b""):
+def stranger(peer: Any, words: bytes = b"") -> Any:
     sock = socket.create_connection((peer.host, peer.port))
     nonce = sock.recv(16)
     assert len(nonce) == 16
@@ -150,7 +158,7 @@ def stranger(peer, words=b""):
     return sock
 
 
-def test_strangers_hold_nobody_up():
+def test_strangers_hold_nobody_up() -> None:
     stage = Stage(2, ExchangeSpec(2))
     with ExitStack() as stack:
         for thread in stage.threads[:1]:
@@ -176,7 +184,7 @@ def test_strangers_hold_nobody_up():
     assert stage.all_rows() == list(range(4000))
 
 
-def test_a_second_connection_of_the_same_writer_is_refused():
+def test_a_second_connection_of_the_same_writer_is_refused() -> None:
     stage = Stage(2, ExchangeSpec(2), lambda found: (time.sleep(0.02) or batch for batch in found), rows=2000)
     for thread in stage.threads:
         thread.start()
@@ -194,14 +202,14 @@ def test_a_second_connection_of_the_same_writer_is_refused():
 
 
 @pytest.mark.parametrize("part", ["header", "body"])
-def test_a_connection_cut_in_the_middle_of_a_frame(part):
+def test_a_connection_cut_in_the_middle_of_a_frame(part: str) -> None:
     """A peer that knows the secret, and dies while it sends."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_server(("127.0.0.1", 0)) as other:
         peers = [Peer("127.0.0.1", one.getsockname()[1]) for one in (listener, other)]
         running = _Running(ExchangeSpec(1), 0, 2)
         outcome: list[Any] = []
 
-        def read():
+        def read() -> None:
             try:
                 with running.open(listener, SECRET, peers):
                     outcome.extend(running.run([], lambda found: found))
@@ -223,8 +231,8 @@ def test_a_connection_cut_in_the_middle_of_a_frame(part):
         assert "writer 1" in str(outcome[-1])
 
 
-def test_a_consumer_that_never_goes_on():
-    def stuck(found):
+def test_a_consumer_that_never_goes_on() -> None:
+    def stuck(found: Any) -> Iterator[Any]:
         for batch in found:
             if threading.current_thread() is stage.threads[0]:
                 time.sleep(3)

@@ -1,27 +1,34 @@
 """What vertices have written, without Spark: results of so many bytes, for the modules that decide from them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from penstock.spark.exchange import StagedResult
+
+if TYPE_CHECKING:
+    from penstock.graph import StreamEdge
 
 
 class Written(StagedResult):
     """Stages whose plan is taken for a plain exchange; a stand-in for Spark's own plan of them."""
 
     @property
-    def can_be_cut(self):
+    def can_be_cut(self) -> bool:
         return True
 
     @property
-    def is_plain_exchange(self):
+    def is_plain_exchange(self) -> bool:
         return True
 
 
-def written(*sizes, tasks=4):
+def written(*sizes: Any, tasks: int = 4) -> Any:
     """Return a result with so many bytes in each subpartition, written in equal parts by some tasks."""
     found = np.array([sizes], dtype=np.int64)
 
-    def by_mapper(indices):
+    def by_mapper(indices: Any) -> Any:
         return np.array([[sizes[i] // tasks for i in indices]] * tasks, dtype=np.int64)
 
     return Written(None, ("stage",), found, rows=100, size_in_bytes=sum(sizes), tasks=tasks, mapper_bytes=by_mapper)
@@ -32,5 +39,5 @@ class Results(dict):
 
     staged = dict.__getitem__
 
-    def file_ratio(self, edge):
+    def file_ratio(self, edge: StreamEdge) -> float:
         return 0.5

@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import threading
+from typing import Any
 
 import pytest
 
@@ -6,7 +9,7 @@ from penstock.errors import JobCancelledError
 from penstock.scheduler.ending import Ending
 
 
-def test_a_job_that_was_cancelled_commits_nothing():
+def test_a_job_that_was_cancelled_commits_nothing() -> None:
     ending = Ending("nightly")
     assert ending.cancel("enough")
     with pytest.raises(JobCancelledError, match=r"'nightly' was cancelled\n  cause: enough"):
@@ -16,7 +19,7 @@ def test_a_job_that_was_cancelled_commits_nothing():
     assert not ending.has_committed
 
 
-def test_a_commit_that_has_begun_is_not_cancelled():
+def test_a_commit_that_has_begun_is_not_cancelled() -> None:
     ending = Ending("nightly")
     ending.begin_commit()
     assert ending.cancel("enough")
@@ -24,7 +27,7 @@ def test_a_commit_that_has_begun_is_not_cancelled():
     assert "had already begun to commit" in str(ending.error())
 
 
-def test_what_wakes_up_after_the_end_commits_nothing():
+def test_what_wakes_up_after_the_end_commits_nothing() -> None:
     ending = Ending("nightly")
     assert ending.settle()
     assert not ending.settle()
@@ -33,18 +36,18 @@ def test_what_wakes_up_after_the_end_commits_nothing():
         ending.begin_commit()
 
 
-def test_only_the_first_to_cancel_does():
+def test_only_the_first_to_cancel_does() -> None:
     ending = Ending("nightly")
     assert [ending.cancel(reason) for reason in ("one", "two")] == [True, False]
     assert ending.asked == "one"
 
 
-def test_either_the_commit_or_the_cancellation():
+def test_either_the_commit_or_the_cancellation() -> None:
     for _ in range(300):
         ending, together = Ending("nightly"), threading.Barrier(2)
         committed: list[bool] = []
 
-        def commit(ending=ending, together=together, committed=committed):
+        def commit(ending: Any = ending, together: Any = together, committed: Any = committed) -> None:
             together.wait()
             try:
                 ending.begin_commit()
@@ -60,7 +63,7 @@ def test_either_the_commit_or_the_cancellation():
         assert committed == [not ending.cancelled]
 
 
-def test_the_error_names_what_hangs():
+def test_the_error_names_what_hangs() -> None:
     ending = Ending("nightly")
     ending.cancel("enough")
     error = ending.error(["asking orders (thread x)", "running v3 Join (thread y)"])

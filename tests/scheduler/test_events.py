@@ -1,6 +1,9 @@
 """A job that runs on paper tells exactly what happens to it, in order: real decisions, no Spark."""
 
+from __future__ import annotations
+
 import threading
+from typing import Any
 
 import pytest
 
@@ -46,38 +49,38 @@ WHICH = {
 
 
 class Stored(Results):
-    def info(self, vertex):
+    def info(self, vertex: Any) -> Any:
         return measured(1) if vertex.tail_id in self else None
 
-    def subpartitions(self, vertex):
+    def subpartitions(self, vertex: Any) -> Any:
         return self[vertex.tail_id].sizes[0].tolist() if vertex.tail_id in self else []
 
 
 class Runner:
     """Runs vertices by writing down that they ran; the last one is a sink."""
 
-    def __init__(self, before):
+    def __init__(self, before: Any) -> None:
         self.results = self.sinks = Stored()
         self.before = before
 
-    def run(self, vertex, setup, description):
+    def run(self, vertex: Any, setup: Any, description: Any) -> Any:
         self.before(vertex)
         if vertex.tail_id == 3:
             return VertexRun(None, 5)
         self.results[vertex.tail_id] = written(*[40] * 8)
         return VertexRun(self.results[vertex.tail_id], 4)
 
-    def channels(self, vertex):
+    def channels(self, vertex: Any) -> Any:
         return []
 
-    def release(self):
+    def release(self) -> None:
         self.results.clear()
 
 
 class Changing(StreamGraphOptimizationStrategy):
     """Asks for one change that can be, and for one that cannot."""
 
-    def on_operators_finished(self, finished, context):
+    def on_operators_finished(self, finished: Any, context: Any) -> Any:
         if finished.ids != (1,) or context.stream_graph.edge("2-3").partitioner == REBALANCE:
             return False
         nodes = context.stream_graph.node(2), context.stream_graph.node(1)
@@ -90,8 +93,8 @@ class Changing(StreamGraphOptimizationStrategy):
 
 
 @pytest.fixture
-def job(monkeypatch):
-    def make(before=lambda vertex: None, text="1 #> 2\n2 #> 3"):
+def job(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(before: Any = lambda vertex: None, text: str = "1 #> 2\n2 #> 3") -> Any:
         monkeypatch.setattr(adaptive_batch, "resources_of", lambda *_: RESOURCES)
         monkeypatch.setattr(jobs, "cluster_cores", lambda _: 4)
         monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
@@ -107,11 +110,11 @@ def job(monkeypatch):
     return make
 
 
-def told(account):
+def told(account: Any) -> Any:
     return [WHICH[type(event)](event) for event in account.events]
 
 
-def test_a_job_tells_all_that_happens_in_order(job):
+def test_a_job_tells_all_that_happens_in_order(job: Any) -> None:
     scheduler, account = job()
     scheduler.run(lambda: None)
     assert told(account) == [
@@ -145,7 +148,7 @@ def test_a_job_tells_all_that_happens_in_order(job):
     ]
 
 
-def test_each_event_has_the_vertex_as_it_was_then(job):
+def test_each_event_has_the_vertex_as_it_was_then(job: Any) -> None:
     scheduler, account = job()
     scheduler.run(lambda: None)
     seen = [
@@ -163,8 +166,8 @@ def test_each_event_has_the_vertex_as_it_was_then(job):
     assert seen[-1] == scheduler.execution_graph.vertex("v2").snapshot
 
 
-def test_a_vertex_that_fails(job):
-    def fail(vertex):
+def test_a_vertex_that_fails(job: Any) -> None:
+    def fail(vertex: Any) -> None:
         if vertex.id == "v2":
             raise RuntimeError("no luck")
 
@@ -174,10 +177,10 @@ def test_a_vertex_that_fails(job):
     assert told(account)[-2:] == ["v2 RUNNING", "v2 FAILED"]
 
 
-def test_a_job_that_is_cancelled_by_another_thread(job):
+def test_a_job_that_is_cancelled_by_another_thread(job: Any) -> None:
     came, free = threading.Event(), threading.Event()
 
-    def wait(vertex):
+    def wait(vertex: Any) -> None:
         came.set()
         assert free.wait(10)
 
@@ -198,14 +201,14 @@ def test_a_job_that_is_cancelled_by_another_thread(job):
     assert len(ends) == len(set(ends))  # each ends once
 
 
-def test_listeners_hear_it_while_it_runs(job):
+def test_listeners_hear_it_while_it_runs(job: Any) -> None:
     heard = []
 
     class Listener:
-        def on_events(self, events):
+        def on_events(self, events: Any) -> None:
             heard.extend(events)
 
-    def look(vertex):
+    def look(vertex: Any) -> None:
         states = [event.vertex.state for event in heard if isinstance(event, VertexChanged)]
         assert states[-1] is ExecutionState.RUNNING
 
@@ -215,7 +218,7 @@ def test_listeners_hear_it_while_it_runs(job):
     assert heard == account.events
 
 
-def test_who_comes_late_records_the_same(job):
+def test_who_comes_late_records_the_same(job: Any) -> None:
     scheduler, account = job()
     watching, late = (JobRecorder(Job("nightly")) for _ in range(2))
     account.watch(watching)

@@ -1,7 +1,10 @@
 """The end of a job, without Spark: `Job._begin` runs any function that takes a commit; see also tests/test_hangs.py."""
 
+from __future__ import annotations
+
 import threading
 import time
+from typing import TYPE_CHECKING, Any, Never
 
 import pytest
 
@@ -12,22 +15,27 @@ from penstock.events import DecisionMade, ErrorOccurred, JobStateChanged
 from penstock.scheduler.job import Job
 from penstock.threads import doing
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
 
 class Noting(SinkJob):
     """A sink's job that notes what it is told, and does something before that."""
 
-    def __init__(self, **calls):
+    def __init__(self, **calls: Any) -> None:
         self.calls = calls
         self.did: list[str] = []
 
-    def write(self, df):
+    def write(self, df: DataFrame) -> Never:
         raise NotImplementedError
 
-    def commit(self):
+    def commit(self) -> None:
         self.calls.get("commit", lambda: None)()
         self.did.append("commit")
 
-    def abort(self):
+    def abort(self) -> None:
         self.calls.get("abort", lambda: None)()
         self.did.append("abort")
 
@@ -35,41 +43,41 @@ class Noting(SinkJob):
 class Telling:
     """A listener that keeps the states it hears of, and does something at the end."""
 
-    def __init__(self, call):
+    def __init__(self, call: Any) -> None:
         self.call = call
         self.states: list[str] = []
 
-    def watch(self, job):
+    def watch(self, job: Any) -> Any:
         job.watch(self)
         return self
 
-    def on_events(self, events):
+    def on_events(self, events: Any) -> None:
         self.states += [event.state for event in events if isinstance(event, JobStateChanged)]
         if self.states and self.states[-1].is_terminal:
             self.call()
 
 
-def started(run, *sinks):
+def started(run: Any, *sinks: Any) -> Any:
     job = Job("nightly")
     job._begin(None, run, list(sinks))
     return job
 
 
 @pytest.fixture
-def free():
+def free() -> Iterator[Any]:
     event = threading.Event()
     yield event
     event.set()
 
 
-def wait_until(there):
+def wait_until(there: Any) -> None:
     until = time.monotonic() + 10
     while not there():
         assert time.monotonic() < until
         time.sleep(0.02)
 
 
-def cancelled(job):
+def cancelled(job: Any) -> Any:
     """Cancel a job; return its error, and check that it came in time."""
     begun = time.monotonic()
     job.cancel("enough")
@@ -81,7 +89,7 @@ def cancelled(job):
     return found.value
 
 
-def test_it_commits_and_finishes():
+def test_it_commits_and_finishes() -> None:
     sink = Noting()
     job = started(lambda commit: commit(), sink).wait(10)
     assert (job.state, sink.did, job.error) == ("FINISHED", ["commit"], None)
@@ -89,7 +97,7 @@ def test_it_commits_and_finishes():
     assert job.state == "FINISHED"
 
 
-def test_it_fails_and_cleans_up():
+def test_it_fails_and_cleans_up() -> None:
     sinks = Noting(abort=lambda: 1 / 0), Noting()
     job = started(lambda commit: [].pop(), *sinks)
     with pytest.raises(JobError, match="pop from empty list"):
@@ -98,10 +106,10 @@ def test_it_fails_and_cleans_up():
     assert job.state == "FAILED"
 
 
-def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free):
+def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free: Any) -> None:
     sink = Noting()
 
-    def run(commit):
+    def run(commit: Any) -> None:
         with doing("thinking"):
             free.wait()
         commit()
@@ -119,7 +127,7 @@ def test_what_hangs_before_the_commit_commits_nothing_when_it_wakes_up(free):
     assert job.state == "CANCELED"
 
 
-def test_a_commit_that_hangs_is_told_truthfully_and_completed(free):
+def test_a_commit_that_hangs_is_told_truthfully_and_completed(free: Any) -> None:
     came = threading.Event()
     first, second = Noting(commit=lambda: (came.set(), free.wait())), Noting()
     job = started(lambda commit: commit(), first, second)
@@ -132,7 +140,7 @@ def test_a_commit_that_hangs_is_told_truthfully_and_completed(free):
     assert first.did + second.did == ["commit", "commit"]
 
 
-def test_a_commit_that_ends_in_time_wins():
+def test_a_commit_that_ends_in_time_wins() -> None:
     came = threading.Event()
     sink = Noting(commit=lambda: (came.set(), time.sleep(0.4)))
     job = started(lambda commit: commit(), sink)
@@ -143,7 +151,7 @@ def test_a_commit_that_ends_in_time_wins():
     assert (said.chosen, sink.did) == ("came too late", ["commit"])
 
 
-def test_cleaning_up_that_hangs(free):
+def test_cleaning_up_that_hangs(free: Any) -> None:
     came = threading.Event()
     sink = Noting(abort=lambda: (came.set(), free.wait()))
     job = started(lambda commit: [].pop(), sink)
@@ -151,14 +159,14 @@ def test_cleaning_up_that_hangs(free):
     assert "removing what the sinks wrote" in cancelled(job).message
 
 
-def test_a_listener_that_hangs(free):
+def test_a_listener_that_hangs(free: Any) -> None:
     job = Job("nightly")
     Telling(free.wait).watch(job)
     job._begin(None, lambda commit: free.wait(), [])
     cancelled(job)
 
 
-def test_listeners_hear_of_the_end_before_those_who_wait(free):
+def test_listeners_hear_of_the_end_before_those_who_wait(free: Any) -> None:
     job = Job("nightly")
     heard = Telling(lambda: time.sleep(0.1)).watch(job)
     job._begin(None, lambda commit: free.wait(), [])
@@ -173,7 +181,7 @@ def test_listeners_hear_of_the_end_before_those_who_wait(free):
         (lambda commit: [].pop(), "FAILED", [ErrorOccurred]),
     ],
 )
-def test_what_happens_to_a_job(run, state, kinds):
+def test_what_happens_to_a_job(run: Any, state: str, kinds: Any) -> None:
     job = started(run)
     job.wait_silently()
     assert list(map(type, job.events)) == [JobStateChanged, *kinds, JobStateChanged]
@@ -184,7 +192,7 @@ def test_what_happens_to_a_job(run, state, kinds):
     assert late.states == ["RUNNING", state]
 
 
-def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free):
+def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free: Any) -> None:
     job = started(lambda commit: (free.wait(), commit()), sink := Noting())
     cancelled(job)
     told = job.events
@@ -194,7 +202,7 @@ def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free):
     assert job.events == told
 
 
-def test_a_job_that_is_cancelled_before_it_starts_runs_nothing():
+def test_a_job_that_is_cancelled_before_it_starts_runs_nothing() -> None:
     ran, sink = [], Noting()
     job = Job("nightly")
     job.cancel("enough")
@@ -205,7 +213,7 @@ def test_a_job_that_is_cancelled_before_it_starts_runs_nothing():
     assert (ran, sink.did, job.state) == ([], ["abort"], "CANCELED")
 
 
-def test_what_was_cancelled_while_it_was_planned_does_not_come_back():
+def test_what_was_cancelled_while_it_was_planned_does_not_come_back() -> None:
     job = Job("nightly")
     job.cancel("enough")
     with pytest.raises(JobCancelledError):
@@ -215,7 +223,7 @@ def test_what_was_cancelled_while_it_was_planned_does_not_come_back():
     assert job.state == "CANCELED"
 
 
-def test_cancelled_from_many_threads(free):
+def test_cancelled_from_many_threads(free: Any) -> None:
     job = started(lambda commit: free.wait())
     for _ in range(20):
         threading.Thread(target=job.cancel).start()

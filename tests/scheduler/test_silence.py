@@ -1,5 +1,8 @@
+from __future__ import annotations
+
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,11 @@ BRIDGE = {"__name__": "py4j.clientserver"}
 exec("def send_command(wait):\n    wait()", BRIDGE)
 
 
-def straight(wait):
+def straight(wait: Any) -> None:
     wait()
 
 
-def through_the_bridge(wait):
+def through_the_bridge(wait: Any) -> None:
     BRIDGE["send_command"](wait)
 
 
@@ -29,11 +32,11 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_who_does_not_answer(case):
+def test_who_does_not_answer(case: str) -> None:
     name, asks, call, is_found = CASES[case]
     free, came = threading.Event(), threading.Event()
 
-    def run():
+    def run() -> None:
         with doing("asking orders for its splits", asks):
             call(lambda: (came.set(), free.wait(20)))
 

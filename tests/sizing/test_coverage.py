@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.errors import VerificationError
@@ -17,7 +21,7 @@ HOT = Slice((2, 3))
         ([(0, 1), (1, 2), (2, 3), (3, 3)], 3),
     ],
 )
-def test_ranges_that_read_everything_once(ranges, subpartitions):
+def test_ranges_that_read_everything_once(ranges: Any, subpartitions: int) -> None:
     check_ranges("v1", ranges, subpartitions)
 
 
@@ -33,12 +37,12 @@ def test_ranges_that_read_everything_once(ranges, subpartitions):
         ([], 3),
     ],
 )
-def test_ranges_that_do_not(ranges, subpartitions):
+def test_ranges_that_do_not(ranges: Any, subpartitions: int) -> None:
     with pytest.raises(VerificationError, match="exactly once"):
         check_ranges("v1", ranges, subpartitions)
 
 
-def slices(**edges):
+def slices(**edges: Any) -> Any:
     return {name: [task if isinstance(task, tuple) else (task,) for task in tasks] for name, tasks in edges.items()}
 
 
@@ -60,33 +64,33 @@ WRONG_SLICES = {
 }
 
 
-def check(edges):
+def check(edges: Any) -> None:
     check_slices("v1", edges, {edge: [5, 0, 90] for edge in edges}, dict.fromkeys(edges, 4))
 
 
 @pytest.mark.parametrize("name", RIGHT_SLICES)
-def test_slices_that_read_everything_once(name):
+def test_slices_that_read_everything_once(name: str) -> None:
     check(RIGHT_SLICES[name])
 
 
 @pytest.mark.parametrize("name", WRONG_SLICES)
-def test_slices_that_do_not(name):
+def test_slices_that_do_not(name: str) -> None:
     with pytest.raises(VerificationError, match=r"exactly once"):
         check(WRONG_SLICES[name])
 
 
 @pytest.mark.parametrize(("there", "found"), [(3, 3), (None, 3), (3, None), (0, 0)])
-def test_rows_that_came_through(there, found):
+def test_rows_that_came_through(there: int | None, found: int | None) -> None:
     check_rows("the broadcast", there, found)
 
 
 @pytest.mark.parametrize(("there", "found"), [(3, 2), (0, 1), (2, 0)])
-def test_rows_that_did_not(there, found):
+def test_rows_that_did_not(there: int, found: int) -> None:
     with pytest.raises(VerificationError, match=f"must have {there} rows and has {found}"):
         check_rows("the broadcast", there, found)
 
 
-def test_splits():
+def test_splits() -> None:
     check_splits("orders", 0)
     with pytest.raises(VerificationError, match="the splits of orders would not read 3 of its rows exactly once"):
         check_splits("orders", 3)

@@ -1,6 +1,9 @@
 """Cutting exchanges for files of a size: a table, and hypothesis for what must always hold."""
 
+from __future__ import annotations
+
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,12 +24,12 @@ from penstock.sizing.file_sizes import cut_for_files, even_runs, slot_count
         ([5], 3, [(0, 1)]),
     ],
 )
-def test_even_runs(weights, count, expected):
+def test_even_runs(weights: list[int], count: int, expected: Any) -> None:
     assert even_runs(weights, count) == expected
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=50), st.integers(1, 60))
-def test_runs_cover_everything_once(weights, count):
+def test_runs_cover_everything_once(weights: Any, count: Any) -> None:
     runs = even_runs(weights, count)
     assert runs[0][0] == 0
     assert runs[-1][1] == len(weights)
@@ -48,12 +51,12 @@ def test_runs_cover_everything_once(weights, count):
         ([481], 10, 20),  # 20 tasks wrote it, each two and a half files
     ],
 )
-def test_number_of_tasks(sizes, target, expected):
+def test_number_of_tasks(sizes: Any, target: int, expected: Any) -> None:
     assert len(cut_for_files(sizes, lambda index: [sizes[index] / 20] * 20, target)) == expected
 
 
 @given(st.lists(st.integers(0, 500), min_size=1, max_size=30), st.integers(10, 100))
-def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes, target):
+def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes: Any, target: Any) -> None:
     writers = 100
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target)
     read = [0.0] * len(sizes)
@@ -81,7 +84,7 @@ def test_every_byte_is_read_once_and_files_are_about_as_large_as_wanted(sizes, t
         (10**12, 16, 1, 32),
     ],
 )
-def test_number_of_slots(known, target, writers, expected):
+def test_number_of_slots(known: Any, target: int, writers: int, expected: int) -> None:
     assert slot_count(known, target, writers) == expected
 
 
@@ -132,7 +135,7 @@ def test_number_of_slots(known, target, writers, expected):
         ),
     ],
 )
-def test_slots(sizes, slots, expected):
+def test_slots(sizes: list[int], slots: int, expected: Any) -> None:
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / 10] * 10, 10, slots)
     assert [[(piece.subpartitions, piece.mappers) for piece in task] for task in tasks] == expected
 
@@ -144,7 +147,9 @@ def test_slots(sizes, slots, expected):
     st.integers(1, 40),
     st.randoms(),
 )
-def test_every_cell_is_read_once_with_slots_too(wholes, slots, target, writers, random):
+def test_every_cell_is_read_once_with_slots_too(
+    wholes: Any, slots: Any, target: Any, writers: Any, random: Any
+) -> None:
     sizes = [whole / slots * random.choice([1, 1, 1, 1.3]) for whole in wholes for _ in range(slots)]
     tasks = cut_for_files(sizes, lambda index: [sizes[index] / writers] * writers, target, slots)
     read = [0] * (len(sizes) * writers)

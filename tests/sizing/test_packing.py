@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +12,7 @@ from penstock.sizing.packing import SizeRow, pack_within, spread_by_count
 sizes = st.lists(st.one_of(st.just(0), st.integers(0, 100)), min_size=1, max_size=30)
 
 
-def greedy(row, limit):
+def greedy(row: Any, limit: Any) -> Any:
     """The rule in words: add the next while it fits, zero always fits, the first always does."""
     ranges, start, filled = [], 0, row[0]
     for i, size in enumerate(row[1:], 1):
@@ -31,12 +34,12 @@ def greedy(row, limit):
         ([10, 10], 20, [(0, 2)]),
     ],
 )
-def test_pack(row, limit, ranges):
+def test_pack(row: list[int], limit: int, ranges: Any) -> None:
     assert SizeRow(row).pack(limit) == ranges
 
 
 @given(sizes, st.integers(0, 400))
-def test_pack_is_greedy(row, limit):
+def test_pack_is_greedy(row: Any, limit: Any) -> None:
     packed = SizeRow(row)
     assert packed.pack(limit) == greedy(row, limit)
     assert packed.count(limit) == len(greedy(row, limit))
@@ -44,7 +47,7 @@ def test_pack_is_greedy(row, limit):
 
 @given(sizes, st.integers(1, 12), st.integers(0, 60))
 @example([0, 2, 3], 2, 0)
-def test_smallest_limit(row, at_most, low):
+def test_smallest_limit(row: Any, at_most: Any, low: Any) -> None:
     packed = SizeRow(row)
     high = max(low, packed.total)
     expected = next((limit for limit in range(low, high + 1) if len(greedy(row, limit)) <= at_most), -1)
@@ -52,13 +55,13 @@ def test_smallest_limit(row, at_most, low):
 
 
 @given(sizes, st.integers(1, 12), st.integers(0, 60), st.integers(0, 200))
-def test_largest_limit(row, at_least, low, more):
+def test_largest_limit(row: Any, at_least: Any, low: Any, more: Any) -> None:
     expected = next((n for n in range(low + more, low - 1, -1) if len(greedy(row, n)) >= at_least), -1)
     assert SizeRow(row).largest_limit(at_least, low, low + more) == expected
 
 
 @given(sizes, st.integers(1, 200), st.integers(1, 10), st.integers(0, 10))
-def test_pack_within_covers_everything_once_and_keeps_the_bounds(row, volume, lower, more):
+def test_pack_within_covers_everything_once_and_keeps_the_bounds(row: Any, volume: Any, lower: Any, more: Any) -> None:
     ranges, reason = pack_within(SizeRow(row), volume, lower, lower + more)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == len(row)
@@ -71,11 +74,11 @@ def test_pack_within_covers_everything_once_and_keeps_the_bounds(row, volume, lo
 @pytest.mark.parametrize(
     ("units", "ranges", "expected"), [(10, 3, [(0, 3), (3, 6), (6, 10)]), (2, 2, [(0, 1), (1, 2)])]
 )
-def test_spread_by_count(units, ranges, expected):
+def test_spread_by_count(units: int, ranges: int, expected: Any) -> None:
     assert spread_by_count(units, ranges) == expected
 
 
 @pytest.mark.parametrize("row", [[], [-1]])
-def test_bad_rows(row):
+def test_bad_rows(row: list[int]) -> None:
     with pytest.raises(ValueError, match="at least one size"):
         SizeRow(row)

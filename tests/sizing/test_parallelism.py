@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +16,7 @@ from penstock.sizing.parallelism import (
 )
 
 
-def info(row):
+def info(row: Any) -> Any:
     return np.array(row, dtype=np.int64)
 
 
@@ -20,7 +24,7 @@ def info(row):
     ("option", "default", "cores", "expected"),
     [(7, 5, 2, 7), (None, 5, 2, 5), (None, None, 2, 128), (None, None, 64, 256), (None, None, 32, 128)],
 )
-def test_global_maximum(option, default, cores, expected):
+def test_global_maximum(option: int | None, default: int | None, cores: int, expected: int) -> None:
     assert global_maximum(option, default, cores) == expected
 
 
@@ -33,7 +37,7 @@ def test_global_maximum(option, default, cores, expected):
         ((2, 10), 40, (2, 10)),
     ],
 )
-def test_vertex_bounds(bounds, maximum, expected):
+def test_vertex_bounds(bounds: Any, maximum: int | None, expected: Any) -> None:
     found = vertex_bounds(Bounds(bounds[0], bounds[1], 1), maximum)
     assert (found.minimum, found.maximum) == expected
 
@@ -52,13 +56,13 @@ def test_vertex_bounds(bounds, maximum, expected):
         ([info([0])], (1, 10, 20), None, 1),
     ],
 )
-def test_decide_vertex(inputs, bounds, given_number, expected):
+def test_decide_vertex(inputs: Any, bounds: Any, given_number: int | None, expected: int) -> None:
     decision = decide_vertex(inputs, Bounds(*bounds), given_number)
     assert decision.parallelism == expected
     assert decision.reason
 
 
-def test_inputs_that_are_cut_alike_need_equal_subpartitions():
+def test_inputs_that_are_cut_alike_need_equal_subpartitions() -> None:
     with pytest.raises(ValueError, match="different numbers of subpartitions"):
         decide_vertex([info([1, 2]), info([1])], Bounds(1, 10, 20))
 
@@ -69,23 +73,23 @@ def test_inputs_that_are_cut_alike_need_equal_subpartitions():
     st.integers(1, 8),
     st.integers(0, 8),
 )
-def test_every_subpartition_is_read_once(rows, volume, low, more):
+def test_every_subpartition_is_read_once(rows: Any, volume: Any, low: Any, more: Any) -> None:
     decision = decide_vertex([info(row) for row in rows], Bounds(low, low + more, volume))
     assert decision.parallelism <= low + more
     assert [index for start, end in decision.ranges for index in range(start, end)] == list(range(6))
 
 
 @given(st.integers(0, 1 << 45), st.integers(1, 1 << 30), st.integers(1, 4096))
-def test_subpartitions_keep_the_bound(known, volume, upper):
+def test_subpartitions_keep_the_bound(known: Any, volume: Any, upper: Any) -> None:
     assert 1 <= subpartition_count(known, volume, upper) <= upper
 
 
 @pytest.mark.parametrize(("known", "expected"), [(0, 4), (16 << 20, 4), (160 << 20, 40), (16 << 30, 128)])
-def test_subpartitions_follow_the_bytes(known, expected):
+def test_subpartitions_follow_the_bytes(known: Any, expected: int) -> None:
     assert subpartition_count(known, 16 << 20, 128) == expected
 
 
 @pytest.mark.parametrize("bad", [(0, 1, 1), (3, 2, 1), (1, 1, 0)])
-def test_bad_bounds(bad):
+def test_bad_bounds(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"bounds|volume"):
         Bounds(*bad)

@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -33,7 +37,7 @@ from penstock.sizing.skew_cut import cut_skewed
         ),
     ],
 )
-def test_cut_skewed(left, right, slices, expected):
+def test_cut_skewed(left: list[int], right: list[int], slices: Any, expected: Any) -> None:
     tasks = cut_skewed([np.array(left), np.array(right)], slices, Bounds(1, 100, 12))
     assert [(a.subpartitions, a.mappers, b.mappers) for a, b in tasks] == expected
     assert all(a.subpartitions == b.subpartitions for a, b in tasks)
@@ -64,13 +68,13 @@ BOTH = [{1: [(0, 1), (1, 2), (2, 4)]}, {1: [(0, 2), (2, 4)]}]
         ([np.zeros(4)] * 2, [{1: [(0, 2), (2, 4)]}, {}], (1, 100), 3, 3),
     ],
 )
-def test_as_many_tasks_as_are_allowed(sizes, slices, bounds, parallelism, expected):
+def test_as_many_tasks_as_are_allowed(sizes: Any, slices: Any, bounds: Any, parallelism: Any, expected: Any) -> None:
     tasks = cut_skewed(sizes, slices, Bounds(bounds[0], bounds[1], 12), parallelism)
     assert len(tasks) == expected
     check(tasks, sizes)
 
 
-def test_the_heaviest_is_split_where_there_are_few_tasks():
+def test_the_heaviest_is_split_where_there_are_few_tasks() -> None:
     tasks = cut_skewed(
         [np.array([5, 900, 5, 60])], [{1: [(0, 1), (1, 2), (2, 3)], 3: [(0, 2), (2, 3)]}], Bounds(1, 100, 9), 5
     )
@@ -78,7 +82,7 @@ def test_the_heaviest_is_split_where_there_are_few_tasks():
     assert found == [((0, 1), None), ((1, 2), (0, 1)), ((1, 2), (1, 2)), ((1, 2), (2, 3)), ((2, 4), None)]
 
 
-def check(tasks, sizes):
+def check(tasks: Any, sizes: Any) -> None:
     """Every pair of pieces is read once: what a join needs."""
     edges = {f"e{place}": [task[place : place + 1] for task in tasks] for place in range(len(sizes))}
     written = {f"e{place}": [1] * len(one) for place, one in enumerate(sizes)}
@@ -101,7 +105,9 @@ skew = st.dictionaries(st.integers(0, 7), cuts, max_size=4)
     st.integers(0, 20),
     st.integers(0, 30),
 )
-def test_all_is_read_once_whatever_is_asked(rows, left, right, volume, low, more, asked):
+def test_all_is_read_once_whatever_is_asked(
+    rows: Any, left: Any, right: Any, volume: Any, low: Any, more: Any, asked: Any
+) -> None:
     sizes = [np.array(row) for row in rows]
     tasks = cut_skewed(sizes, [left, right], Bounds(low, low + more, volume), asked or None)
     check(tasks, sizes)

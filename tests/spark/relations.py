@@ -1,12 +1,21 @@
 """Relations of many types, as a leaf and as Spark broadcasts them."""
 
+from __future__ import annotations
+
 import datetime as dt
 import decimal
+from typing import TYPE_CHECKING, Any
 
 from penstock.graph import Side
 from penstock.spark import catalyst, exchange
 from penstock.spark.joins import join_facts
 from penstock.spark.plans import read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.jvm import Bridge
+
 
 DAY = dt.date(2024, 2, 29)
 # name: the types of the keys, and rows of a third column behind them
@@ -22,7 +31,7 @@ RELATIONS = {
 }
 
 
-def relation_of(spark, bridge, schema, rows):
+def relation_of(spark: SparkSession, bridge: Bridge, schema: Any, rows: Any) -> Any:
     """Return the right side of a join as a leaf, as a broadcast relation, and the keys of the join."""
     df = spark.createDataFrame([(*row, i) for i, row in enumerate(rows)], f"{schema}, v int").repartition(2)
     names = [column.split()[0] for column in schema.split(", ")]

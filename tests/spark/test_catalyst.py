@@ -1,5 +1,9 @@
 """What is read of Catalyst plans, on plans of real Spark; nothing is run."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pandas as pd
 import pytest
 from pyspark.sql import functions as F
@@ -7,6 +11,9 @@ from pyspark.sql import functions as F
 from penstock.spark import catalyst
 from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.plans import read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def average(values: pd.Series) -> float:
@@ -55,7 +62,7 @@ AGGREGATES = {
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_why_not_mergeable(spark, name):
+def test_why_not_mergeable(spark: SparkSession, name: str) -> None:
     aggregate, reason = AGGREGATES[name]
     df = spark.range(9).groupBy((F.col("id") % 2).alias("k")).agg(aggregate().alias("a"))
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), df))
@@ -67,7 +74,7 @@ NAMES = ["a", "A#7", "x#1L", "", "two\nlines", "a.b", "T60000ms"]
 
 
 @pytest.mark.parametrize("kind", ["bigint", "int", "string", "array<bigint>", "decimal(9,2)", "date"])
-def test_ids_of_columns_are_the_keys_of_their_expressions(spark, kind):
+def test_ids_of_columns_are_the_keys_of_their_expressions(spark: SparkSession, kind: str) -> None:
     df = spark.createDataFrame([], ", ".join(f"`{name}` {kind}" for name in NAMES)).distinct()
     plan = catalyst.optimized_plan(Bridge(spark), df)
     expected = tuple(one.key for one in plan.output.columns())
@@ -75,7 +82,7 @@ def test_ids_of_columns_are_the_keys_of_their_expressions(spark, kind):
     assert len(set(expected)) == len(NAMES)
 
 
-def test_class_names_are_those_of_the_classes(spark):
+def test_class_names_are_those_of_the_classes(spark: SparkSession) -> None:
     df = spark.range(9).join(spark.range(3), "id").groupBy("id").count().orderBy("id")
     todo, seen = [df._jdf.queryExecution().optimizedPlan()], set()
     while todo:
@@ -87,5 +94,5 @@ def test_class_names_are_those_of_the_classes(spark):
     assert {"Join", "Aggregate", "Sort", "Range", "Alias"} <= seen
 
 
-def test_class_name_of_what_is_no_case_class(spark):
+def test_class_name_of_what_is_no_case_class(spark: SparkSession) -> None:
     assert class_name(spark._jvm.java.util.ArrayList()) == "ArrayList"

@@ -1,6 +1,9 @@
 """Folders: what commits need of them, on the local file system."""
 
+from __future__ import annotations
+
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -8,13 +11,18 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.rename import can_exchange, exchange
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture
-def folder(spark, tmp_path):
+def folder(spark: SparkSession, tmp_path: Path) -> Any:
     return lambda name: Folder(Bridge(spark), str(tmp_path / name))
 
 
-def test_names_that_fit_a_pattern(folder, tmp_path):
+def test_names_that_fit_a_pattern(folder: Any, tmp_path: Path) -> None:
     odd = tmp_path / "a{b,c}[d]*"
     odd.mkdir()
     for name in (".penstock-commit-1.json", ".penstock-commit-2.ref", "other"):
@@ -26,7 +34,7 @@ def test_names_that_fit_a_pattern(folder, tmp_path):
     assert folder("nothing").matching("*") == []
 
 
-def test_two_folders_change_places(folder, tmp_path):
+def test_two_folders_change_places(folder: Any, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
@@ -37,12 +45,12 @@ def test_two_folders_change_places(folder, tmp_path):
     assert not folder("a").exchange(folder("nothing"))
 
 
-def test_a_file_system_that_cannot_tell(tmp_path):
+def test_a_file_system_that_cannot_tell(tmp_path: Path) -> None:
     assert not exchange(str(tmp_path / "a"), str(tmp_path / "b"))
     assert can_exchange(str(tmp_path / "not" / "there" / "yet")) in (True, False)
 
 
-def test_only_empty_folders_go(folder, tmp_path):
+def test_only_empty_folders_go(folder: Any, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
@@ -52,7 +60,7 @@ def test_only_empty_folders_go(folder, tmp_path):
     assert (tmp_path / "full" / "x").exists()
 
 
-def test_a_file_that_is_written_whole(folder, tmp_path):
+def test_a_file_that_is_written_whole(folder: Any, tmp_path: Path) -> None:
     assert folder("deep/a").write(b"1")
     assert not folder("deep/a").write(b"2")
     assert folder("deep/a").write(b"3", overwrite=True)
@@ -61,19 +69,19 @@ def test_a_file_that_is_written_whole(folder, tmp_path):
     assert abs(folder("deep/a").modified() - time.time()) < 60
 
 
-def test_what_cannot_be_deleted_is_an_error(folder, tmp_path):
+def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None:
     one = folder("a")
     one.delete()  # there is nothing
     (tmp_path / "a").touch()
 
     class Refusing:
-        def __init__(self, inner):
+        def __init__(self, inner: Any) -> None:
             self._inner = inner
 
-        def delete(self, *_):
+        def delete(self, *_: Any) -> bool:
             return False
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: Any) -> Any:
             return getattr(self._inner, name)
 
     one._fs = Refusing(one._fs)

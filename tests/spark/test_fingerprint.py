@@ -1,6 +1,9 @@
 """Checksums of rows: every type counts, in any order, and what is nearly equal is told from what is not."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,6 +12,10 @@ from penstock.spark.fingerprint import Counted, Fingerprint, fingerprint
 from penstock.spark.jvm import Bridge
 from penstock.spark.row_hashes import UnknownTypeError
 from penstock.spark.row_matching import exact_differences, float_differences, rows_with, unmatched
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
 
 # Name: a value, and one that is another value of the same type, however near.
 TYPES = {
@@ -65,18 +72,18 @@ CHANGED = [name for name, (_, other) in TYPES.items() if other is not None]
 FLOATS = {"single", "double", "list_of_doubles", "map_of_doubles"}
 
 
-def table(spark, place, only=None):
+def table(spark: SparkSession, place: Any, only: Any = None) -> Any:
     values = {name: pair[place if only in {None, name} and pair[place] else 0] for name, pair in TYPES.items()}
     return spark.range(3).selectExpr("id", *(f"{value} as {name}" for name, value in values.items()))
 
 
 @pytest.fixture(scope="module")
-def bridge(spark):
+def bridge(spark: SparkSession) -> Bridge:
     return Bridge(spark)
 
 
 @pytest.fixture(scope="module")
-def prints(spark, bridge):
+def prints(spark: SparkSession, bridge: Any) -> Any:
     from pyspark.ml.linalg import Vectors
 
     spark.conf.set("spark.sql.timeType.enabled", "true")  # off by default in some releases
@@ -84,7 +91,7 @@ def prints(spark, bridge):
         spark.createDataFrame([(Vectors.dense([1.0, x]), i) for i in range(3)], ["vector", "i"]) for x in (2.0, 3.0)
     ]
 
-    def one(df, vector):
+    def one(df: DataFrame, vector: Any) -> Any:
         return fingerprint(df.join(vector, F.col("id") == F.col("i")), bridge)
 
     ours, other = table(spark, 0), table(spark, 1)
@@ -97,11 +104,11 @@ def prints(spark, bridge):
     )
 
 
-def test_there_are_many_types():
+def test_there_are_many_types() -> None:
     assert len(TYPES) >= 25
 
 
-def test_equal_rows_in_another_order(prints):
+def test_equal_rows_in_another_order(prints: Any) -> None:
     ours, shuffled, *_ = prints
     assert ours.rows == 3
     assert ours.equals(shuffled)
@@ -110,7 +117,7 @@ def test_equal_rows_in_another_order(prints):
 
 
 @pytest.mark.parametrize("name", [*CHANGED, "vector"])
-def test_every_type_counts(prints, name):
+def test_every_type_counts(prints: Any, name: Any) -> None:
     ours, _, other, _ = prints
     assert not ours.equals(other)
     place = [*TYPES, "vector"].index(name) + 1
@@ -123,7 +130,7 @@ def test_every_type_counts(prints, name):
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "nothing"])
-def test_one_null_among_values_counts(prints, name):
+def test_one_null_among_values_counts(prints: Any, name: Any) -> None:
     ours, _, _, nulls = prints
     assert list(TYPES).index(name) + 1 in ours.differing_columns(nulls)
 
@@ -142,20 +149,20 @@ CASES = [
 
 
 @pytest.mark.parametrize(("left", "right", "same"), CASES)
-def test_what_is_equal(spark, bridge, left, right, same):
+def test_what_is_equal(spark: SparkSession, bridge: Any, left: str, right: str, same: bool) -> None:
     prints = [fingerprint(spark.sql(f"select {value} as v"), bridge) for value in (left, right)]
     assert prints[0].equals(prints[1]) is same
     assert prints[0].equals_but_for_floats(prints[1]) is same
 
 
-def test_nulls_change_places_between_columns(spark, bridge):
+def test_nulls_change_places_between_columns(spark: SparkSession, bridge: Any) -> None:
     """Spark's own xxhash64 gives both rows the same hash."""
     rows = [spark.sql("select 1 a, cast(null as int) b"), spark.sql("select cast(null as int) a, 1 b")]
     assert rows[0].select(F.xxhash64("a", "b")).collect()[0][0] == rows[1].select(F.xxhash64("a", "b")).collect()[0][0]
     assert not fingerprint(rows[0], bridge).equals(fingerprint(rows[1], bridge))
 
 
-def test_duplicates_and_names(spark, bridge):
+def test_duplicates_and_names(spark: SparkSession, bridge: Any) -> None:
     one = spark.sql("select 1 as `a.b`, 2 as `a.b`, 3 as `A.b` from range(4)")
     found = fingerprint(one, bridge)
     assert found.rows == 4
@@ -164,17 +171,17 @@ def test_duplicates_and_names(spark, bridge):
     assert not twice.equals(found)
 
 
-def test_no_rows_and_no_columns(spark, bridge):
+def test_no_rows_and_no_columns(spark: SparkSession, bridge: Any) -> None:
     assert fingerprint(spark.range(0), bridge).rows == 0
     assert fingerprint(spark.range(5).select(), bridge).rows == 5
 
 
-def test_fields_that_cannot_be_told_apart(spark, bridge):
+def test_fields_that_cannot_be_told_apart(spark: SparkSession, bridge: Any) -> None:
     with pytest.raises(UnknownTypeError, match="told apart"):
         fingerprint(spark.sql("select named_struct('a', 1, 'A', 2) s"), bridge)
 
 
-def test_values_that_change_places_between_rows_show(spark, bridge):
+def test_values_that_change_places_between_rows_show(spark: SparkSession, bridge: Any) -> None:
     """Sums per column would be equal."""
     ours = fingerprint(spark.sql("select * from values (1, 2.0D), (2, 3.0D) t(k, v)"), bridge)
     swapped = fingerprint(spark.sql("select * from values (1, 3.0D), (2, 2.0D) t(k, v)"), bridge)
@@ -183,7 +190,7 @@ def test_values_that_change_places_between_rows_show(spark, bridge):
     assert not ours.may_equal(swapped)
 
 
-def test_counted_rows_are_those_that_flow(spark, bridge):
+def test_counted_rows_are_those_that_flow(spark: SparkSession, bridge: Any) -> None:
     from penstock.spark.plain_runs import in_users_session
 
     df = in_users_session(bridge, spark.range(100).selectExpr("id", "id * 0.5D as `x.y`", "id as id"))
@@ -194,13 +201,13 @@ def test_counted_rows_are_those_that_flow(spark, bridge):
     assert counted.fingerprint().equals(fingerprint(df, bridge))
 
 
-def test_sums_that_are_too_large_say_nothing():
+def test_sums_that_are_too_large_say_nothing() -> None:
     ours = Fingerprint(1, (1, 1), 1, (1,), {0: (float("inf"), float("inf"))}, (float("nan"), float("inf")))
     assert ours.may_equal(replace(ours, hashes=(2, 2)))
     assert not ours.may_equal(replace(ours, exact=2))
 
 
-def test_differing_rows_are_found(spark, bridge):
+def test_differing_rows_are_found(spark: SparkSession, bridge: Any) -> None:
     ours = spark.range(50).selectExpr("id", "map('k', id) as m", "id * 0.1D as d", "X'FF' as b")
     theirs = ours.where("id <> 7").union(ours.where("id = 9"))
     more, less = exact_differences(bridge, ours, theirs, 5)
@@ -219,7 +226,7 @@ NOISE = [
 
 
 @pytest.mark.parametrize(("change", "alone"), NOISE)
-def test_doubles_are_paired(spark, bridge, change, alone):
+def test_doubles_are_paired(spark: SparkSession, bridge: Any, change: str, alone: int) -> None:
     ours = spark.range(20).selectExpr("cast(id as double) as v")
     found = float_differences(bridge, ours.selectExpr(f"{change} as v").repartition(3), ours)
     assert found is not None
@@ -227,18 +234,18 @@ def test_doubles_are_paired(spark, bridge, change, alone):
     assert tuple(map(len, found)) == (alone - zero, alone - zero)
 
 
-def test_pairs_whose_order_changes_with_the_noise(spark, bridge):
+def test_pairs_whose_order_changes_with_the_noise(spark: SparkSession, bridge: Any) -> None:
     ours = spark.createDataFrame([(1.0, 5.0), (1.0 + 1e-12, 7.0)], "a double, b double")
     theirs = spark.createDataFrame([(1.0 + 1e-12, 5.0), (1.0, 7.0)], "a double, b double")
     assert float_differences(bridge, ours, theirs) == ([], [])
 
 
-def test_too_many_to_be_paired(spark, bridge):
+def test_too_many_to_be_paired(spark: SparkSession, bridge: Any) -> None:
     ours = spark.range(2000).selectExpr("id * 1.0D as v")
     assert float_differences(bridge, ours.selectExpr("-v - 1 as v"), ours) is None
 
 
-def test_partners_are_taken_once():
+def test_partners_are_taken_once() -> None:
     row = ((1, 2), ((1.0,), ()))
     near = ((1, 2), ((1.0 + 1e-12,), ()))
     assert unmatched([row, row], [near]) == ([row], [])

@@ -1,5 +1,9 @@
 """Aggregates made before rows are multiplied, on real Spark: equal rows, and fewer copies."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.spark import catalyst, exchange
@@ -10,11 +14,17 @@ from penstock.spark.jvm import Bridge, class_name
 from penstock.spark.plans import read_plan
 from tests.equality import assert_same_rows
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
 ROWS = 10_000
 
 
 @pytest.fixture(scope="module")
-def table(spark):
+def table(spark: SparkSession) -> Iterator[None]:
     spark.range(0, ROWS, 1, 4).selectExpr(
         "if(id % 11 = 0, null, id % 5) as a",
         "concat('b', id % 7) as b",
@@ -67,7 +77,7 @@ WRAPPING = "select a, sum(l) from multiplied group by rollup(a, b)"
 """Without ANSI, sums of long integers wrap around: in any order they come to the same."""
 
 
-def copies(result):
+def copies(result: Any) -> int:
     """Return how many rows the one ``ExpandExec`` of a stage that ran has made."""
     (ran,) = exchange.plans_run(result)
     plan = ran._handle
@@ -76,13 +86,13 @@ def copies(result):
     return int(plan.metrics().apply("numOutputRows").value())
 
 
-def aggregate_of(spark, text):
+def aggregate_of(spark: SparkSession, text: str) -> Any:
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), spark.sql(text)))
     return next(node for node in plan.walk() if node.name == "Aggregate")
 
 
 @pytest.mark.parametrize("text", CAN)
-def test_rows_are_the_same(spark, table, text):
+def test_rows_are_the_same(spark: SparkSession, table: Any, text: str) -> None:
     bridge = Bridge(spark)
     plan = aggregate_of(spark, text)
     assert can_aggregate_first(plan)
@@ -97,12 +107,12 @@ def test_rows_are_the_same(spark, table, text):
 
 
 @pytest.mark.parametrize("text", CANNOT)
-def test_what_is_left_alone(spark, table, text):
+def test_what_is_left_alone(spark: SparkSession, table: Any, text: str) -> None:
     aggregate = aggregate_of(spark, text)
     assert aggregate.children[0].name != "Expand" or not can_aggregate_first(aggregate)
 
 
-def test_sums_that_wrap_around_can_be_made_early(spark, table):
+def test_sums_that_wrap_around_can_be_made_early(spark: SparkSession, table: Any) -> None:
     before = spark.conf.get("spark.sql.ansi.enabled")
     spark.conf.set("spark.sql.ansi.enabled", False)
     try:

@@ -1,5 +1,9 @@
 """What the Java helpers do in one call."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from py4j.clientserver import JavaClient
 from pyspark.sql import functions as F
@@ -12,21 +16,26 @@ from penstock.spark.jvm import Bridge, items, option, with_fields
 from penstock.spark.plans import RepartitionFacts, SortFacts, read_plan
 from penstock.spark.settings import change_settings, read_settings
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5, 40])
-def test_sequences(spark, count):
+def test_sequences(spark: SparkSession, count: int) -> None:
     assert items(Bridge(spark).seq(range(count))) == list(range(count))
 
 
 @pytest.mark.parametrize(
     "text", ["x", "ab" * 1990, "ab" * 1999, "ab" * 2000, "ab" * 9000, "ä€😀" * 4000, "\x00\n\t'\\" * 50]
 )
-def test_long_texts_come_whole(spark, text):
+def test_long_texts_come_whole(spark: SparkSession, text: Any) -> None:
     literal = spark.range(1).select(F.lit(text).alias("t"))._jdf.queryExecution().analyzed().projectList().apply(0)
     assert Expression(Bridge(spark), literal.child()).sql == str(literal.child().sql())
 
 
-def test_settings_of_a_session(spark):
+def test_settings_of_a_session(spark: SparkSession) -> None:
     bridge = Bridge(spark)
     session = bridge.session.clone()
     wanted = {"spark.sql.shuffle.partitions": "7", "spark.sql.session.timeZone": "Asia/Tokyo"}
@@ -56,7 +65,7 @@ PLANS = {
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_facts_are_those_that_spark_tells_one_by_one(spark, tmp_path, name):
+def test_facts_are_those_that_spark_tells_one_by_one(spark: SparkSession, tmp_path: Path, name: str) -> None:
     spark.range(50).selectExpr("id", "id % 7 as x", "'text' as t").write.parquet(str(tmp_path / "t"))
     plan = catalyst.optimized_plan(Bridge(spark), PLANS[name](spark.read.parquet(str(tmp_path / "t"))))
     for node in read_plan(plan).walk():
@@ -81,7 +90,7 @@ def test_facts_are_those_that_spark_tells_one_by_one(spark, tmp_path, name):
             assert node.repartition == RepartitionFacts(handle.shuffle(), given)
 
 
-def test_columns_go_down_through_projections(spark):
+def test_columns_go_down_through_projections(spark: SparkSession) -> None:
     df = spark.range(5).selectExpr("id as a", "id + 1 as b")
     (node,) = [one for one in read_plan(catalyst.analyzed_plan(Bridge(spark), df)).walk() if one.name == "Project"]
     renamed, computed = node.ids
@@ -101,7 +110,7 @@ FRACTIONS = {
 
 
 @pytest.mark.parametrize("name", FRACTIONS)
-def test_which_part_of_a_row_is_read(spark, tmp_path, name):
+def test_which_part_of_a_row_is_read(spark: SparkSession, tmp_path: Path, name: str) -> None:
     change, expected = FRACTIONS[name]
     path = str(tmp_path / "t")
     spark.range(9).selectExpr("id as a", "id as b", "cast(id as int) as c", "'x' as t").coalesce(1).write.parquet(path)
@@ -117,7 +126,7 @@ def test_which_part_of_a_row_is_read(spark, tmp_path, name):
 
 
 @pytest.mark.parametrize("query", ["select * from {t}", "select * from range(3) where id in (select max(id) from {t})"])
-def test_metrics_that_are_observed_are_found(spark, query):
+def test_metrics_that_are_observed_are_found(spark: SparkSession, query: str) -> None:
     bridge = Bridge(spark)
     df = spark.range(5)
     for rows, expected in ((df, False), (df.observe("seen", F.count(F.lit(1)).alias("n")), True)):
@@ -125,7 +134,7 @@ def test_metrics_that_are_observed_are_found(spark, query):
         assert catalyst.observes_metrics(plan) is expected
 
 
-def test_copies_of_case_classes(spark):
+def test_copies_of_case_classes(spark: SparkSession) -> None:
     bridge = Bridge(spark)
     df = spark.range(5).alias("l").join(spark.range(7).alias("r"), F.col("l.id") == F.col("r.id"))
     join = df._jdf.queryExecution().analyzed()
@@ -151,7 +160,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_question_is_one_call(spark, monkeypatch, name):
+def test_a_question_is_one_call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     question, expected = CALLS[name]
     bridge = Bridge(spark)
     df = spark.range(5).join(spark.range(7).selectExpr("id as j"), F.col("id") == F.col("j"))
@@ -161,7 +170,7 @@ def test_a_question_is_one_call(spark, monkeypatch, name):
     question(bridge, plan, join)  # from now on the classes are there
     sent, send = [], JavaClient.send_command
 
-    def counted(client, command, *arguments, **named):
+    def counted(client: Any, command: Any, *arguments: Any, **named: Any) -> Any:
         sent.append(command)
         return send(client, command, *arguments, **named)
 

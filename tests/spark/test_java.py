@@ -1,11 +1,14 @@
 """The package's Java classes: each has a caller, each compiles both ways, and both ways answer the same."""
 
+from __future__ import annotations
+
 import os
 import re
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -16,6 +19,10 @@ from penstock.spark import answers, catalyst, compiled
 from penstock.spark.compiled import CompiledClasses, JavaClasses, ShippedClasses, new_instance, shipped_jar
 from penstock.spark.jvm import Bridge
 from penstock.spark.plans import read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
@@ -38,7 +45,7 @@ def methods(source: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_every_class_and_method_has_a_caller(name):
+def test_every_class_and_method_has_a_caller(name: Any) -> None:
     others = "\n".join(text for other, text in JAVA.items() if other != name)
     asked = {method for cls, method in HELPERS if cls == name}
     assert asked or name in INSTANCES or re.search(rf"\b{name}\b", others), "nobody uses the class"
@@ -53,18 +60,18 @@ def test_every_class_and_method_has_a_caller(name):
         assert calls, f"nobody calls {method}"
 
 
-def test_what_python_calls_is_there():
+def test_what_python_calls_is_there() -> None:
     assert len(HELPERS) > 15
     for name, method in HELPERS:
         assert ("public", method) in methods(JAVA[name]), f"{name}.{method}"
 
 
 @pytest.mark.parametrize("name", JAVA)
-def test_files_are_small(name):
+def test_files_are_small(name: Any) -> None:
     assert len(JAVA[name].splitlines()) < 250
 
 
-def test_a_method_without_a_caller_is_found(monkeypatch):
+def test_a_method_without_a_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(JAVA, "PlanSearch", JAVA["PlanSearch"].replace("observesMetrics", "observesNothing"))
     with pytest.raises(AssertionError, match="nobody calls"):
         test_every_class_and_method_has_a_caller("PlanSearch")
@@ -74,7 +81,7 @@ def test_a_method_without_a_caller_is_found(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def jar(tmp_path_factory) -> Path:
+def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         return make_jar(tmp_path_factory.mktemp("jar"))
     except CannotCompileError as error:
@@ -83,12 +90,12 @@ def jar(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(spark, jar) -> dict[str, JavaClasses]:
+def both(spark: SparkSession, jar: Any) -> dict[str, JavaClasses]:
     bridge = Bridge(spark)
     return {"shipped": JavaClasses(ShippedClasses(bridge, jar)), "compiled": JavaClasses(CompiledClasses(bridge))}
 
 
-def in_a_thread(function, *arguments):
+def in_a_thread(function: Any, *arguments: Any) -> Any:
     """Call a function in a thread of its own: py4j takes classes of one name for one, but in each thread anew."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function, *arguments).result()
@@ -96,7 +103,7 @@ def in_a_thread(function, *arguments):
 
 @pytest.mark.parametrize("way", ["shipped", "compiled"])
 @pytest.mark.parametrize("name", JAVA)
-def test_classes_load_either_way(spark, both, way, name):
+def test_classes_load_either_way(spark: SparkSession, both: Any, way: str, name: Any) -> None:
     """Whoever links a class finds what it needs: ``forName`` with ``initialize`` runs what is static in it."""
     bridge = Bridge(spark)
     origin = both[way]._origin
@@ -105,7 +112,7 @@ def test_classes_load_either_way(spark, both, way, name):
     assert found.getDeclaredMethods() is not None
 
 
-def test_both_ways_answer_the_same(spark, both, tmp_path):
+def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Path) -> None:
     spark.range(50).selectExpr("id as k", "id % 7 as v", "'text' as t").coalesce(1).write.parquet(str(tmp_path / "l"))
     spark.range(9).selectExpr("id as j").write.parquet(str(tmp_path / "r"))
     left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("l", "r"))
@@ -121,7 +128,7 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     above = bridge.seq([catalyst.optimized_plan(bridge, left.where("k > 99"))._handle.condition()])
 
     def ask(classes: JavaClasses) -> dict[str, object]:
-        def helper(name: str):
+        def helper(name: str) -> Any:
             return classes.helper(bridge, name, on_executors=name in FOR_TASKS)
 
         session = bridge.session.clone()
@@ -156,7 +163,7 @@ def test_both_ways_answer_the_same(spark, both, tmp_path):
     assert '"name":"Aggregate"' in shipped["plan"]
 
 
-def test_the_jar_is_for_one_release(monkeypatch, tmp_path):
+def test_the_jar_is_for_one_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shipped_jar((4, 3)) is None, "the sources have no jar beside them"
     (tmp_path / "penstock-spark4.2.jar").touch()
     monkeypatch.setattr(compiled, "_JAVA", tmp_path)
@@ -165,13 +172,15 @@ def test_the_jar_is_for_one_release(monkeypatch, tmp_path):
     assert shipped_jar((4, 1)) is None
 
 
-def test_a_class_that_does_not_fit_harms_no_other(spark, monkeypatch, tmp_path):
+def test_a_class_that_does_not_fit_harms_no_other(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     shutil.copytree(SOURCES, tmp_path / "java")
     broken = tmp_path / "java" / "KeyGroupReader.java"
     broken.write_text(broken.read_text().replace("provider.rocksDB()", "provider.notInThisSpark()"))
     monkeypatch.setattr(compiled, "_JAVA", tmp_path / "java")
 
-    def ask():
+    def ask() -> Any:
         bridge = Bridge(spark)
         classes = JavaClasses(CompiledClasses(bridge))
         with pytest.raises(Py4JJavaError, match="notInThisSpark"):
@@ -183,7 +192,7 @@ def test_a_class_that_does_not_fit_harms_no_other(spark, monkeypatch, tmp_path):
     assert in_a_thread(ask)[0]["name"] == "Range"
 
 
-def test_objects_without_state_are_made_once(spark):
+def test_objects_without_state_are_made_once(spark: SparkSession) -> None:
     bridge, other = Bridge(spark), Bridge(spark)
     assert bridge.helper("PlanReader") is bridge.helper("PlanReader")
     assert bridge.helper("PlanReader") is other.helper("PlanReader")

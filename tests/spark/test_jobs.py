@@ -1,18 +1,24 @@
 """Waiting for what still runs, on real Spark."""
 
+from __future__ import annotations
+
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock.spark.jobs import wait_for_tasks
 from penstock.spark.jvm import Bridge
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @pytest.mark.alone
 @pytest.mark.parametrize(("patience", "least", "most"), [(20.0, 0.5, 15.0), (0.3, 0.3, 0.9)])
-def test_it_waits_until_no_task_runs(spark, patience, least, most):
-    def slow(rows):
+def test_it_waits_until_no_task_runs(spark: SparkSession, patience: float, least: float, most: float) -> None:
+    def slow(rows: Any) -> Any:
         time.sleep(2)
         return rows
 
@@ -27,7 +33,7 @@ def test_it_waits_until_no_task_runs(spark, patience, least, most):
     job.join()
 
 
-def test_it_does_not_wait_for_nothing(spark):
+def test_it_does_not_wait_for_nothing(spark: SparkSession) -> None:
     began = time.monotonic()
     wait_for_tasks(Bridge(spark), 60)
     assert time.monotonic() - began < 5

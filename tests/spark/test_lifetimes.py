@@ -1,15 +1,24 @@
 """What plans refer to by a number lives as long as they do, and no longer."""
 
+from __future__ import annotations
+
 import gc
 import time
+from typing import TYPE_CHECKING, Any
 
 import penstock
 from penstock.spark import barrier, dataframes
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-def kept(spark):
+    from penstock import Environment
+
+
+def kept(spark: SparkSession) -> Any:
     """Return how many marks and functions are kept once all garbage is collected."""
     gc.collect()
+    _tell_the_jvm(spark)
     for _ in range(3):
         spark._jvm.java.lang.System.gc()
         time.sleep(0.2)
@@ -18,7 +27,15 @@ def kept(spark):
     return len(dataframes._MARKS), len(barrier._FUNCTIONS)
 
 
-def test_marks_go_with_their_plans(spark):
+def _tell_the_jvm(spark: SparkSession) -> None:
+    """Wait until the JVM knows what Python has forgotten: an idle thread of py4j tells it once a second."""
+    forgotten = spark.sparkContext._gateway._gateway_client.finalizer_deque
+    until = time.monotonic() + 5
+    while forgotten and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def test_marks_go_with_their_plans(spark: SparkSession) -> None:
     before = kept(spark)
     many = [penstock.with_parallelism(spark.range(10), 2) for _ in range(30)]
     many += [penstock.rebalance(spark.range(10), 2, adaptive=True).dataframe() for _ in range(10)]
@@ -31,7 +48,7 @@ def test_marks_go_with_their_plans(spark):
     assert after[1] <= before[1] + 2
 
 
-def ran_with(env, df):
+def ran_with(env: Environment, df: DataFrame) -> Any:
     env.collect(df)
     return [vertex.tasks for vertex in env.last_job.vertices]
 
@@ -46,7 +63,7 @@ WAYS = {
 }
 
 
-def test_a_mark_lives_in_every_plan_made_of_its_own(spark, env):
+def test_a_mark_lives_in_every_plan_made_of_its_own(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     for name, way in WAYS.items():
         marked = penstock.with_parallelism(base.groupBy("k").count(), 3)
@@ -58,7 +75,7 @@ def test_a_mark_lives_in_every_plan_made_of_its_own(spark, env):
         assert {3, 6} & set(fresh), name  # of a union, three for each side
 
 
-def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
+def test_a_mark_lives_in_a_view_and_in_the_cache(spark: SparkSession, env: Environment) -> None:
     base = spark.range(0, 100, 1, 4).selectExpr("id % 7 as k")
     penstock.with_parallelism(base.groupBy("k").count(), 3).createOrReplaceTempView("marked")
     kept(spark)
@@ -72,7 +89,7 @@ def test_a_mark_lives_in_a_view_and_in_the_cache(spark, env):
     cached.unpersist()
 
 
-def test_an_exchange_lives_with_its_plan(spark, env):
+def test_an_exchange_lives_with_its_plan(spark: SparkSession, env: Environment) -> None:
     df = penstock.rebalance(spark.range(50), 2, adaptive=True).map_in_arrow(lambda rows: rows, "id long")
     derived = df.selectExpr("id + 1 as n")
     del df

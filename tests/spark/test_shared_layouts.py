@@ -1,5 +1,9 @@
 """What Spark's planner makes of leaves that claim merged subpartitions."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
 from penstock.spark import catalyst, exchange, fragment
@@ -7,21 +11,24 @@ from penstock.spark.handles import InternalRows, PhysicalPlan
 from penstock.spark.jvm import Bridge, class_name
 from penstock.spark.plans import read_plan
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @pytest.fixture(scope="module")
-def bridge(spark):
+def bridge(spark: SparkSession) -> Bridge:
     return Bridge(spark)
 
 
 @pytest.fixture(scope="module")
-def join(spark):
+def join(spark: SparkSession) -> Any:
     left, right = spark.range(40).toDF("k"), spark.range(40).toDF("j")
     df = left.join(right.hint("merge"), left.k == right.j)
     plan = read_plan(catalyst.optimized_plan(Bridge(spark), df))
     return next(node for node in plan.walk() if node.name == "Join")
 
 
-def leaf(bridge, side, tasks, layout):
+def leaf(bridge: Bridge, side: Any, tasks: Any, layout: Any) -> Any:
     output = side.output
     rows = InternalRows(bridge, bridge.spark.range(0, 40, 1, tasks)._jdf.queryExecution().toRdd())
     found = fragment.joint_layout([output.at(0)], tasks) if layout else None
@@ -29,7 +36,7 @@ def leaf(bridge, side, tasks, layout):
     return fragment.rdd_leaf(bridge.session, output, rows, layout=claim)
 
 
-def exchanges(plan):
+def exchanges(plan: Any) -> Any:
     names = [class_name(plan)] if class_name(plan) == "ShuffleExchangeExec" else []
     return names + [name for i in range(plan.children().size()) for name in exchanges(plan.children().apply(i))]
 
@@ -47,7 +54,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_exchanges_of_a_join(bridge, join, case):
+def test_exchanges_of_a_join(bridge: Any, join: Any, case: str) -> None:
     left, right, expected = CASES[case]
     plan = join.with_children(
         [leaf(bridge, side, *claim) for side, claim in zip(join.children, (left, right), strict=True)]
@@ -62,7 +69,7 @@ def test_exchanges_of_a_join(bridge, join, case):
     assert exchange.joins_its_leaves(physical) is (expected == 0)
 
 
-def test_a_layout_follows_its_columns(spark, bridge):
+def test_a_layout_follows_its_columns(spark: SparkSession, bridge: Any) -> None:
     """Its keys are spelt in the columns of the leaf that stands for the plan; it is none where a key is missing."""
     plan = spark.range(40).selectExpr("id % 7 a", "id b").repartition(4, "a")._jdf.queryExecution().executedPlan()
     other = catalyst.optimized_plan(bridge, spark.range(1).selectExpr("id x", "id y")).output

@@ -1,6 +1,9 @@
 """Breaches are made here, and must be found: rows that lie elsewhere, filters that leave out a key."""
 
+from __future__ import annotations
+
 import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -12,8 +15,11 @@ from penstock.spark.jvm import PHYSICAL, Bridge
 from penstock.spark.verification import checked, is_met, ruled_out, span_layout
 from tests.spark.relations import RELATIONS, relation_of
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def breaks(side, relation, keys, found):
+
+def breaks(side: Any, relation: Any, keys: Any, found: Any) -> Any:
     """Return what both ways of looking say: a query, and a look at the relation."""
     breach = ruled_out(keys, found)
     by_query = is_met(side._bridge.session, side, breach)
@@ -22,7 +28,7 @@ def breaks(side, relation, keys, found):
 
 @pytest.mark.parametrize("most_exact", [10_000, 2], ids=["exact", "bounds"])
 @pytest.mark.parametrize("name", RELATIONS)
-def test_filters_that_keep_all_keys_or_not(spark, name, most_exact):
+def test_filters_that_keep_all_keys_or_not(spark: SparkSession, name: Any, most_exact: int) -> None:
     schema, rows = RELATIONS[name]
     bridge = Bridge(spark)
     with active_session(bridge.session):
@@ -51,7 +57,7 @@ def test_filters_that_keep_all_keys_or_not(spark, name, most_exact):
     ],
     ids=["as it is", "one each", "an edge too far", "the other way round", "too few tasks"],
 )
-def test_rows_that_lie_elsewhere(spark, spans, claim):
+def test_rows_that_lie_elsewhere(spark: SparkSession, spans: Any, claim: str | None) -> None:
     bridge = Bridge(spark)
     read = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)] if len(spans) == 5 else [(0, 2), (2, 5)]
     with active_session(bridge.session):

@@ -1,6 +1,9 @@
 """While jobs run, no other room holds an object of the JVM: plans, expressions and results come wrapped."""
 
+from __future__ import annotations
+
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -10,6 +13,15 @@ from penstock.connectors import FileSink
 from penstock.spark import catalyst
 from penstock.spark.jvm import Bridge
 from tests.wall import guarded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
 
 VOLUME = "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task"
 SMALL = {VOLUME: "1 kb", "execution.batch.adaptive.auto__parallelism.max__parallelism": 5}
@@ -40,7 +52,7 @@ QUERIES = {
 
 
 @pytest.fixture(scope="module")
-def tables(spark, tmp_path_factory):
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("wall")
     spark.range(0, 20_000, 1, 3).selectExpr("id % 97 k", "id % 7 j", "id v").write.parquet(str(folder / "facts"))
     spark.range(0, 97, 1, 3).selectExpr("id k", "id % 10 w").write.parquet(str(folder / "few"))
@@ -51,7 +63,9 @@ def tables(spark, tmp_path_factory):
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("mode", MODES)
-def test_objects_of_the_jvm_stay_in_their_room(make_env, tables, mode, tmp_path):
+def test_objects_of_the_jvm_stay_in_their_room(
+    make_env: Callable[..., Environment], tables: Any, mode: str, tmp_path: Path
+) -> None:
     env = make_env(**MODES[mode])
     with guarded() as found:
         for query in QUERIES.values():
@@ -64,7 +78,7 @@ def test_objects_of_the_jvm_stay_in_their_room(make_env, tables, mode, tmp_path)
     assert not found
 
 
-def test_the_guard_sees_an_object_of_the_jvm(spark):
+def test_the_guard_sees_an_object_of_the_jvm(spark: SparkSession) -> None:
     elsewhere = {"__name__": "penstock.planner.made_up"}
     exec("def step(plan):\n    held = [plan._handle]\n", elsewhere)
     with guarded() as found:

@@ -91,7 +91,7 @@ class Everything(StatefulProcessor):
         self._values = handle.getListState("values", "v long")
         self._places = handle.getMapState("places", "v long", "n long")
 
-    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
         latest = None
         for frame in rows:
@@ -109,7 +109,7 @@ class Everything(StatefulProcessor):
         places = sorted((key[0], value[0]) for key, value in self._places.iterator())
         yield pd.DataFrame({"k": [key[0]], "what": ["rows"], "n": [count], "state": [str((listed, places))]})
 
-    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo) -> Iterator[pd.DataFrame]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:
         yield pd.DataFrame(
             {"k": [key[0]], "what": ["timer"], "n": [expiredTimerInfo.getExpiryTimeInMs()], "state": [""]}
         )
@@ -125,7 +125,7 @@ class Kept(StatefulProcessor):
         self._count = handle.getValueState("count", "n long", ttlDurationMs=86_400_000)
         self._places = handle.getMapState("places", "v long", "n long", ttlDurationMs=86_400_000)
 
-    def handleInputRows(self, key, rows, timerValues) -> Iterator[pd.DataFrame]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
         count = self._count.get()[0] if self._count.exists() else 0
         for frame in rows:
             for value in frame["v"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as h
@@ -21,26 +23,26 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("old", "new", "change", "classes", "sources", "kept"), TABLE)
-def test_table(old, new, change, classes, sources, kept):
+def test_table(old: int, new: int, change: Any, classes: int, sources: Any, kept: Any) -> None:
     found = StateAssignment(old, new)
     assert (found.change, found.classes, found.kept) == (change, classes, kept)
     assert (list(found.sources(0)), list(found.sources(1))) == sources
 
 
 @given(NUMBERS, NUMBERS, h.integers(0, 2**31))
-def test_a_key_is_always_among_the_sources_of_its_new_group(old, new, hashed):
+def test_a_key_is_always_among_the_sources_of_its_new_group(old: Any, new: Any, hashed: Any) -> None:
     assert hashed % old in StateAssignment(old, new).sources(hashed % new)
 
 
 @given(NUMBERS, NUMBERS)
-def test_no_source_is_read_in_vain(old, new):
+def test_no_source_is_read_in_vain(old: Any, new: Any) -> None:
     found = StateAssignment(old, new)
     pairs = {(hashed % new, hashed % old) for hashed in range(old * new)}
     assert pairs == {(group, source) for group in range(new) for source in found.sources(group)}
 
 
 @given(NUMBERS, NUMBERS, h.integers(1, 16))
-def test_work_units_write_every_group_once_and_read_what_they_need(old, new, slots):
+def test_work_units_write_every_group_once_and_read_what_they_need(old: Any, new: Any, slots: Any) -> None:
     found = StateAssignment(old, new)
     units = found.work_units(slots)
     assert sorted(group for unit in units for group in unit.writes) == list(range(new))

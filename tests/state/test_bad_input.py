@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,6 +17,12 @@ from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from tests.services import needed
 from tests.state.queries import BASE, BY_NAME, STORE, Query, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
 
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
@@ -30,12 +37,12 @@ def digest(folder: Path) -> str:
 
 
 @pytest.fixture
-def checkpoint(stopped, tmp_path):
+def checkpoint(stopped: Any, tmp_path: Path) -> Any:
     shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
     return tmp_path / "checkpoint"
 
 
-def refused(spark, folder: Path, number: int = 8, **options) -> str:
+def refused(spark: SparkSession, folder: Path, number: int = 8, **options: Any) -> str:
     """Rescale a checkpoint that cannot be; return what is said."""
     before = digest(folder)
     with pytest.raises(StateError) as found:
@@ -47,44 +54,44 @@ def refused(spark, folder: Path, number: int = 8, **options) -> str:
 
 
 @pytest.mark.parametrize("number", [0, -1, 32769])
-def test_numbers_out_of_bounds(spark, checkpoint, number):
+def test_numbers_out_of_bounds(spark: SparkSession, checkpoint: Any, number: int) -> None:
     assert f"max parallelism is {number}" in refused(spark, checkpoint, number)
 
 
-def test_the_present_number(spark, checkpoint):
+def test_the_present_number(spark: SparkSession, checkpoint: Any) -> None:
     assert "it already has 4 key groups" in refused(spark, checkpoint, 4)
 
 
-def test_no_such_folder(spark, tmp_path):
+def test_no_such_folder(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StateError, match="is not the checkpoint"):
         st.rescale(str(tmp_path / "nothing"), 8, spark=spark)
 
 
-def test_a_folder_without_a_checkpoint(spark, tmp_path):
+def test_a_folder_without_a_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a checkpoint")
     assert "there is no 'metadata' in it" in refused(spark, tmp_path)
 
 
-def test_no_finished_batch(spark, checkpoint):
+def test_no_finished_batch(spark: SparkSession, checkpoint: Any) -> None:
     shutil.rmtree(checkpoint / "commits")
     (checkpoint / "commits").mkdir()
     assert "no batch of the query has finished" in refused(spark, checkpoint)
 
 
-def test_a_batch_that_is_not_finished(spark, checkpoint):
+def test_a_batch_that_is_not_finished(spark: SparkSession, checkpoint: Any) -> None:
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink()
     assert "batch 1 was started and is not finished" in refused(spark, checkpoint)
 
 
-def test_a_torn_log(spark, checkpoint):
+def test_a_torn_log(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets/.1.crc").unlink()
     (checkpoint / "offsets/1").write_text("v1\n{torn")
     assert "cannot be read as a part of a checkpoint" in refused(spark, checkpoint)
 
 
 @pytest.mark.parametrize("kind", ["*.zip", "SSTs/*.sst"])
-def test_a_damaged_snapshot(spark, checkpoint, kind):
+def test_a_damaged_snapshot(spark: SparkSession, checkpoint: Any, kind: str) -> None:
     damaged = max((checkpoint / "state/0/2").glob(kind))
     damaged.write_bytes(damaged.read_bytes()[:100])
     (damaged.parent / f".{damaged.name}.crc").unlink()
@@ -92,12 +99,12 @@ def test_a_damaged_snapshot(spark, checkpoint, kind):
     assert "cannot be read" in said or "the checkpoint is unchanged" in said
 
 
-def test_a_missing_sorted_file(spark, checkpoint):
+def test_a_missing_sorted_file(spark: SparkSession, checkpoint: Any) -> None:
     max((checkpoint / "state/0/2/SSTs").glob("*.sst")).unlink()
     assert "the checkpoint is unchanged" in refused(spark, checkpoint)
 
 
-def test_no_permission_to_write(spark, checkpoint):
+def test_no_permission_to_write(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets").chmod(0o555)
     try:
         said = refused(spark, checkpoint)
@@ -108,7 +115,7 @@ def test_no_permission_to_write(spark, checkpoint):
 
 
 @pytest.fixture
-def small_disk(tmp_path):
+def small_disk(tmp_path: Path) -> Iterator[Any]:
     needed("A file system of a megabyte (mounting one takes root)", "/root" if os.geteuid() == 0 else None)
     folder = tmp_path / "disk"
     folder.mkdir()
@@ -118,14 +125,14 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.parametrize(("left", "said"), [(20_000, "its file system has"), (150_000, "No space left")])
-def test_a_full_disk(spark, checkpoint, small_disk, left, said):
+def test_a_full_disk(spark: SparkSession, checkpoint: Any, small_disk: Any, left: int, said: str) -> None:
     shutil.copytree(checkpoint, small_disk / "checkpoint")
     free = shutil.disk_usage(small_disk).free
     (small_disk / "filler").write_bytes(bytes(free - left))
     assert said in refused(spark, small_disk / "checkpoint", 64)
 
 
-def test_a_query_that_runs(spark, checkpoint, stopped):
+def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -> None:
     one = stopped("counts updated")
     with with_settings(spark, BASE):
         source = spark.readStream.schema("k string, v long, t timestamp").parquet(str(one.input / "*.parquet"))
@@ -139,7 +146,7 @@ def test_a_query_that_runs(spark, checkpoint, stopped):
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
 
 
-def test_state_that_is_not_in_rocksdb(spark, stopped, tmp_path):
+def test_state_that_is_not_in_rocksdb(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     query = Query("other provider", BY_NAME["counts updated"].build, settings={f"{STORE}.providerClass": HDFS})
     run(spark, query, stopped("counts updated").input, tmp_path / "checkpoint")
     said = refused(spark, tmp_path / "checkpoint")
@@ -147,7 +154,7 @@ def test_state_that_is_not_in_rocksdb(spark, stopped, tmp_path):
     assert f"{STORE}.providerClass=" in said
 
 
-def test_an_operator_whose_state_has_no_key(spark, stopped, tmp_path):
+def test_an_operator_whose_state_has_no_key(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     run(
         spark,
         Query("limit", lambda df: df.limit(900), "append"),
@@ -157,13 +164,13 @@ def test_an_operator_whose_state_has_no_key(spark, stopped, tmp_path):
     assert "operator 0 (globalLimit)" in refused(spark, tmp_path / "checkpoint")
 
 
-def test_a_query_without_state(spark, stopped, tmp_path):
+def test_a_query_without_state(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     stateless = Query("stateless", lambda df: df.where(F.col("v") > 1), "append")
     run(spark, stateless, stopped("counts updated").input, tmp_path / "checkpoint")
     assert "it has no state" in refused(spark, tmp_path / "checkpoint")
 
 
-def test_all_obstacles_are_named_at_once(spark, checkpoint):
+def test_all_obstacles_are_named_at_once(spark: SparkSession, checkpoint: Any) -> None:
     (checkpoint / "offsets").chmod(0o555)
     try:
         said = refused(spark, checkpoint, 4)

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +16,10 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.state.journal import FOLDER, Journal, Phase
 from tests.state.queries import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"
 POINTS = (2, 7, 15, 19, 21, 24, 30, 38, 43, 46)
@@ -30,7 +35,7 @@ def rescale_and_die(checkpoint: Path, change: int, *master: str) -> subprocess.C
 @pytest.mark.parametrize(
     "change", [point if point in QUICK else pytest.param(point, marks=pytest.mark.slow) for point in POINTS]
 )
-def test_killed_driver(spark, stopped, tmp_path, change):
+def test_killed_driver(spark: SparkSession, stopped: Any, tmp_path: Path, change: Any) -> None:
     one = stopped("counts updated")
     shutil.copytree(one.checkpoint, tmp_path / "killed")
     assert rescale_and_die(tmp_path / "killed", change).returncode == -9
@@ -73,7 +78,7 @@ def test_killed_driver(spark, stopped, tmp_path, change):
 
 
 @pytest.mark.slow
-def test_the_points_reach_every_phase(stopped, tmp_path):
+def test_the_points_reach_every_phase(stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     shutil.copytree(one.checkpoint, tmp_path / "alive")
     done = rescale_and_die(tmp_path / "alive", 0)
@@ -83,7 +88,7 @@ def test_the_points_reach_every_phase(stopped, tmp_path):
 
 
 @pytest.mark.slow
-def test_executors_in_processes_of_their_own(spark, stopped, tmp_path):
+def test_executors_in_processes_of_their_own(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     shutil.copytree(one.checkpoint, tmp_path / "checkpoint")
     done = rescale_and_die(tmp_path / "checkpoint", 0, "local-cluster[2,1,1024]")

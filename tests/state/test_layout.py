@@ -14,14 +14,14 @@ OPERATOR = (
 )
 
 
-def test_offsets_keep_everything_but_the_number():
+def test_offsets_keep_everything_but_the_number() -> None:
     entry = OffsetEntry.parse(OFFSETS, "offsets/1")
     assert entry.max_parallelism == 4
     assert str(entry) == OFFSETS
     assert str(entry.with_max_parallelism(8)) == OFFSETS.replace('"4"', '"8"')
 
 
-def test_commits_carry_ids_in_version_two_only():
+def test_commits_carry_ids_in_version_two_only() -> None:
     one = CommitEntry.parse('v1\n{"nextBatchWatermarkMs":7}', "commits/1")
     assert one.with_checkpoint_ids({0: [["a"]]}) == one
     two = CommitEntry.parse('v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["old"]]}}', "commits/1")
@@ -30,19 +30,19 @@ def test_commits_carry_ids_in_version_two_only():
     )
 
 
-def test_operators():
+def test_operators() -> None:
     entry = OperatorEntry.parse(OPERATOR, "metadata")
     assert (entry.operator, entry.name, entry.stores) == (3, "stateStoreSave", ("default",))
     assert '"numPartitions":12' in str(entry.with_max_parallelism(12))
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1\n{torn", "v1\n[]", "no version\n{}"])
-def test_damaged_entries(text):
+def test_damaged_entries(text: str) -> None:
     with pytest.raises(StateError, match="offsets/1 cannot be read as a part of a checkpoint"):
         OffsetEntry.parse(text, "offsets/1")
 
 
-def test_snapshots():
+def test_snapshots() -> None:
     text = 'v1\n{"sstFiles":[{"sizeBytes":5},{"sizeBytes":6}],"numKeys":4,"numInternalKeys":1}'
     assert SnapshotMetadata.parse(text, "1.zip") == SnapshotMetadata(5, 11)
     assert SnapshotMetadata.parse(text.replace("4", "-1"), "1.zip").rows is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.state.recommendation import recommend
@@ -22,7 +24,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("current", "size", "cores", "expected", "reason"), TABLE)
-def test_recommendations(current, size, cores, expected, reason):
+def test_recommendations(current: int, size: Any, cores: int, expected: int, reason: str) -> None:
     found = recommend(current, size, cores)
     assert found.max_parallelism == expected
     assert reason in found.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +12,10 @@ import penstock.state as st
 from penstock.spark.dataframes import with_settings
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.state.queries import BASE, QUERIES, Stopped, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 # Each change: the numbers of key groups one after the other from 4 on, and how.
 QUICK = [
@@ -39,14 +44,18 @@ CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'
 ]
 
 
-def rescaled(spark, one: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None) -> list:
+def rescaled(
+    spark: SparkSession, one: Stopped, folder: Path, numbers: tuple[int, ...], method: RewriteMethod | None
+) -> list:
     """Copy a checkpoint and rescale it some times; return the reports."""
     shutil.copytree(one.checkpoint, folder)
     return [st.rescale(str(folder), number, spark=spark, method=method) for number in numbers]
 
 
 @pytest.mark.parametrize(("name", "numbers", "method"), CASES)
-def test_later_output_is_the_same(spark, stopped, tmp_path, name, numbers, method):
+def test_later_output_is_the_same(
+    spark: SparkSession, stopped: Any, tmp_path: Path, name: Any, numbers: Any, method: Any
+) -> None:
     one = stopped(name)
     assert one.later, "a query that gives nothing later shows nothing"
     reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, method)
@@ -56,7 +65,7 @@ def test_later_output_is_the_same(spark, stopped, tmp_path, name, numbers, metho
     assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
 
 
-def test_the_state_has_the_new_number_of_groups(spark, stopped, tmp_path):
+def test_the_state_has_the_new_number_of_groups(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
     assert sorted(int(p.name) for p in (tmp_path / "checkpoint/state/0").iterdir() if p.name.isdigit()) == list(
@@ -70,7 +79,7 @@ def test_the_state_has_the_new_number_of_groups(spark, stopped, tmp_path):
     assert metadata.first()["numPartitions"] == 8
 
 
-def test_earlier_batches_can_still_be_read(spark, stopped, tmp_path):
+def test_earlier_batches_can_still_be_read(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (8,), None)
     with with_settings(spark, BASE):
@@ -79,7 +88,7 @@ def test_earlier_batches_can_still_be_read(spark, stopped, tmp_path):
             assert state.count() == 200
 
 
-def test_dropped_groups_are_removed_on_demand_only(spark, stopped, tmp_path):
+def test_dropped_groups_are_removed_on_demand_only(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
     one = stopped("counts updated")
     rescaled(spark, one, tmp_path / "checkpoint", (2,), None)
     left = tmp_path / "checkpoint/state/0"

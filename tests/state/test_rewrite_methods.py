@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.state.assignment import StateAssignment
@@ -23,7 +25,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("old", "new", "keyed", "encoding", "problem", "method", "reason"), TABLE)
-def test_methods(old, new, keyed, encoding, problem, method, reason):
+def test_methods(old: int, new: int, keyed: bool, encoding: str, problem: Any, method: Any, reason: str) -> None:
     found = choose_method(StateAssignment(old, new), keyed=keyed, encoding=encoding, files_problem=problem, slots=2)
     assert found[0] is method
     assert reason in found[1]

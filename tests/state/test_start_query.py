@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +17,13 @@ from penstock.spark.dataframes import with_settings
 from penstock.state.preflight import MARKER
 from tests.state.queries import BASE, SCHEMA
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def start(spark, one, checkpoint, **options):
+    from pyspark.sql import SparkSession
+
+
+def start(spark: SparkSession, one: Any, checkpoint: Any, **options: Any) -> Any:
     given = []
     with with_settings(spark, BASE | {"spark.sql.shuffle.partitions": "7"}):
         source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(one.input / "*.parquet"))
@@ -29,7 +35,7 @@ def start(spark, one, checkpoint, **options):
     return given
 
 
-def groups(spark, checkpoint) -> int | None:
+def groups(spark: SparkSession, checkpoint: Any) -> int | None:
     return st.inspect(str(checkpoint), spark=spark).max_parallelism
 
 
@@ -40,29 +46,33 @@ def groups(spark, checkpoint) -> int | None:
         ({"parallelism.default": 2, "pipeline.max-parallelism": 5}, 5),
     ],
 )
-def test_the_first_start_sets_the_number(spark, stopped, tmp_path, options, expected):
+def test_the_first_start_sets_the_number(
+    spark: SparkSession, stopped: Any, tmp_path: Path, options: dict[str, Any], expected: int
+) -> None:
     start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
     assert groups(spark, tmp_path / "checkpoint") == expected
 
 
 @pytest.fixture
-def checkpoint(stopped, tmp_path):
+def checkpoint(stopped: Any, tmp_path: Path) -> Any:
     shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
     return tmp_path / "checkpoint"
 
 
-def test_the_number_of_the_state_is_kept_where_none_is_asked_for(spark, stopped, checkpoint):
+def test_the_number_of_the_state_is_kept_where_none_is_asked_for(
+    spark: SparkSession, stopped: Any, checkpoint: Any
+) -> None:
     one = stopped("counts updated")
     assert start(spark, one, checkpoint) == one.later
     assert groups(spark, checkpoint) == 4
 
 
-def test_another_number_is_refused_with_both(spark, stopped, checkpoint):
+def test_another_number_is_refused_with_both(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     with pytest.raises(StateError, match=r"max parallelism 4, and the query asks for 8"):
         start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
 
 
-def test_another_number_is_rescaled_to_where_that_is_wanted(spark, stopped, checkpoint):
+def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
     one = stopped("counts updated")
     options = {"pipeline.max-parallelism": 8, "state.rescale-on-restart": True}
     assert start(spark, one, checkpoint, **options) == one.later
@@ -70,7 +80,7 @@ def test_another_number_is_rescaled_to_where_that_is_wanted(spark, stopped, chec
     assert st.rescale(str(checkpoint), 2, spark=spark).new == 2, "a query of this process that has ended is no obstacle"
 
 
-def test_a_process_that_runs_the_query_is_an_obstacle(spark, checkpoint):
+def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, checkpoint: Any) -> None:
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     said = json.dumps({"host": os.uname().nodename, "pid": other.pid})
     (checkpoint / MARKER).write_text(said)

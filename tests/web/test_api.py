@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import schemathesis
@@ -14,28 +14,32 @@ from penstock.web.api import create_app
 from penstock.web.store import JobStore
 from tests.history.records import ID, events, record
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
 TOKEN = "a token"
 
 
 class Client(TestClient):
     """A client whose requests come from this machine."""
 
-    def __init__(self, app):
+    def __init__(self, app: Any) -> None:
         super().__init__(app, base_url="http://127.0.0.1")
 
 
-def served(made=None, cancelled=None, **options):
+def served(made: Any = None, cancelled: Any = None, **options: Any) -> Any:
     store = JobStore()
     store.add(made or record(), (cancelled if cancelled is not None else []).append)
     return create_app(store, TOKEN, slots=2, spark="4.3.0", **options)
 
 
 @pytest.fixture
-def client():
+def client() -> Any:
     return Client(served())
 
 
-def test_a_job_that_is_half_done():
+def test_a_job_that_is_half_done() -> None:
     answer = Client(served(record(ended=False))).get(f"/jobs/{ID}").json()
     assert answer["pending-operators"] == answer["status-counts"]["pending-operators"] == 2
     assert answer["stream-graph-plan"] == answer["stream-graph"]
@@ -62,7 +66,7 @@ def test_a_job_that_is_half_done():
     ]
 
 
-def test_an_ended_job(client):
+def test_an_ended_job(client: Any) -> None:
     answer = client.get(f"/jobs/{ID}").json()
     assert (answer["state"], answer["duration"], answer["pending-operators"]) == ("FINISHED", 10_000, 0)
     assert all("jobvertex-id" in node for node in answer["stream-graph"]["nodes"])
@@ -72,7 +76,7 @@ def test_an_ended_job(client):
     ]
 
 
-def test_the_other_answers(client):
+def test_the_other_answers(client: Any) -> None:
     (job,) = client.get("/jobs/overview").json()["jobs"]
     assert (job["jid"], job["start-time"], job["end-time"], job["tasks"]["finished"]) == (ID, 10_000, 20_000, 2)
     assert client.get("/overview").json()["jobs-finished"] == 1
@@ -102,7 +106,7 @@ def test_the_other_answers(client):
         "/nowhere",
     ],
 )
-def test_what_is_not_there(client, path):
+def test_what_is_not_there(client: Any, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
@@ -119,11 +123,11 @@ def test_what_is_not_there(client, path):
         "/ui/jobs/<script>",
     ],
 )
-def test_paths_that_try_something(client, path):
+def test_paths_that_try_something(client: Any, path: Any) -> None:
     assert 400 <= client.get(path).status_code < 500
 
 
-def test_cancelling_needs_the_token():
+def test_cancelling_needs_the_token() -> None:
     asked: list[Any] = []
     client = Client(served(record(ended=False), asked))
     assert client.patch(f"/jobs/{ID}").status_code == 401
@@ -133,11 +137,11 @@ def test_cancelling_needs_the_token():
     assert asked == ["cancelled through the API"]
 
 
-def test_an_ended_job_cannot_be_cancelled(client):
+def test_an_ended_job_cannot_be_cancelled(client: Any) -> None:
     assert client.patch(f"/jobs/{ID}", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 409
 
 
-def test_an_open_address_needs_the_token_for_everything():
+def test_an_open_address_needs_the_token_for_everything() -> None:
     client = TestClient(served(open_to_others=True))
     for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events"):
         assert client.get(path).status_code == 401, path
@@ -147,23 +151,23 @@ def test_an_open_address_needs_the_token_for_everything():
     assert client.get(f"/ui/jobs/{ID}").status_code == 200, "the token is kept in a cookie"
 
 
-def test_a_page_of_another_site_gets_nothing(client):
+def test_a_page_of_another_site_gets_nothing(client: Any) -> None:
     assert client.get("/jobs/overview", headers={"Host": "evil.example"}).status_code == 400
 
 
-def test_answers_may_run_no_scripts_of_others(client):
+def test_answers_may_run_no_scripts_of_others(client: Any) -> None:
     headers = client.get(f"/ui/jobs/{ID}").headers
     assert "script-src 'self'" in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_events_of_a_job_end_with_it(client):
+def test_events_of_a_job_end_with_it(client: Any) -> None:
     text = client.get(f"/jobs/{ID}/events").text
     assert text.startswith("event: changed\ndata: ")
     assert text.endswith("event: ended\ndata: 0\n\n")
 
 
-def test_jobs_of_the_past(tmp_path):
+def test_jobs_of_the_past(tmp_path: Path) -> None:
     log = EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl"))
     log.write(events())
     client = Client(create_app(JobStore(History(LocalFolder(tmp_path))), TOKEN))
@@ -178,7 +182,7 @@ schema = schemathesis.openapi.from_asgi(
 
 
 @schema.exclude(path_regex="/events$").parametrize()
-def test_garbage_gets_an_answer_as_described(case):
+def test_garbage_gets_an_answer_as_described(case: Any) -> None:
     # What a method that is not there gets is the framework's to say.
     case.call_and_validate(
         headers={"Authorization": f"Bearer {TOKEN}"}, excluded_checks=[unsupported_method, allow_header_conformance]

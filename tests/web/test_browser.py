@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -16,6 +17,12 @@ from penstock import Environment
 from penstock.errors import JobCancelledError
 from tests.conftest import OFF
 from tests.services import needed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
 
 ARTIFACTS = Path(__file__).parent.parent.parent / "artifacts"
 CHROMIUM = "/usr/bin/chromium"
@@ -36,7 +43,7 @@ CONFIG = OFF | {
 
 
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Any]:
     needed("Chromium", CHROMIUM)
     from playwright.sync_api import sync_playwright
 
@@ -48,12 +55,12 @@ def browser():
 
 
 @pytest.fixture
-def env(spark):
+def env(spark: SparkSession) -> Environment:
     return Environment(spark, config=CONFIG, progress=False, ui=True)
 
 
 @pytest.fixture
-def page(browser, env):
+def page(browser: Any, env: Environment) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1180, "height": 900})
     page = context.new_page()
     page.set_default_timeout(20_000)
@@ -66,8 +73,8 @@ def page(browser, env):
     assert problems == []
 
 
-def slow_users(spark, seconds):
-    def slowly(batches):
+def slow_users(spark: SparkSession, seconds: Any) -> Any:
+    def slowly(batches: Any) -> Iterator[Any]:
         time.sleep(seconds)
         yield from batches
 
@@ -75,21 +82,21 @@ def slow_users(spark, seconds):
     return users.mapInPandas(slowly, users.schema).where("hash(team) <> 7")
 
 
-def revenue(spark, seconds):
+def revenue(spark: SparkSession, seconds: Any) -> Any:
     """The probe side is held back until the slow build side is measured."""
     orders = spark.range(0, 300_000, 1, 4).selectExpr("id as amount", "id % 100 as customer")
     joined = orders.join(slow_users(spark, seconds), F.col("customer") == F.col("user"))
     return joined.groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
 
 
-def start(env, df, name, tmp_path):
+def start(env: Environment, df: DataFrame, name: Any, tmp_path: Path) -> Any:
     from penstock.connectors import FileSink
 
     env.write(df, FileSink(str(tmp_path / "out"), mode="overwrite"))
     return env.execute_async(name)
 
 
-def test_a_job_is_followed_from_start_to_end(spark, env, page, tmp_path):
+def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 6), "revenue by team", tmp_path)
     page.get_by_role("link", name="revenue by team").click()
     pending = page.locator("#pending-operators")
@@ -120,7 +127,7 @@ def test_a_job_is_followed_from_start_to_end(spark, env, page, tmp_path):
     page.screenshot(path=ARTIFACTS / "finished.png", full_page=True)
 
 
-def test_a_vertex_opens_by_keyboard(spark, env, page, tmp_path):
+def test_a_vertex_opens_by_keyboard(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "by keyboard", tmp_path).wait()
     page.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
     vertex = page.locator(".graph a").first
@@ -133,7 +140,7 @@ def test_a_vertex_opens_by_keyboard(spark, env, page, tmp_path):
     page.screenshot(path=ARTIFACTS / "vertex.png", full_page=True)
 
 
-def test_a_running_job_is_cancelled(spark, env, page, tmp_path):
+def test_a_running_job_is_cancelled(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 60), "too slow", tmp_path)
     page.get_by_role("link", name="too slow").click()
     page.on("dialog", lambda dialog: dialog.accept())
@@ -144,7 +151,9 @@ def test_a_running_job_is_cancelled(spark, env, page, tmp_path):
     assert page.get_by_role("button", name="Cancel job").count() == 0
 
 
-def test_nothing_can_be_cancelled_without_the_token(spark, env, browser, tmp_path):
+def test_nothing_can_be_cancelled_without_the_token(
+    spark: SparkSession, env: Environment, browser: Any, tmp_path: Path
+) -> None:
     job = start(env, revenue(spark, 60), "not yours", tmp_path)
     stranger = browser.new_page()
     stranger.goto(env.ui_url.partition("?")[0] + f"ui/jobs/{job.id}")
@@ -155,7 +164,7 @@ def test_nothing_can_be_cancelled_without_the_token(spark, env, browser, tmp_pat
     job.wait_silently()
 
 
-def test_phones_and_the_dark(spark, env, browser, tmp_path):
+def test_phones_and_the_dark(spark: SparkSession, env: Environment, browser: Any, tmp_path: Path) -> None:
     job = start(env, revenue(spark, 0), "in the pocket", tmp_path).wait()
     context = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark", device_scale_factor=2)
     phone = context.new_page()
@@ -167,7 +176,7 @@ def test_phones_and_the_dark(spark, env, browser, tmp_path):
     context.close()
 
 
-def test_an_idle_page_asks_for_nothing(spark, env, page, tmp_path):
+def test_an_idle_page_asks_for_nothing(spark: SparkSession, env: Environment, page: Any, tmp_path: Path) -> None:
     asked = []
     page.wait_for_timeout(1500)
     page.on("request", lambda request: asked.append(request.url))

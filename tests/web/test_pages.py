@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -18,7 +19,7 @@ from tests.history.records import record
 EVIL = "<script>alert(1)</script>'\"&"
 
 
-def test_pending_operators_are_drawn_on_demand():
+def test_pending_operators_are_drawn_on_demand() -> None:
     half = record(ended=False)
     assert "pending" not in draw(half, pending=False)
     drawn = draw(half, pending=True)
@@ -27,7 +28,7 @@ def test_pending_operators_are_drawn_on_demand():
     assert drawn.count("max parallelism undecided") == 2
 
 
-def test_the_button_is_there_only_while_operators_are_pending():
+def test_the_button_is_there_only_while_operators_are_pending() -> None:
     half, done = record(ended=False), record()
     assert "Show pending operators" in pages.job(half, 20.0, pending=False, may_cancel=False)
     assert "Hide pending operators" in pages.job(half, 20.0, pending=True, may_cancel=False)
@@ -37,24 +38,24 @@ def test_the_button_is_there_only_while_operators_are_pending():
 @pytest.mark.parametrize(
     ("may_cancel", "ended", "shown"), [(True, False, True), (False, False, False), (True, True, False)]
 )
-def test_the_button_to_cancel(may_cancel, ended, shown):
+def test_the_button_to_cancel(may_cancel: bool, ended: bool, shown: bool) -> None:
     page = pages.job(record(ended=ended), 20.0, pending=False, may_cancel=may_cancel)
     assert ('id="cancel"' in page) is shown
 
 
-def test_what_the_optimizer_changed_is_shown_with_its_reason():
+def test_what_the_optimizer_changed_is_shown_with_its_reason() -> None:
     page = pages.job(record(), 20.0, pending=False, may_cancel=False)
     assert re.search(r'class="before">HASH\(k\)<.*class="after">BROADCAST<.*it is small', page, re.DOTALL)
 
 
-def test_skew_is_marked():
+def test_skew_is_marked() -> None:
     one = record()
     page = pages.vertex(one, one.vertices["v1"], 20.0)
     assert page.count('class="skewed"') == 2, "one subpartition and one task"
     assert [bar["skewed"] for bar in pages.bars([10, 20, 400])] == [False, False, True]
 
 
-def test_what_was_repeated_is_told():
+def test_what_was_repeated_is_told() -> None:
     """An earlier release's log has no attempts; see `test_skew_is_marked`."""
     one = record()
     ran = one.tasks["v1"][0]
@@ -66,7 +67,7 @@ def test_what_was_repeated_is_told():
     assert [(task["attempt"], task["status"]) for task in told] == [(0, "SUCCESS"), (0, "FAILED"), (1, "SUCCESS")]
 
 
-def test_user_text_is_no_markup():
+def test_user_text_is_no_markup() -> None:
     made = record(name=EVIL)
     for event in (
         {"type": "exception", "at": 1.0, "message": EVIL, "trace": EVIL, "vertex": None},
@@ -86,7 +87,7 @@ def test_user_text_is_no_markup():
 
 
 @given(h.lists(h.tuples(h.integers(0, 30), h.integers(0, 30)), max_size=60))
-def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs):
+def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs: Any) -> None:
     edges = [(str(min(pair)), str(max(pair))) for pair in pairs if pair[0] != pair[1]]
     names = [str(number) for number in range(31)]
     found = layout(names, edges)

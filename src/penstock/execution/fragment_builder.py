@@ -135,8 +135,8 @@ class FragmentBuilder:
         self.context.decisions.came_otherwise(
             DecisionKind.SKEW,
             NodeRef(node_id, self.graph.node(node_id).name),
-            "its subpartitions stay whole",
-            "Spark plans it as another operator than one that joins the rows of each task",
+            "its subpartitions are not split",
+            "Spark does not plan it as a sort-merge or shuffled hash join",
             lambda decision: LARGEST in decision.figures,
         )
         whole = replace(self.setup, edges={**self.setup.edges, **self._whole(self._sliced(node_id))})

@@ -124,7 +124,7 @@ class KeyFilters:
             conditions, problem = self._worth_handing_over(source, keys, expressions)
             self._for_sources[node.id, keys] = conditions
             if problem:
-                self._tell(node, ref, "rows are left out only after they were read", problem)
+                self._tell(node, ref, "rows are filtered only after they were read", problem)
         return self._for_sources[node.id, keys]
 
     def _tell(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
@@ -146,7 +146,7 @@ class KeyFilters:
             if is_jdbc_relation(source.leaf):
                 return key_conditions(source.leaf, keys, expressions)
             if isinstance(source.scan, PlainScan):
-                return [], "how a source of Spark's first interface compares values is not known"
+                return [], "it is not known how a source of Spark's first interface compares values"
         conditions = filters.for_sources(keys, expressions)
         if not isinstance(source.scan, FileScan) or not conditions:
             return conditions, ""
@@ -163,7 +163,7 @@ class KeyFilters:
             log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
         if left > _WORTH_READING:
-            return [], f"by the statistics of {listing.name}, {left:.0%} of its row groups may have such keys"
+            return [], f"{left:.0%} of the row groups of {listing.name} may have such keys, by their statistics"
         return conditions, ""
 
     def fetch(self, session: Session, node: StreamNode) -> None:
@@ -176,7 +176,7 @@ class KeyFilters:
                 if name not in self._sets:
                     self._sets[name] = self._collected(session, ref, name)
             if name in self._problems:
-                self._tell(node, ref, "rows go unfiltered", self._problems[name])
+                self._tell(node, ref, "rows are not filtered", self._problems[name])
 
     def clear(self) -> None:
         """Forget all key sets."""

@@ -1,4 +1,4 @@
-"""Spreads a hot key of an aggregate over several tasks, and merges what they give.
+"""Splits a hot key of an aggregate over several tasks, and merges their partial results.
 
 Before::
 
@@ -6,10 +6,10 @@ Before::
 
 After::
 
-    clicks ──HASH(user), subpartitions may be cut──▶ Repartition ──HASH(user), partial──▶ Aggregate
+    clicks ──HASH(user), subpartitions may be split──▶ Repartition ──HASH(user), partial──▶ Aggregate
 
-Only rows that lie hashed already reach an aggregate unshrunk, as everywhere else Spark aggregates before the exchange
-(a distinct count is exchanged by its values first). The join's case is `AdaptiveSkewedJoin`'s.
+This concerns only rows that are hash partitioned before the aggregate. Everywhere else Spark aggregates before the
+exchange, and exchanges a distinct count by its values first. `AdaptiveSkewedJoin` handles joins.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ Before::
 
 After::
 
-    clicks ──HASH, subpartitions may be cut──┐
-                                             ├─▶ join      20 tasks read 250 MiB each, and that user's row
-    users  ──HASH────────────────────────────┘
+    clicks ──HASH, subpartitions may be split──┐
+                                               ├─▶ join      20 tasks read 250 MiB each, and that user's row
+    users  ──HASH──────────────────────────────┘
 
 What counts as skewed and which sides may be split follows Flink's adaptive skewed join. Unlike there, an aggregate
 after the join that needs all rows of a key in one task does not forbid the split if its functions can be merged: its

@@ -77,7 +77,9 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_si
         if same or not ordered or builder.can_be_given(inner.node_id, parallelism):
             builder.give(node_id, parallelism=parallelism)
         else:
-            builder.notes.append((name, "the tasks that sort", f"{parallelism} tasks would undo the order of the rows"))
+            builder.notes.append(
+                (name, "the tasks of the sort", f"{parallelism} tasks would undo the order of the rows")
+            )
     if forward:
         builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))
     else:

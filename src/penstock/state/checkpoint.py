@@ -1,4 +1,4 @@
-"""A checkpoint of a streaming query, as it lies in a file system."""
+"""The files of a streaming query's checkpoint."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta|snapshot)")
 
 @dataclass(frozen=True, slots=True)
 class GroupFiles:
-    """What the files of a key group of one store say."""
+    """The figures of one key group of one store, from its files."""
 
     operator: int
     store: str
     group: int
     rows: int | None
-    """Keys as of the newest snapshot, if they were counted."""
+    """The rows in the newest snapshot, or None if they were not counted."""
     size: int
-    """Bytes that loading the newest version reads."""
+    """The bytes that Spark reads to load the newest version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Operator:
 
     entry: OperatorEntry
     path: str
-    """Its metadata file, from the checkpoint's folder on."""
+    """Its metadata file, relative to the checkpoint."""
 
     @property
     def number(self) -> int:
@@ -69,7 +69,7 @@ class Checkpoint:
     Raises
     ------
     StateError
-        If there is no checkpoint at that place.
+        If there is no checkpoint at that path.
     """
 
     def __init__(self, bridge: Bridge, location: str) -> None:
@@ -108,10 +108,10 @@ class Checkpoint:
         """Return what was logged after a batch."""
         return CommitEntry.parse(*self._text(f"commits/{batch}"))
 
-    def _text(self, place: str) -> tuple[str, str]:
-        file = self.folder.child(place)
+    def _text(self, path: str) -> tuple[str, str]:
+        file = self.folder.child(path)
         if not file.exists():
-            raise StateError.unreadable(self.location, f"there is no {place}")
+            raise StateError.unreadable(self.location, f"there is no {path}")
         return file.read().decode(), str(file)
 
     @cached_property
@@ -124,20 +124,20 @@ class Checkpoint:
         return tuple(self._operator(number) for number in numbers)
 
     def _operator(self, number: int) -> Operator:
-        place = f"state/{number}/_metadata"
-        versioned = self.folder.child(f"{place}/v2")
+        path = f"state/{number}/_metadata"
+        versioned = self.folder.child(f"{path}/v2")
         if versioned.exists():
             batches = [int(name) for name, _, _ in versioned.entries() if name.isdigit()]
-            place = f"{place}/v2/{max(found for found in batches if self.batch is None or found <= self.batch)}"
+            path = f"{path}/v2/{max(found for found in batches if self.batch is None or found <= self.batch)}"
         else:
-            place = f"{place}/metadata"
-        return Operator(OperatorEntry.parse(*self._text(place)), place)
+            path = f"{path}/metadata"
+        return Operator(OperatorEntry.parse(*self._text(path)), path)
 
     @staticmethod
-    def group_place(operator: int, group: int, store: str) -> str:
-        """Return where a key group of a store lies, from the checkpoint's folder on."""
-        place = f"state/{operator}/{group}"
-        return place if store == DEFAULT_STORE else f"{place}/{store}"
+    def group_path(operator: int, group: int, store: str) -> str:
+        """Return the folder of a key group of a store, relative to the checkpoint."""
+        path = f"state/{operator}/{group}"
+        return path if store == DEFAULT_STORE else f"{path}/{store}"
 
     def groups(self, operator: int) -> list[int]:
         """Return the key groups that an operator has folders for."""
@@ -153,7 +153,7 @@ class Checkpoint:
                         yield self._group_files(operator.number, group, store)
 
     def _group_files(self, operator: int, group: int, store: str) -> GroupFiles:
-        folder = self.folder.child(self.group_place(operator, group, store))
+        folder = self.folder.child(self.group_path(operator, group, store))
         entries = (
             [(name, size) for name, is_folder, size in folder.entries() if not is_folder] if folder.exists() else []
         )

@@ -1,4 +1,4 @@
-"""What a rescale has done so far, kept beside its files so that another process can finish or undo it."""
+"""The journal of a rescale, from which another process can finish or undo it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
 
 FOLDER = "_penstock_rescale"
-"""The folder below a checkpoint that everything of a rescale lies in until it is put in place."""
+"""The folder below a checkpoint with the files of a rescale until they are put in place."""
 STAGED = "checkpoint"
 _FILE = "journal.json"
 
@@ -20,29 +20,29 @@ class Phase(StrEnum):
     """How far a rescale has come."""
 
     STAGING = "staging"
-    """New state is being written aside; the checkpoint is as it was."""
+    """The new state is written aside; the checkpoint is unchanged."""
     PUBLISHING = "publishing"
-    """New state is complete and checked; its files are being put in place."""
+    """The new state is complete and checked; its files are put in place."""
     ABORTING = "aborting"
-    """What was put in place is being taken back."""
+    """The files that were put in place are removed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A rescale on its way.
+    """A rescale in progress.
 
     Parameters
     ----------
     batch
         The last batch of the query; the rescale becomes the next one.
     old, new
-        The max parallelism before and after.
+        The number of key groups before and after.
     phase
-        How far it has come.
+        The current phase.
     files
-        What is to be moved: paths from the checkpoint's folder on, the same in the staged one.
+        The files to move: paths relative to the checkpoint, the same in the staged one.
     replaced
-        What files said that are replaced, by their paths.
+        The old text of the files that are replaced, by path.
     """
 
     batch: int
@@ -54,7 +54,7 @@ class Journal:
 
     @classmethod
     def load(cls, checkpoint: Folder) -> Self | None:
-        """Return the journal of a checkpoint, or None where no rescale is on its way."""
+        """Return the journal of a checkpoint, or None if no rescale is in progress."""
         file = checkpoint.child(FOLDER).child(_FILE)
         if not file.exists():
             return None

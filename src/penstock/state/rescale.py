@@ -145,13 +145,13 @@ class Rescale:
         offsets = self._checkpoint.offsets(batch).with_max_parallelism(self._plan.assignment.new)
         self._staged.child(f"offsets/{self._next}").write(str(offsets).encode())
         for operator in self._checkpoint.operators:
-            place = f"state/{operator.number}"
-            self._staged.child(place).make()
+            path = f"state/{operator.number}"
+            self._staged.child(path).make()
             for hidden in ("_metadata", "_stateSchema"):
-                if self._checkpoint.folder.child(f"{place}/{hidden}").exists():
-                    self._checkpoint.folder.child(f"{place}/{hidden}").copy_to(self._staged.child(f"{place}/{hidden}"))
+                if self._checkpoint.folder.child(f"{path}/{hidden}").exists():
+                    self._checkpoint.folder.child(f"{path}/{hidden}").copy_to(self._staged.child(f"{path}/{hidden}"))
             for store in operator.stores:
-                schema = f"{Checkpoint.group_place(operator.number, 0, store)}/_metadata"
+                schema = f"{Checkpoint.group_path(operator.number, 0, store)}/_metadata"
                 if self._checkpoint.folder.child(schema).exists():
                     self._staged.child(schema).parent.make()
                     self._checkpoint.folder.child(schema).copy_to(self._staged.child(schema))
@@ -180,7 +180,7 @@ class Rescale:
 
     def _discard(self, operator: int, store: str) -> None:
         for group in range(self._plan.assignment.new):
-            folder = self._staged.child(Checkpoint.group_place(operator, group, store))
+            folder = self._staged.child(Checkpoint.group_path(operator, group, store))
             for name, _, _ in folder.entries() if folder.exists() else []:
                 if not name.startswith("_"):
                     folder.child(name).delete()
@@ -233,15 +233,15 @@ class Rescale:
             entry = operator.entry.with_max_parallelism(self._plan.assignment.new)
             if operator.path.endswith("/metadata"):
                 replaced[operator.path] = self._checkpoint.folder.child(operator.path).read().decode()
-                place = operator.path
+                path = operator.path
             else:
-                place = f"{operator.path.rpartition('/')[0]}/{self._next}"
-                files.append(place)
-            self._staged.child(place).delete()
-            self._staged.child(place).write(str(entry).encode())
+                path = f"{operator.path.rpartition('/')[0]}/{self._next}"
+                files.append(path)
+            self._staged.child(path).delete()
+            self._staged.child(path).write(str(entry).encode())
             for group in range(self._plan.assignment.new):
                 for store in operator.stores:
-                    folder = Checkpoint.group_place(operator.number, group, store)
+                    folder = Checkpoint.group_path(operator.number, group, store)
                     if self._staged.child(folder).exists():
                         files += [f"{folder}/{name}" for name in _state_files(self._staged.child(folder))]
         return tuple(files), replaced
@@ -270,8 +270,8 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
     following = journal.batch + 1
     journal.save(folder)
     offsets = staged.child(f"offsets/{following}").read()
-    place = folder.child(f"offsets/{following}")
-    if not place.write(offsets) and place.read() != offsets:
+    entry = folder.child(f"offsets/{following}")
+    if not entry.write(offsets) and entry.read() != offsets:
         discard(folder)
         raise StateError.failed(checkpoint.location, "putting it in place", f"the query has started batch {following}")
     if not folder.child(f"commits/{following}").exists():
@@ -297,11 +297,11 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
     """
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
-    place = folder.child(f"offsets/{following}")
+    entry = folder.child(f"offsets/{following}")
     if (
         journal.phase is not Phase.STAGING
-        and place.exists()
-        and place.read() == staged.child(f"offsets/{following}").read()
+        and entry.exists()
+        and entry.read() == staged.child(f"offsets/{following}").read()
     ):
         if folder.child(f"commits/{following}").exists():
             discard(folder)
@@ -316,7 +316,7 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
                 folder.child(file).delete()
         for file, text in journal.replaced.items():
             folder.child(file).write(text.encode(), overwrite=True)
-        place.delete()
+        entry.delete()
     discard(folder)
 
 

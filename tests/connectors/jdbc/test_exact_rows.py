@@ -1,5 +1,9 @@
 """Databases whose names, types and settings invite wrong rows: what Penstock reads and writes is what plain Spark does."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from pyspark.sql import functions as F
 
@@ -14,6 +18,15 @@ from tests.connectors.jdbc.test_sink import left_behind, numbers
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.outcomes import some
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+    from tests.services import MariaDb, Postgres, Sqlite
+
+
 pytestmark = pytest.mark.usefixtures("interpreted")
 PIECES = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "8 kb"}
 ROWS = 3000
@@ -21,11 +34,11 @@ SERIES = f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE 
 SOME = "case when i % 3 = 0 then null else i end"
 
 
-def plain(spark, server, table):
+def plain(spark: SparkSession, server: Any, table: Any) -> Any:
     return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
 
 
-def same_rows(env, df):
+def same_rows(env: Environment, df: DataFrame) -> Any:
     return assert_as_plain_spark(env, df)
 
 
@@ -52,7 +65,9 @@ TABLES = {
 
 
 @pytest.mark.parametrize("case", TABLES)
-def test_row_ids_of_sqlite(make_env, spark, sqlite, case):
+def test_row_ids_of_sqlite(
+    make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, case: str
+) -> None:
     columns, values, end, pieces = TABLES[case]
     name = f'"{case}"'
     names = "v" if case == "a generated column" else ", ".join(part.split()[0] for part in columns.split(", "))
@@ -66,10 +81,17 @@ def test_row_ids_of_sqlite(make_env, spark, sqlite, case):
     ("conditions", "wrong"),
     [(["v < 100", "v > 100"], 1), (["v <= 100", "v >= 100"], 1), (["v < 9", "v < 10", "v >= 10"], 9)],
 )
-def test_splits_that_do_not_read_each_row_once_fail_the_job(monkeypatch, make_env, spark, sqlite, conditions, wrong):
+def test_splits_that_do_not_read_each_row_once_fail_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    sqlite: Sqlite,
+    conditions: list[str],
+    wrong: int,
+) -> None:
     sqlite.sql(f"drop table if exists gaps; create table gaps (v int); insert into gaps {SERIES} select i from n")
 
-    def cut(self, parallelism):
+    def cut(self: Any, parallelism: int) -> int:
         self._conditions = conditions
         return len(conditions)
 
@@ -79,7 +101,7 @@ def test_splits_that_do_not_read_each_row_once_fail_the_job(monkeypatch, make_en
 
 
 @pytest.mark.parametrize("table", ['"dot.t"', "MIXED_case", "seen", "`Ticks`"])
-def test_names_of_sqlite(make_env, spark, sqlite, table):
+def test_names_of_sqlite(make_env: Callable[..., Environment], spark: SparkSession, sqlite: Sqlite, table: str) -> None:
     """A name with a dot in it is not that of another table."""
     made = {"MIXED_case": "mixed_CASE", "seen": "to_see"}.get(table, table)
     sqlite.sql(
@@ -92,7 +114,9 @@ def test_names_of_sqlite(make_env, spark, sqlite, table):
 
 @pytest.mark.parametrize("kind", ["postgres", "sqlite", "mariadb"])
 @pytest.mark.parametrize("predicate", ["v < 100", "v < 100 or v is null", "k is null"])
-def test_one_predicate_of_the_user(request, make_env, spark, kind, predicate):
+def test_one_predicate_of_the_user(
+    request: pytest.FixtureRequest, make_env: Callable[..., Environment], spark: SparkSession, kind: str, predicate: str
+) -> None:
     server = request.getfixturevalue(kind)
     server.sql(
         f"drop table if exists sliced; create table sliced (id int primary key, k int, v int); insert into sliced (id, k, v) {SERIES if kind != 'mariadb' else ''}"
@@ -110,7 +134,14 @@ def test_one_predicate_of_the_user(request, make_env, spark, kind, predicate):
 @pytest.mark.parametrize(
     "table", ["child_with_nulls", "pairs", "numbers", "days", "uuids", "padded", "floats", "small", "times", "decimals"]
 )
-def test_splits_of_postgres(make_env, spark, postgres, monkeypatch, table, pages):
+def test_splits_of_postgres(
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    postgres: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+    table: str,
+    pages: bool,
+) -> None:
     if not pages:
         monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
     if postgres.sql("select to_regclass('child_with_nulls') is null") == "t":
@@ -136,7 +167,9 @@ def test_splits_of_postgres(make_env, spark, postgres, monkeypatch, table, pages
     assert len(found) == (2 * ROWS if table == "child_with_nulls" else ROWS)
 
 
-def test_odd_texts_as_keys_of_mariadb(make_env, spark, mariadb):
+def test_odd_texts_as_keys_of_mariadb(
+    make_env: Callable[..., Environment], spark: SparkSession, mariadb: MariaDb
+) -> None:
     mariadb.sql(f"""
         create table odd_texts (k varchar(40) primary key, v int);
         insert into odd_texts select concat(elt(seq % 6 + 1, char(92), char(39), '%', 'x', ' ', 'Z'), seq), seq from seq_0_to_{ROWS - 1};
@@ -220,11 +253,11 @@ KEYS = [
 
 
 @pytest.fixture(scope="module")
-def typed(request, spark, tmp_path_factory):
+def typed(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a function that gives by the kind of a server its table `typed`, and a copy of it in files."""
     made = {}
 
-    def make(kind):
+    def make(kind: Any) -> Any:
         if kind not in made:
             server = request.getfixturevalue(kind)
             types = {"postgres": POSTGRES_TYPES, "mariadb": MARIADB_TYPES, "sqlite": SQLITE_TYPES}[kind]
@@ -245,7 +278,9 @@ def typed(request, spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize(("kind", "column", "how"), some(KEYS, 4))
-def test_keys_of_every_type(make_env, spark, typed, kind, column, how):
+def test_keys_of_every_type(
+    make_env: Callable[..., Environment], spark: SparkSession, typed: Any, kind: Any, column: Any, how: Any
+) -> None:
     """A join finds the rows that plain Spark finds, whatever the type of its key, and does not fail either."""
     server, path = typed(kind)
     copy = spark.read.parquet(path)
@@ -255,7 +290,7 @@ def test_keys_of_every_type(make_env, spark, typed, kind, column, how):
     exact = 10_000 if how == "values" else 1
     env = make_env(**PIECES, **{DYNAMIC_FILTERING_SELECTIVITY.key: 1.0, DYNAMIC_FILTERING_EXACT_KEYS.key: exact})
 
-    def found(rows):
+    def found(rows: Any) -> Any:
         return rows.join(wanted, F.col(column) == F.col("key")).groupBy("key").agg(F.count("*"))
 
     rows = env.collect(found(plain(spark, server, "typed").select(column)))
@@ -270,7 +305,9 @@ LEVELS = ["NONE", "none", "READ_UNCOMMITTED", "READ_COMMITTED", "REPEATABLE_READ
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("level", some(LEVELS))
-def test_isolation_levels(request, env, spark, kind, level):
+def test_isolation_levels(
+    request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str, level: Any
+) -> None:
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists isolated")
     key = "isolationlevel" if level == "none" else "isolationLevel"
@@ -283,13 +320,20 @@ def test_isolation_levels(request, env, spark, kind, level):
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("level", ["NONE", "READ_COMMITTED", "SERIALIZABLE"])
-def test_attempts_that_were_committed_and_lost(request, env, spark, monkeypatch, kind, level):
+def test_attempts_that_were_committed_and_lost(
+    request: pytest.FixtureRequest,
+    env: Environment,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    level: str,
+) -> None:
     """Spark runs a task again whose commit it has not heard of; here every task is."""
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists repeated")
     append = JdbcTarget.append
 
-    def twice(self, *arguments):
+    def twice(self: Any, *arguments: Any) -> None:
         append(self, *arguments)
         append(self, *arguments)
 
@@ -319,7 +363,7 @@ RUNS = {
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("case", some(RUNS))
-def test_runs_of_one_token(request, spark, kind, case):
+def test_runs_of_one_token(request: pytest.FixtureRequest, spark: SparkSession, kind: str, case: Any) -> None:
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists tokens")
     sink = JdbcSink(server.url, "tokens", server.properties, token=case)
@@ -343,7 +387,9 @@ def test_runs_of_one_token(request, spark, kind, case):
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
-def test_cached_readers_see_what_was_written(request, env, spark, kind, mode):
+def test_cached_readers_see_what_was_written(
+    request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str, mode: str
+) -> None:
     server = request.getfixturevalue(kind)
     counts = []
     for name in ("by_spark", "by_us"):
@@ -363,7 +409,9 @@ def test_cached_readers_see_what_was_written(request, env, spark, kind, mode):
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
-def test_columns_go_by_their_names(request, env, spark, kind):
+def test_columns_go_by_their_names(
+    request: pytest.FixtureRequest, env: Environment, spark: SparkSession, kind: str
+) -> None:
     """As in Spark's own writer: in any order, whatever their case; one that the table has not is an error."""
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists named; create table named (id int, v bigint, s varchar(9))")

@@ -1,10 +1,13 @@
 """A database that dies in the middle, a driver that dies around the commit, a task that dies while it writes."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,12 +15,20 @@ from penstock.connectors import JdbcSink
 from penstock.errors import JobError, PenstockError
 from tests.services import DRIVERS, Postgres
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
 JOB = Path(__file__).parent.parent.parent / "jobs" / "jdbc_copy.py"
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 
 
 @pytest.fixture(scope="module")
-def mortal():
+def mortal() -> Iterator[Any]:
     server = Postgres()
     server.sql(
         "create table source as select i as id, i % 7 as g, repeat('x', 100) as pad from generate_series(1, 20000) i; analyze source"
@@ -26,16 +37,16 @@ def mortal():
     server.close()
 
 
-def read(spark, server):
+def read(spark: SparkSession, server: Any) -> Any:
     return spark.read.format("jdbc").options(url=server.url, dbtable="source", **server.properties).load()
 
 
 @pytest.fixture
-def dies(mortal, tmp_path):
+def dies(mortal: Any, tmp_path: Path) -> Iterator[Any]:
     """Return a function that gives rows on and, once it has given some, waits until the database is dead; started again after the test."""
     reached, dead = str(tmp_path / "reached"), str(tmp_path / "dead")
 
-    def given_on(frames):
+    def given_on(frames: Any) -> Iterator[Any]:
         import os
         import time
 
@@ -45,7 +56,7 @@ def dies(mortal, tmp_path):
             while not os.path.exists(dead):
                 time.sleep(0.05)
 
-    def kill():
+    def kill() -> None:
         while not over.wait(0.05):
             if os.path.exists(reached):
                 mortal.stop()
@@ -61,7 +72,9 @@ def dies(mortal, tmp_path):
     assert os.path.exists(dead), "the database was to die"
 
 
-def test_the_database_dies_while_it_is_read(make_env, spark, mortal, dies):
+def test_the_database_dies_while_it_is_read(
+    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any
+) -> None:
     """Two tasks have rows when it dies, the others find it dead."""
     env = make_env(**VOLUME)
     df = read(spark, mortal)
@@ -74,7 +87,9 @@ def test_the_database_dies_while_it_is_read(make_env, spark, mortal, dies):
     assert sum(row[1] for row in env.collect(df.groupBy("g").count())) == 20_000
 
 
-def test_the_database_dies_while_it_is_written(make_env, spark, mortal, dies):
+def test_the_database_dies_while_it_is_written(
+    make_env: Callable[..., Environment], spark: SparkSession, mortal: Any, dies: Any
+) -> None:
     env = make_env()
     rows = spark.range(100_000, 120_000, 1, 4).selectExpr("id", "repeat(cast(id as string), 20) as pad")
     env.write(rows.mapInPandas(dies, rows.schema), JdbcSink(mortal.url, "target", mortal.properties))
@@ -91,7 +106,7 @@ def test_the_database_dies_while_it_is_written(make_env, spark, mortal, dies):
     ("dies", "there"),
     [pytest.param("before", "0", marks=pytest.mark.slow), pytest.param("after", "2000", marks=pytest.mark.slow)],
 )
-def test_the_driver_dies_around_the_commit(postgres, dies, there):
+def test_the_driver_dies_around_the_commit(postgres: Postgres, dies: str, there: str) -> None:
     table = f"copied_{dies}"
     postgres.sql(f"create table {table} (id int, v bigint)")
     given = postgres.properties
@@ -105,7 +120,7 @@ def test_the_driver_dies_around_the_commit(postgres, dies, there):
         f"{dies}-1",
     ]
 
-    def run(where):
+    def run(where: Any) -> Any:
         return subprocess.run(
             [sys.executable, JOB, *arguments, where], capture_output=True, text=True, timeout=300, check=False
         )
@@ -118,11 +133,13 @@ def test_the_driver_dies_around_the_commit(postgres, dies, there):
     assert postgres.sql("select count(*) from pg_tables where tablename like 'penstock_copied%'") == "0"
 
 
-def test_a_failing_task_writes_nothing_twice(postgres, make_env, spark, tmp_path):
+def test_a_failing_task_writes_nothing_twice(
+    postgres: Postgres, make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     """A worker of Python that is killed fails its task; what the task had written by then is undone."""
     marker = str(tmp_path / "died")
 
-    def die_once(frames):
+    def die_once(frames: Any) -> Iterator[Any]:
         import os
 
         for number, frame in enumerate(frames):

@@ -1,6 +1,9 @@
 """Finding where the rows of a key lie."""
 
+from __future__ import annotations
+
 import bisect
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,19 +24,19 @@ from penstock.connectors.jdbc.splits import weighted_bounds
         ("0.5", "0.6", None),
     ],
 )
-def test_middle_of_numbers(low, high, expected):
+def test_middle_of_numbers(low: str, high: str, expected: str | None) -> None:
     assert middle_number(low, high) == expected
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
-def test_middle_of_whole_numbers(a, b):
+def test_middle_of_whole_numbers(a: Any, b: Any) -> None:
     low, high = sorted((a, b))
     middle = middle_number(str(low), str(high))
     assert (middle is None) == (high - low < 2) or low < int(middle) < high
 
 
 @given(st.text("0123456789abcxyz", max_size=8), st.text("0123456789abcxyz", max_size=8))
-def test_middle_of_texts(a, b):
+def test_middle_of_texts(a: Any, b: Any) -> None:
     low, high = sorted((a, b))
     middle = middle_text(low, high)
     if low != high and middle is not None and low < middle < high:
@@ -43,10 +46,10 @@ def test_middle_of_texts(a, b):
 
 
 @given(st.lists(st.integers(0, 100_000), min_size=50, max_size=400, unique=True), st.integers(2, 8))
-def test_splits_of_a_skewed_key_are_balanced(keys, count):
+def test_splits_of_a_skewed_key_are_balanced(keys: Any, count: Any) -> None:
     keys = sorted({key**2 // 1000 for key in keys})
 
-    def rows_between(low, high):
+    def rows_between(low: Any, high: Any) -> float:
         return float(bisect.bisect_left(keys, int(high)) - bisect.bisect_left(keys, int(low)))
 
     values = weigh(str(keys[0]), str(keys[-1] + 1), rows_between, middle_number, 64)

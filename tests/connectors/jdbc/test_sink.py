@@ -1,36 +1,49 @@
 """Writing into real databases: all or nothing, once, and by key."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import pytest
 from pyspark.sql import functions as F
 
 from penstock.connectors import JdbcSink
 from penstock.errors import JobError, SinkError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+    from tests.services import Postgres
+
+
 KINDS = ["postgres", "mariadb", "sqlite"]
 ROWS = 5000
 
 
 @pytest.fixture(params=KINDS)
-def server(request):
+def server(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-def rows_of(server, table):
+def rows_of(server: Any, table: Any) -> Any:
     return server.sql(f"select count(*), count(distinct id), sum(v) from {table}").replace("\t", "|").replace(".0", "")
 
 
-def numbers(spark, start=0, partitions=6):
+def numbers(spark: SparkSession, start: int = 0, partitions: int = 6) -> Any:
     return spark.range(start, start + ROWS, 1, partitions).selectExpr(
         "cast(id as int) as id", "id * 2 as v", "concat('x', id) as s"
     )
 
 
-def write(env, df, server, table, **options):
+def write(env: Environment, df: DataFrame, server: Any, table: Any, **options: Any) -> Any:
     env.write(df, JdbcSink(server.url, table, server.properties, **options))
     return env.execute(table)
 
 
-def tables(server, like):
+def tables(server: Any, like: Any) -> Any:
     listing = {
         "postgresql": "select tablename from pg_tables where tablename like '{}'",
         "mysql": "select table_name from information_schema.tables where table_name like '{}'",
@@ -39,11 +52,11 @@ def tables(server, like):
     return server.sql(listing[server.url.split(":")[1]].format(like)).split()
 
 
-def left_behind(server):
+def left_behind(server: Any) -> Any:
     return [name for name in tables(server, "penstock%") if name != "penstock_commits"]
 
 
-def test_append_overwrite_and_upsert(env, spark, server):
+def test_append_overwrite_and_upsert(env: Environment, spark: SparkSession, server: Any) -> None:
     server.sql("drop table if exists written")
     write(env, numbers(spark), server, "written")
     assert rows_of(server, "written") == f"{ROWS}|{ROWS}|{ROWS * (ROWS - 1)}"
@@ -59,7 +72,7 @@ def test_append_overwrite_and_upsert(env, spark, server):
     assert left_behind(server) == []
 
 
-def test_a_token_is_written_once(env, spark, server):
+def test_a_token_is_written_once(env: Environment, spark: SparkSession, server: Any) -> None:
     server.sql("drop table if exists once")
     for _ in range(2):
         write(env, numbers(spark), server, "once", token="monday")
@@ -68,7 +81,7 @@ def test_a_token_is_written_once(env, spark, server):
     assert rows_of(server, "once").startswith(f"{2 * ROWS}|{2 * ROWS}|")
 
 
-def test_a_failed_job_leaves_nothing(env, spark, server):
+def test_a_failed_job_leaves_nothing(env: Environment, spark: SparkSession, server: Any) -> None:
     server.sql("drop table if exists never")
     broken = numbers(spark).withColumn("v", F.expr("if(id = 4321, raise_error('bad row'), v)"))
     with pytest.raises(JobError, match="bad row"):
@@ -77,7 +90,7 @@ def test_a_failed_job_leaves_nothing(env, spark, server):
     assert tables(server, "never") == []
 
 
-def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
+def test_a_task_that_wrote_twice_counts_once(env: Environment, spark: SparkSession, postgres: Postgres) -> None:
     """Rows that another attempt of a task has committed are there when the job commits."""
     from penstock.connectors.jdbc.postgres import PostgresDialect
 
@@ -94,7 +107,9 @@ def test_a_task_that_wrote_twice_counts_once(env, spark, postgres):
 
 
 @pytest.mark.parametrize(("cap", "most"), [(1, 1), (None, 2)])
-def test_connections_are_capped(make_env, spark, postgres, cap, most):
+def test_connections_are_capped(
+    make_env: Callable[..., Environment], spark: SparkSession, postgres: Postgres, cap: int | None, most: int
+) -> None:
     """The server counts the tasks' connections, and the one that Spark's writer has in the driver meanwhile."""
     env = make_env()
     with postgres.connections() as counted:
@@ -114,13 +129,13 @@ def test_connections_are_capped(make_env, spark, postgres, cap, most):
         ({"url": "jdbc:oracle:thin:@h:1/x"}, "PostgreSQL, MySQL"),
     ],
 )
-def test_bad_arguments(options, words):
+def test_bad_arguments(options: dict[str, Any], words: str) -> None:
     given = {"url": "jdbc:postgresql://h/d", "table": "t"} | options
     with pytest.raises(SinkError, match=words):
         JdbcSink(**given)
 
 
-def test_bad_targets(env, spark, postgres):
+def test_bad_targets(env: Environment, spark: SparkSession, postgres: Postgres) -> None:
     with pytest.raises(SinkError, match="password authentication failed") as raised:
         env.write(numbers(spark), JdbcSink(postgres.url, "t", postgres.properties | {"password": "not-this"}))
         env.execute()

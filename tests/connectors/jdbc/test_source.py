@@ -1,6 +1,9 @@
 """Tables of real databases: every split plan covers them exactly once, evenly, and the number decided is what ran."""
 
+from __future__ import annotations
+
 import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -9,6 +12,16 @@ from penstock.connectors import JdbcSource, SourceProvider
 from penstock.errors import ConfigError, JobError, PenstockError, SourceError
 from tests.equality import assert_as_plain_spark, assert_same_rows
 from tests.stages import stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+    from tests.services import MariaDb, Postgres, Sqlite
+
 
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "256 kb"}
 ROWS = 60_000
@@ -22,7 +35,7 @@ def numbers(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def pg(postgres):
+def pg(postgres: Postgres) -> Any:
     series = f"generate_series(0, {ROWS - 1}) i"
     postgres.sql(f"""
         create table uniform as select {UNIFORM} as id, i % 7 as g, '{PAD}'::text as pad from {series};
@@ -46,7 +59,7 @@ def pg(postgres):
 
 
 @pytest.fixture(scope="module")
-def maria(mariadb):
+def maria(mariadb: MariaDb) -> Any:
     mariadb.sql(f"""
         set max_recursive_iterations = 1000000;
         create table uniform (id int primary key, g int, pad varchar(60));
@@ -64,7 +77,7 @@ def maria(mariadb):
 
 
 @pytest.fixture(scope="module")
-def lite(sqlite):
+def lite(sqlite: Sqlite) -> Any:
     sqlite.sql(f"""
         create table uniform (id integer primary key, g int, pad text);
         insert into uniform {numbers("u")} select {UNIFORM}, i % 7, '{PAD}' from n;
@@ -77,11 +90,11 @@ def lite(sqlite):
     return sqlite
 
 
-def servers(request, kind):
+def servers(request: Any, kind: Any) -> Any:
     return request.getfixturevalue({"postgres": "pg", "mariadb": "maria", "sqlite": "lite"}[kind])
 
 
-def plain(spark, server, table):
+def plain(spark: SparkSession, server: Any, table: Any) -> Any:
     return spark.read.format("jdbc").options(url=server.url, dbtable=table, **server.properties).load()
 
 
@@ -96,7 +109,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "table", "least", "balance"), CASES)
-def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, table, least, balance):
+def test_a_plain_read_becomes_many_even_tasks(
+    request: pytest.FixtureRequest,
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    kind: Any,
+    table: Any,
+    least: Any,
+    balance: Any,
+) -> None:
     server = servers(request, kind)
     df = plain(spark, server, table)
     assert df.rdd.getNumPartitions() == 1
@@ -113,7 +134,9 @@ def test_a_plain_read_becomes_many_even_tasks(request, make_env, spark, kind, ta
 
 
 @pytest.mark.parametrize("table", ["uniform", "skewed", "nulls", "texts"])
-def test_histograms_where_pages_cannot_be_had(pg, make_env, spark, monkeypatch, table):
+def test_histograms_where_pages_cannot_be_had(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
     monkeypatch.setattr("penstock.connectors.jdbc.postgres._TID_RANGE_SCANS", 1 << 30)
     df = plain(spark, pg, table)
     sums = df.groupBy("g").agg(F.count("*"), F.sum(F.xxhash64("id", "pad").cast("decimal(38,0)")), F.count("id"))
@@ -127,7 +150,9 @@ def test_histograms_where_pages_cannot_be_had(pg, make_env, spark, monkeypatch, 
         assert max(ran.input_per_task) <= 2 * sum(ran.input_per_task) / ran.tasks
 
 
-def test_a_database_without_statistics_is_read_as_spark_would(pg, make_env, spark, monkeypatch):
+def test_a_database_without_statistics_is_read_as_spark_would(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("penstock.connectors.jdbc.postgres._TABLE", "SELECT no_such_function(?)")
     df = plain(spark, pg, "uniform").groupBy("g").count()
     env = make_env(**VOLUME)
@@ -149,7 +174,14 @@ def test_a_database_without_statistics_is_read_as_spark_would(pg, make_env, spar
         ("sqlite", "empty", ""),
     ],
 )
-def test_what_cannot_be_cut_says_why(request, make_env, spark, kind, table, why):
+def test_what_cannot_be_cut_says_why(
+    request: pytest.FixtureRequest,
+    make_env: Callable[..., Environment],
+    spark: SparkSession,
+    kind: str,
+    table: str,
+    why: str,
+) -> None:
     server = servers(request, kind)
     df = plain(spark, server, table).groupBy("g").count()
     env = make_env(**VOLUME)
@@ -159,7 +191,9 @@ def test_what_cannot_be_cut_says_why(request, make_env, spark, kind, table, why)
     assert why in first.reason
 
 
-def test_a_filter_counts_and_an_index_is_used(pg, make_env, spark):
+def test_a_filter_counts_and_an_index_is_used(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
+) -> None:
     env = make_env(**VOLUME)
     few = plain(spark, pg, "uniform").where("id < 100").groupBy("g").count()
     assert_as_plain_spark(env, few)
@@ -169,14 +203,16 @@ def test_a_filter_counts_and_an_index_is_used(pg, make_env, spark):
     assert 2 < env.last_job.vertices[0].parallelism < 12
 
 
-def test_columns_that_are_not_read_do_not_count(pg, make_env, spark):
+def test_columns_that_are_not_read_do_not_count(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
+) -> None:
     env = make_env(**VOLUME)
     df = plain(spark, pg, "uniform").groupBy("g").count()
     assert_as_plain_spark(env, df)
     assert env.last_job.vertices[0].parallelism < 4
 
 
-def test_what_the_user_cut_stays(pg, make_env, spark):
+def test_what_the_user_cut_stays(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
     env = make_env(**VOLUME)
     options = {"partitionColumn": "id", "lowerBound": "0", "upperBound": str(ROWS), "numPartitions": "3"}
     df = (
@@ -203,7 +239,9 @@ def test_what_the_user_cut_stays(pg, make_env, spark):
         ({"scan.max-connections": "1"}, {}, 1),
     ],
 )
-def test_options(pg, make_env, spark, options, config, expected):
+def test_options(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, options: Any, config: Any, expected: int
+) -> None:
     env = make_env(**VOLUME, **{key.replace("-", "__"): value for key, value in config.items()})
     read = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     df = read.groupBy("g").agg(F.count("pad"), F.sum("id"))
@@ -213,7 +251,9 @@ def test_options(pg, make_env, spark, options, config, expected):
 
 
 @pytest.mark.parametrize(("cap", "most"), [("1", 1), (None, 2)])
-def test_connections_are_capped(pg, make_env, spark, cap, most):
+def test_connections_are_capped(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, cap: str | None, most: int
+) -> None:
     """The server counts: the tasks' connections, and the driver's, which holds the snapshot that they see."""
     given = {} if cap is None else {"scan.max-connections": cap}
     df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **given).load()
@@ -237,7 +277,9 @@ def test_connections_are_capped(pg, make_env, spark, cap, most):
         ({"scan.paralelism": "3"}, ["scan.paralelism", "scan.parallelism"]),
     ],
 )
-def test_bad_options_are_refused(pg, env, spark, options, words):
+def test_bad_options_are_refused(
+    pg: Any, env: Environment, spark: SparkSession, options: dict[str, Any], words: list[str]
+) -> None:
     df = spark.read.format("jdbc").options(url=pg.url, dbtable="uniform", **pg.properties, **options).load()
     with pytest.raises(ConfigError) as raised:
         env.count(df)
@@ -245,7 +287,7 @@ def test_bad_options_are_refused(pg, env, spark, options, words):
         assert word in str(raised.value)
 
 
-def test_all_splits_see_one_snapshot(pg, make_env, spark):
+def test_all_splits_see_one_snapshot(pg: Any, make_env: Callable[..., Environment], spark: SparkSession) -> None:
     """Rows move, come and go while the table is read; a sum that every transaction keeps tells whether all was one."""
     pg.sql(
         "create table accounts as select i as id, 100::bigint as amount, repeat('x', 500) as pad from generate_series(1, 20000) i"
@@ -255,7 +297,7 @@ def test_all_splits_see_one_snapshot(pg, make_env, spark):
     stop = threading.Event()
     writes = []
 
-    def write():
+    def write() -> None:
         while not stop.is_set():
             pg.sql("""
                 begin;
@@ -284,7 +326,9 @@ def test_all_splits_see_one_snapshot(pg, make_env, spark):
     assert pg.sql("select count(*) from pg_stat_activity where state like 'idle in transaction%'") == "0"
 
 
-def test_keys_of_a_finished_side_become_a_where(pg, make_env, spark, tmp_path):
+def test_keys_of_a_finished_side_become_a_where(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env(**VOLUME)
     spark.range(0, ROWS, 500).selectExpr("cast(id as int) as k", "id % 5000 as m").write.parquet(
         str(tmp_path / "wanted")
@@ -303,7 +347,7 @@ def test_keys_of_a_finished_side_become_a_where(pg, make_env, spark, tmp_path):
     assert (ran.input_records, ran.tasks) == (12, 1)
 
 
-def test_a_source_of_ones_own(pg, make_env):
+def test_a_source_of_ones_own(pg: Any, make_env: Callable[..., Environment]) -> None:
     env = make_env(**VOLUME)
     source = JdbcSource(pg.url, "uniform", pg.properties)
     assert pg.password not in repr(source)
@@ -319,7 +363,7 @@ def test_a_source_of_ones_own(pg, make_env):
         ({"url": "jdbc:postgresql://127.0.0.1:1/postgres?password=hidden-one"}, ["127.0.0.1:1", "refused", "***"]),
     ],
 )
-def test_bad_targets(pg, env, changes, words):
+def test_bad_targets(pg: Any, env: Environment, changes: dict[str, Any], words: list[str]) -> None:
     given = {"url": pg.url, "table": "uniform"} | {k: v for k, v in changes.items() if k != "password"}
     properties = pg.properties | {k: v for k, v in changes.items() if k == "password"}
     with pytest.raises(SourceError) as raised:
@@ -331,17 +375,17 @@ def test_bad_targets(pg, env, changes, words):
 
 
 @pytest.mark.parametrize("bad", [{"parallelism": 0}, {"parallelism": -1}, {"max_connections": 0}])
-def test_bad_arguments(bad):
+def test_bad_arguments(bad: dict[str, Any]) -> None:
     with pytest.raises(PenstockError, match="invalid parallelism"):
         JdbcSource("jdbc:postgresql://h/d", "t", **bad)
 
 
-def test_a_url_that_spark_reads_wrongly_is_refused():
+def test_a_url_that_spark_reads_wrongly_is_refused() -> None:
     with pytest.raises(SourceError, match="permitMysqlScheme"):
         JdbcSource("jdbc:mariadb://h/d", "t")
 
 
-def test_a_table_dropped_after_planning(pg, env, spark):
+def test_a_table_dropped_after_planning(pg: Any, env: Environment, spark: SparkSession) -> None:
     pg.sql("create table passing as select * from uniform")
     df = plain(spark, pg, "passing").groupBy("g").count()
     pg.sql("drop table passing")
@@ -349,7 +393,9 @@ def test_a_table_dropped_after_planning(pg, env, spark):
         env.collect(df)
 
 
-def test_options_of_a_table_in_the_catalogue(pg, make_env, spark):
+def test_options_of_a_table_in_the_catalogue(
+    pg: Any, make_env: Callable[..., Environment], spark: SparkSession
+) -> None:
     properties = ", ".join(f"{key} '{value}'" for key, value in pg.properties.items())
     spark.sql(
         f"create table ddl_uniform using jdbc options (url '{pg.url}', dbtable 'uniform', {properties}, `scan.parallelism` '3')"
@@ -364,7 +410,7 @@ def test_options_of_a_table_in_the_catalogue(pg, make_env, spark):
         spark.sql("drop table ddl_uniform")
 
 
-def test_a_provider_fixes_the_parallelism(pg, make_env):
+def test_a_provider_fixes_the_parallelism(pg: Any, make_env: Callable[..., Environment]) -> None:
     env = make_env(**VOLUME)
     source = JdbcSource(pg.url, "uniform", pg.properties)
     df = env.read(SourceProvider(source, 4)).groupBy("g").agg(F.count("pad"))

@@ -1,6 +1,9 @@
 """Cutting tables: tables of cases, and hypothesis against the definition."""
 
+from __future__ import annotations
+
 import bisect
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from penstock.connectors.jdbc.splits import count_splits, key_conditions, page_b
     ("rows", "width", "volume", "bound", "expected"),
     [(0, 10, 100, 8, 1), (10, 10, 100, 8, 1), (11, 10, 100, 8, 2), (1e6, 100, 100, 8, 8), (0.5, 1, 100, 8, 1)],
 )
-def test_number_of_splits(rows, width, volume, bound, expected):
+def test_number_of_splits(rows: float, width: int, volume: int, bound: int, expected: int) -> None:
     assert count_splits(rows, width, volume, bound) == expected
 
 
@@ -30,12 +33,12 @@ def test_number_of_splits(rows, width, volume, bound, expected):
         ([10, 10, 10], 3, [3, 7]),
     ],
 )
-def test_page_bounds(pages, count, expected):
+def test_page_bounds(pages: list[int], count: int, expected: list[int]) -> None:
     assert page_bounds(pages, count) == expected
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=6), st.integers(1, 40))
-def test_page_ranges_are_even(pages, count):
+def test_page_ranges_are_even(pages: Any, count: Any) -> None:
     bounds = page_bounds(pages, count)
     assert bounds == sorted(set(bounds))
     assert len(bounds) < count
@@ -47,7 +50,7 @@ def test_page_ranges_are_even(pages, count):
     assert max(held) <= sum(pages) / count + 2 * max(len(pages), 1)
 
 
-def test_page_conditions():
+def test_page_conditions() -> None:
     assert page_conditions([]) == [None]
     assert page_conditions([5, 9]) == [
         "ctid < '(5,0)'::tid",
@@ -56,7 +59,7 @@ def test_page_conditions():
     ]
 
 
-def test_key_conditions():
+def test_key_conditions() -> None:
     assert key_conditions("k", [], nullable=True) == [None]
     assert key_conditions("k", ["3"], nullable=False) == ["k < 3", "k >= 3"]
     assert key_conditions("k", ["3", "7"], nullable=True) == ["k < 3 OR k IS NULL", "k >= 3 AND k < 7", "k >= 7"]
@@ -72,12 +75,12 @@ def test_key_conditions():
         ([("hot", 90.0), *((c, 1.0) for c in "uvwxyz")], 10, ["u"]),
     ],
 )
-def test_weighted_bounds(values, count, expected):
+def test_weighted_bounds(values: Any, count: int, expected: list[str]) -> None:
     assert weighted_bounds(values, count) == expected
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=60), st.integers(1, 20))
-def test_ranges_hold_about_the_same_weight(weights, count):
+def test_ranges_hold_about_the_same_weight(weights: Any, count: Any) -> None:
     values = [(f"{i:03}", weight) for i, weight in enumerate(weights)]
     bounds = weighted_bounds(values, count)
     assert bounds == sorted(set(bounds))

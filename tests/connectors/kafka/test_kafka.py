@@ -1,9 +1,12 @@
 """Topics of a real broker: everything once, a hot partition in several tasks, ends that are verified."""
 
+from __future__ import annotations
+
 import datetime as dt
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
@@ -18,24 +21,34 @@ from penstock.connectors.splits import evenly
 from penstock.errors import JobError, SinkError, SourceError
 from tests.stages import stages
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
+
 HOT = {0: 27_000, 1: 600, 2: 600, 3: 600, 4: 600, 5: 600}
 TOTAL = sum(HOT.values())
 VOLUME = {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "4 mb"}
 
 
 @pytest.fixture(scope="module")
-def hot(broker):
+def hot(broker: KafkaBroker) -> Any:
     """Nine of ten records in one partition."""
     topic = broker.topic("hot", 6)
     broker.fill(topic, HOT)
     return topic
 
 
-def numbers(df):
+def numbers(df: DataFrame) -> Any:
     return df.select(F.col("value").cast("string").cast("int").alias("n"))
 
 
-def test_every_record_once_and_the_hot_partition_in_several_tasks(make_env, spark, broker, hot):
+def test_every_record_once_and_the_hot_partition_in_several_tasks(
+    make_env: Callable[..., Environment], spark: SparkSession, broker: KafkaBroker, hot: Any
+) -> None:
     env = make_env(**VOLUME)
     df = numbers(env.read(KafkaSource(broker.servers, hot)))
     (row,) = env.collect(df.agg(F.count("*"), F.countDistinct("n"), F.sum("n"), F.min("n"), F.max("n")))
@@ -46,7 +59,7 @@ def test_every_record_once_and_the_hot_partition_in_several_tasks(make_env, spar
     assert read.tasks == first.parallelism
 
 
-def test_splits_are_balanced(broker, hot):
+def test_splits_are_balanced(broker: KafkaBroker, hot: Any) -> None:
     source = KafkaSource(broker.servers, hot)
     for tasks in (4, 8, 16):
         splits = source.enumerate_splits(ScanContext(tasks, 1 << 20))
@@ -55,7 +68,7 @@ def test_splits_are_balanced(broker, hot):
         assert max(dealt) <= 1.5 * TOTAL / len(dealt)
 
 
-def test_columns(env, broker, hot):
+def test_columns(env: Environment, broker: KafkaBroker, hot: Any) -> None:
     df = env.read(KafkaSource(broker.servers, hot)).where("partition = 3")
     found = env.collect(df.select("key", "topic", "partition", "offset", "timestamp", "timestampType", "headers"))
     assert len(found) == HOT[3]
@@ -66,7 +79,7 @@ def test_columns(env, broker, hot):
     assert all(abs((dt.datetime.now() - row.timestamp).total_seconds()) < 3600 for row in found)
 
 
-def test_offsets_and_times(env, broker):
+def test_offsets_and_times(env: Environment, broker: KafkaBroker) -> None:
     topic = broker.topic("places", 2)
     broker.fill(topic, {0: 100, 1: 50})
     time.sleep(1.1)
@@ -74,7 +87,7 @@ def test_offsets_and_times(env, broker):
     time.sleep(1.1)
     broker.fill(topic, {0: 10, 1: 5}, first=1000)
 
-    def count(**places):
+    def count(**places: Any) -> Any:
         return env.count(env.read(KafkaSource(broker.servers, topic, **places)))
 
     assert count() == 165
@@ -88,7 +101,7 @@ def test_offsets_and_times(env, broker):
         KafkaSource(broker.servers, topic, start={(topic, 0): 500}).ranges()
 
 
-def test_an_end_that_the_broker_tells_too_low_is_found(broker):
+def test_an_end_that_the_broker_tells_too_low_is_found(broker: KafkaBroker) -> None:
     """This broker counts the last batch as one record; a plan that trusts it would lose the others."""
     topic = broker.topic("tail", 1)
     broker.fill(topic, {0: 500})
@@ -96,12 +109,12 @@ def test_an_end_that_the_broker_tells_too_low_is_found(broker):
     assert found.end == 500
 
 
-def test_an_empty_topic(env, broker):
+def test_an_empty_topic(env: Environment, broker: KafkaBroker) -> None:
     topic = broker.topic("empty", 3)
     assert env.count(env.read(KafkaSource(broker.servers, topic))) == 0
 
 
-def test_plain_spark_reads_it_too(spark, broker, hot):
+def test_plain_spark_reads_it_too(spark: SparkSession, broker: KafkaBroker, hot: Any) -> None:
     spark.dataSource.register(KafkaFormat)
     options = {"kafka.bootstrap.servers": broker.servers, "subscribe": hot, "startingOffsets": "earliest"}
     df = spark.read.format("penstock_kafka").options(**options, **{"scan.parallelism": "4"}).load()
@@ -109,7 +122,7 @@ def test_plain_spark_reads_it_too(spark, broker, hot):
     assert KafkaSource(broker.servers, hot).read(spark).count() == TOTAL
 
 
-def test_a_stream(spark, broker, tmp_path):
+def test_a_stream(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     spark.dataSource.register(KafkaFormat)
     topic = broker.topic("flowing", 2)
     broker.fill(topic, {0: 3000, 1: 100})
@@ -128,7 +141,7 @@ def test_a_stream(spark, broker, tmp_path):
         del options["maxOffsetsPerTrigger"]
     stream = numbers(spark.readStream.format("penstock_kafka").options(**options).load())
 
-    def run():
+    def run() -> Any:
         query = (
             stream.writeStream.format("parquet")
             .option("checkpointLocation", str(tmp_path / "c"))
@@ -148,7 +161,7 @@ def test_a_stream(spark, broker, tmp_path):
     assert (out.count(), out.distinct().count()) == (3310, 3310)
 
 
-def test_the_sink_writes_everything(env, spark, broker):
+def test_the_sink_writes_everything(env: Environment, spark: SparkSession, broker: KafkaBroker) -> None:
     topic = broker.topic("written", 3)
     df = spark.range(0, 5000, 1, 4).selectExpr(
         "cast(id as string) as value",
@@ -166,13 +179,15 @@ def test_the_sink_writes_everything(env, spark, broker):
     ("columns", "words"),
     [(["id"], "columns id cannot be written"), (["cast(id as string) as value", "id"], "cannot be written")],
 )
-def test_rows_that_cannot_be_written(env, spark, broker, hot, columns, words):
+def test_rows_that_cannot_be_written(
+    env: Environment, spark: SparkSession, broker: KafkaBroker, hot: Any, columns: list[str], words: str
+) -> None:
     env.write(spark.range(3).selectExpr(*columns), KafkaSink(broker.servers, hot))
     with pytest.raises((JobError, SinkError), match=words):
         env.execute()
 
 
-def test_bad_targets(env, spark, broker):
+def test_bad_targets(env: Environment, spark: SparkSession, broker: KafkaBroker) -> None:
     with pytest.raises(SourceError, match="no topic 'none'"):
         KafkaSource(broker.servers, "none").ranges()
     with pytest.raises(SourceError, match="not a position in a topic"):
@@ -186,7 +201,7 @@ def test_bad_targets(env, spark, broker):
 class Interrupted(KafkaSource):
     """Reads some records, and waits for its broker to die before it reads on."""
 
-    def read_split(self, split, columns):
+    def read_split(self, split: Any, columns: Any) -> Iterator[Any]:
         reached = Path(self.properties["client.id"])
         for batch in super().read_split(split, columns):
             yield batch
@@ -196,13 +211,15 @@ class Interrupted(KafkaSource):
                     time.sleep(0.05)
 
 
-def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(make_env, spark, tmp_path):
+def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(
+    make_env: Callable[..., Environment], spark: SparkSession, tmp_path: Path
+) -> None:
     env = make_env(**{"sources.timeout": "3 s"})
     mortal = KafkaBroker()
     reached, alive = tmp_path / "reached", tmp_path / "reached.alive"
     alive.touch()
 
-    def kill():
+    def kill() -> None:
         while not reached.exists():
             time.sleep(0.05)
         mortal.kill()

@@ -1,6 +1,9 @@
 """Cutting backlogs: a table, and hypothesis for what must always hold."""
 
+from __future__ import annotations
+
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, tasks_for
 
 
-def one(partition, start, end, **more):
+def one(partition: Any, start: Any, end: Any, **more: Any) -> Any:
     return OffsetRange("t", partition, start, end, **more)
 
 
@@ -24,12 +27,12 @@ def one(partition, start, end, **more):
         ([one(0, 0, 2)], 8, [one(0, 0, 1), one(0, 1, 2)]),
     ],
 )
-def test_cuts(ranges, count, expected):
+def test_cuts(ranges: Any, count: int, expected: Any) -> None:
     assert cut_by_backlog(ranges, count) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 10_000)), max_size=8), st.integers(1, 20))
-def test_every_offset_once_and_no_share_exceeded(given_ranges, count):
+def test_every_offset_once_and_no_share_exceeded(given_ranges: Any, count: Any) -> None:
     ranges = [one(place, start, start + length) for place, (start, length) in enumerate(given_ranges)]
     found = cut_by_backlog(ranges, count)
     for whole in ranges:
@@ -46,11 +49,11 @@ def test_every_offset_once_and_no_share_exceeded(given_ranges, count):
     ("backlog", "bytes_each", "volume", "bound", "expected"),
     [(0, 10, 100, 8, 1), (95, 10, 100, 8, 8), (25, 10, 100, 8, 3)],
 )
-def test_number_of_tasks(backlog, bytes_each, volume, bound, expected):
+def test_number_of_tasks(backlog: int, bytes_each: int, volume: int, bound: int, expected: int) -> None:
     assert tasks_for([one(0, 0, backlog)], bytes_each, volume, bound) == expected
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (4, 3)])
-def test_bad_ranges(start, end):
+def test_bad_ranges(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="no range of offsets"):
         one(0, start, end)

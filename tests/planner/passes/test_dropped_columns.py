@@ -1,4 +1,7 @@
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ BELOW = plan("Range", ids="ab")
         ("Project", None, False),
     ],
 )
-def test_projections(name, top, expected):
+def test_projections(name: str, top: Any, expected: bool) -> None:
     before = draft("1 -> 2", tops={2: top})
     named = replace(before, nodes={**before.nodes, 2: replace(before.nodes[2], name=name)})
     assert mark_dropped_columns(named).nodes[2].operator.drops_columns is expected

@@ -1,5 +1,9 @@
 """Which exchanges have a fixed width, and which must have the same."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.planner.passes.exchange_widths import job_plan
@@ -12,7 +16,7 @@ TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
     ("parallelism", "widths"),
     [({}, {}), ({2: 7}, {1: 7}), ({3: 7}, {1: 7}), ({4: 5}, {2: 5}), ({2: 7, 4: 5}, {1: 7, 2: 5})],
 )
-def test_widths_that_users_gave(parallelism, widths):
+def test_widths_that_users_gave(parallelism: Any, widths: Any) -> None:
     assert job_plan(draft(TEXT, parallelism=parallelism), "x").widths == widths
 
 
@@ -24,6 +28,8 @@ def test_widths_that_users_gave(parallelism, widths):
         ({"1-2": "hash[0]", "1-4": "hash[1]"}, {4: 5}, False),
     ],
 )
-def test_what_a_node_writes_for_together_has_one_width(signatures, parallelism, same):
+def test_what_a_node_writes_for_together_has_one_width(
+    signatures: dict[str, Any], parallelism: Any, same: bool
+) -> None:
     plan = job_plan(draft(TEXT, signatures=signatures, parallelism=parallelism), "x")
     assert (plan.family(1) == plan.family(2)) is same

@@ -1,5 +1,7 @@
 """What several operators read: the graph before, and what is written once after."""
 
+from __future__ import annotations
+
 import pytest
 
 from penstock.planner.passes.shared_results import materialise_shared_results
@@ -20,12 +22,12 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_graphs(name):
+def test_graphs(name: str) -> None:
     text, signatures, expected = CASES[name]
     assert lines(materialise_shared_results(draft(text, signatures=signatures))) == expected
 
 
-def test_rows_that_are_read_as_they_are_share_a_group():
+def test_rows_that_are_read_as_they_are_share_a_group() -> None:
     changed = materialise_shared_results(draft("1 #> 2\n1 #> 3\n3 #> 9"))
     plain = [edge for edge in changed.edges if edge.source_id == 1]
     assert {changed.edge_plans[edge.id].write for edge in plain} == {WriteKind.ROWS}
@@ -33,6 +35,6 @@ def test_rows_that_are_read_as_they_are_share_a_group():
     assert len(set(changed.groups.values())) == 4
 
 
-def test_what_runs_once_is_noted():
+def test_what_runs_once_is_noted() -> None:
     changed = materialise_shared_results(draft("1 #> 2\n1 #> 3", signatures=BY_K))
     assert changed.notes == (("n1", "run once", "read 2 times, by n2 and n3"),)

@@ -1,5 +1,7 @@
 """What sources and join sides hold is told to them."""
 
+from __future__ import annotations
+
 from penstock.graph import JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.planner.passes.source_sizes import add_source_sizes
 from tests.planner.drafts import draft
@@ -7,7 +9,7 @@ from tests.planner.drafts import draft
 INNER = JoinOperator(JoinType.INNER, left=JoinSide(hint="merge"))
 
 
-def test_the_bytes_below_each_side():
+def test_the_bytes_below_each_side() -> None:
     text = "1 -> 4\n4 #> 6\n2 #> 5\n3 #> 5\n5 #> 6"
     changed = add_source_sizes(draft(text, {5: INNER, 6: INNER}, sources={1: 100, 2: 20, 3: 3}))
     sides = {
@@ -25,6 +27,6 @@ def test_the_bytes_below_each_side():
     assert changed.nodes[6].operator.left.hint == "merge"
 
 
-def test_rows_that_are_not_known_are_none():
+def test_rows_that_are_not_known_are_none() -> None:
     changed = add_source_sizes(draft("1 #> 2", sources={1: 7}))
     assert changed.nodes[1].operator == ScanOperator(bytes=7, rows=None)

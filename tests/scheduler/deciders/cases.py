@@ -1,5 +1,9 @@
 """Vertices about to be decided, on graphs written as text."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from penstock.config import Configuration
 from penstock.decisions import DecisionLog
 from penstock.graph import AdaptiveGraphManager
@@ -25,7 +29,9 @@ class Deciding:
         The options; a task reads 100 bytes where nothing else is said.
     """
 
-    def __init__(self, text, operators=None, *, results=None, config=None, **facts):
+    def __init__(
+        self, text: str, operators: Any = None, *, results: Any = None, config: Any = None, **facts: Any
+    ) -> None:
         self.plan = job_plan(draft(text, operators, **facts), "x")
         self.manager = AdaptiveGraphManager(self.plan.graph)
         self.log = DecisionLog()
@@ -33,7 +39,7 @@ class Deciding:
         options = Configuration.load({VOLUME: "100 b", **(config or {})})
         self._decider = VertexDecider(self.plan, options, CORES, self.manager, self.results, self.results, self.log)
 
-    def decide(self, tail, inferred=None):
+    def decide(self, tail: Any, inferred: Any = None) -> Any:
         """Decide the vertex that ends with a node; the vertices before it finish first."""
         while not (found := [vertex for vertex in self.manager.job_graph if vertex.tail_id == tail]):
             for vertex in [one for one in self.manager.job_graph if one.tail_id in self.results]:

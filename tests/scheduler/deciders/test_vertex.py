@@ -1,5 +1,9 @@
 """A vertex is decided from what lies before it: figures in, tasks, reads and reasons out."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import pytest
 
 from penstock.connectors.coordinator import NO_ANSWER
@@ -12,7 +16,7 @@ from tests.scheduler.results import written
 EVEN = written(*[40] * 8)
 
 
-def test_tasks_read_ranges_of_about_the_volume():
+def test_tasks_read_ranges_of_about_the_volume() -> None:
     decided = Deciding("1 #> 2", results={1: EVEN}).decide(2)
     assert (decided.parallelism, decided.bytes_in) == (4, 320)
     assert decided.setup.read_of("1-2") == CoalescedRead([(0, 2), (2, 4), (4, 6), (6, 8)])
@@ -29,16 +33,16 @@ def test_tasks_read_ranges_of_about_the_volume():
         ({"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 3}, 3),
     ],
 )
-def test_options(config, parallelism):
+def test_options(config: Any, parallelism: int) -> None:
     assert Deciding("1 #> 2", results={1: EVEN}, config=config).decide(2).parallelism == parallelism
 
 
-def test_what_the_user_gave_is_kept():
+def test_what_the_user_gave_is_kept() -> None:
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")
 
 
-def test_each_input_of_a_union_keeps_what_was_given_to_it():
+def test_each_input_of_a_union_keeps_what_was_given_to_it() -> None:
     union = {5: Operator(OperatorKind.UNION)}
     job = Deciding("1 #> 3\n2 #> 4\n3 -> 5\n4 -> 5", union, results={1: EVEN, 2: EVEN}, parallelism={3: 3, 4: 5})
     decided = job.decide(5)
@@ -46,19 +50,19 @@ def test_each_input_of_a_union_keeps_what_was_given_to_it():
     assert [len(decided.setup.read_of(edge).ranges) for edge in ("1-3", "2-4")] == [3, 5]
 
 
-def test_inputs_of_one_group_are_cut_alike():
+def test_inputs_of_one_group_are_cut_alike() -> None:
     job = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: EVEN}, groups={"1-3": 1, "2-3": 1})
     decided = job.decide(3)
     assert decided.setup.read_of("1-3") == decided.setup.read_of("2-3")
     assert (decided.parallelism, decided.bytes_in) == (8, 640)
 
 
-def test_inputs_of_two_groups_add_up():
+def test_inputs_of_two_groups_add_up() -> None:
     decided = Deciding("1 #> 3\n2 #> 3", results={1: EVEN, 2: written(*[90] * 8)}).decide(3)
     assert decided.parallelism == 4 + 8
 
 
-def test_a_skewed_subpartition_is_split_where_that_was_allowed():
+def test_a_skewed_subpartition_is_split_where_that_was_allowed() -> None:
     job = Deciding(
         "1 #> 2",
         results={1: written(40, 40, 4000, 40, tasks=8)},
@@ -71,13 +75,13 @@ def test_a_skewed_subpartition_is_split_where_that_was_allowed():
     assert [one for task in read.tasks for one in task if one.mappers is not None]
 
 
-def test_what_is_broadcast_is_read_whole():
+def test_what_is_broadcast_is_read_whole() -> None:
     decided = Deciding("1 *> 3\n2 #> 3", results={1: EVEN, 2: EVEN}).decide(3)
     assert decided.setup.read_of("1-3") == WholeRead()
     assert decided.parallelism == 4
 
 
-def test_sources_are_cut_as_they_were_asked():
+def test_sources_are_cut_as_they_were_asked() -> None:
     decided = Deciding("1 #> 2", sources={1: 1000}).decide(1, {1: NO_ANSWER})
     assert (decided.parallelism, decided.reason, decided.bytes_in) == (None, "Spark splits this source itself", 1000)
 
@@ -86,14 +90,14 @@ def test_sources_are_cut_as_they_were_asked():
     ("sources", "expected"),
     [({1: 1000}, 40), ({1: 10}, 4), ({1: 100_000}, 128)],  # four for each task, at least four, at most the maximum
 )
-def test_what_is_written_follows_what_is_known_before(sources, expected):
+def test_what_is_written_follows_what_is_known_before(sources: Any, expected: int) -> None:
     job = Deciding("1 #> 2", sources=sources)
     assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == expected
     (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
     assert decision.chosen == expected
 
 
-def test_a_decision_names_the_operators_of_the_vertex():
+def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
     job.decide(3)
     (decision,) = [one for one in job.log if one.kind is DecisionKind.VERTEX_PARALLELISM]

@@ -98,7 +98,7 @@ def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> Tr
         if not leaf.children:
             translator.source_marks[leaf] = mark
             return translator.translate(child)
-        note = (mark.source.name, "not asked", "its DataFrame is more than a scan, so it has no tasks of its own")
+        note = (mark.source.name, "not inferred", "its DataFrame is more than a scan, so it has no tasks of its own")
         builder.notes.append(note)
     inner = translator.translate(child)
     if mark.exchange is not None:
@@ -115,7 +115,9 @@ def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> Tr
     name = mark.name or f"with_parallelism({mark.parallelism})"
     node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location)
     builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
-    why = f"the tasks of {builder.nodes[inner.node_id].name} cannot be given, so its rows are dealt out once more"
+    why = (
+        f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
+    )
     builder.notes.append((name, str(mark.parallelism), why))
     return TranslatedNode(node_id)
 
