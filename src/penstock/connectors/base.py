@@ -99,7 +99,7 @@ class DynamicParallelismInference(Protocol):
         """Return the number of tasks; 0 or less means that the source cannot infer it.
 
         Penstock calls it once, on the driver, in a thread of its own, after all upstream vertices have finished. An
-        exception is recorded, and the source gets the default parallelism. A call that does not return fails the job,
+        exception is recorded, and the source gets its upper bound. A call that does not return fails the job,
         see the option ``sources.timeout``.
         """
 
