@@ -120,7 +120,7 @@ def test_no_keys_leave_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert info.predicate == "false"
 
 
-NOT_TOLD = "rows go unfiltered: keys cannot be told of this side"
+NOT_TOLD = "rows are not filtered: keys cannot be told of this side"
 NO_ROWS = Written(None, ("stage",), written(8).sizes, rows=None)
 PROBLEMS: dict[str, tuple[Any, Any, dict[str, str] | None, str]] = {
     "a query that fails": (written(8), RuntimeError("no memory"), None, "could not be fetched: no memory"),
