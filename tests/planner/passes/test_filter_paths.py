@@ -146,10 +146,11 @@ def test_what_keys_are_computed_by(monkeypatch: pytest.MonkeyPatch, fact: dict[s
 
 def test_above_what_several_consumers_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them get the same rows, so the filter stands behind that."""
-    shared = tree("MapInPandas", scan(), **SAFE)
+    shared = tree("Window", scan(), description="k", **SAFE)
     left = tree("Filter", shared, **SAFE)
     join, other = tree("Join", left, B, ids="kxjy", **SAFE), tree("Project", shared, **SAFE)
-    found = Translated(monkeypatch, join, other, facts={join: equal("k", "j")}, classes={shared: 1})
+    facts, grouping = {join: equal("k", "j")}, {shared: "k"}
+    found = Translated(monkeypatch, join, other, facts=facts, classes={shared: 1}, grouping=grouping)
     draft = add_filter_paths(found.draft)
     operator = draft.nodes[1].operator
     assert isinstance(operator, JoinOperator)
