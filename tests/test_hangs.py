@@ -16,6 +16,7 @@ from penstock.connectors.split_source import SplitSource
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.scheduler.job import Job
 from tests.conftest import OFF
 from tests.silence import Proxy, Silent, ask
 
@@ -314,6 +315,24 @@ def test_interrupted_from_the_keyboard(spark, env, hang):
     with pytest.raises(KeyboardInterrupt):
         env.collect(df)
     assert time.monotonic() - pressed[0] < 2
+    assert env.last_job.state == "CANCELED"
+    assert "interrupted from the keyboard" in str(env.last_job.error)
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["before its thread runs", "before anyone waits"])
+def test_interrupted_while_it_starts(env, spark, hang, monkeypatch, started):
+    start = Job.start
+
+    def interrupted(*given):
+        if started:
+            start(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Job, "start", interrupted)
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        env.collect(counted(env.read(Inferring(hang.in_python))))
+    assert time.monotonic() - begun < 8
     assert env.last_job.state == "CANCELED"
     assert "interrupted from the keyboard" in str(env.last_job.error)
 

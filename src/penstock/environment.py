@@ -29,7 +29,7 @@ from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -182,7 +182,7 @@ class Environment:
         JobError
             If a vertex fails. No target shows rows of the job then.
         """
-        return self._finish(self.execute_async(name))
+        return self._run(self._registered(), name)
 
     def execute_async(self, name: str = "penstock job") -> Job:
         """Start all registered sinks as one job and return at once.
@@ -192,10 +192,7 @@ class Environment:
         SinkError
             If a target cannot be written. Nothing has run then.
         """
-        outputs = self._outputs.take()
-        if not outputs:
-            raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
-        return self._start(outputs, name)
+        return self._start(self._registered(), name)
 
     def collect(self, df: DataFrame) -> list[Row]:
         """Return the rows of a DataFrame."""
@@ -243,15 +240,32 @@ class Environment:
     # -- jobs ----------------------------------------------------------------------------------------------------
 
     def _fetch(self, df: DataFrame, sink: ResultSink) -> Any:
-        self._finish(self._start([Output(df, sink, location=callers_line())], sink.name))
+        self._run([Output(df, sink, location=callers_line())], sink.name)
         value, sink.value = sink.value, None
         return value
 
-    def _start(self, outputs: Sequence[Output], name: str) -> Job:
-        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
-            return self._started(outputs, name)
+    def _registered(self) -> list[Output]:
+        outputs = self._outputs.take()
+        if not outputs:
+            raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
+        return outputs
 
-    def _started(self, outputs: Sequence[Output], name: str) -> Job:
+    def _run(self, outputs: Sequence[Output], name: str) -> Job:
+        """Start a job and wait for its end; Ctrl-C cancels it, also while it starts."""
+        made: list[Job] = []
+        try:
+            return self._start(outputs, name, made.append).wait()
+        except KeyboardInterrupt:
+            for job in made:
+                job.cancel("interrupted from the keyboard")
+                job.wait_silently()
+            raise
+
+    def _start(self, outputs: Sequence[Output], name: str, made: Callable[[Job], None] = lambda _: None) -> Job:
+        with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
+            return self._started(outputs, name, made)
+
+    def _started(self, outputs: Sequence[Output], name: str, made: Callable[[Job], None]) -> Job:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
@@ -269,6 +283,7 @@ class Environment:
                 shadowed.refused(error)
             raise
         job = self.last_job = Job(name) if shadowed is None else shadowed
+        made(job)
         self._observer.watch(job)
         if plan is None:
             assert whole is not None
@@ -292,11 +307,3 @@ class Environment:
     def _shadowed_job(self, name: str) -> ShadowedJob | None:
         mode = self.config.get(SHADOW)
         return None if mode == "NO" else ShadowedJob(self._bridge, name, raises=mode == "ROWS")
-
-    def _finish(self, job: Job) -> Job:
-        try:
-            return job.wait()
-        except KeyboardInterrupt:
-            job.cancel("interrupted from the keyboard")
-            job.wait_silently()
-            raise

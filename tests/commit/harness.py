@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from penstock.commit import Access, Commit
 from penstock.spark.filesystem import Folder
@@ -139,7 +140,7 @@ def in_child(spark, work) -> End:
         code = 0
         try:
             os.close(read)
-            _reconnect(spark)
+            _reconnect()
             _tell_connections(opens)
             os.write(write, pickle.dumps(End(False, work())))
         except BaseException as error:
@@ -158,11 +159,14 @@ def in_child(spark, work) -> End:
     return pickle.loads(told)
 
 
-def _reconnect(spark) -> None:
-    """Leave the parent's connections to the JVM alone; what refers to them is kept, so that nothing is closed."""
-    if not hasattr(spark, "sparkContext"):
+def _reconnect() -> None:
+    """Leave the parent's connections to the JVM alone; what refers to them is kept, so that nothing is closed.
+
+    A child that needs no JVM would write to them, too: it tells the JVM of each object that Python's collector removes.
+    """
+    if SparkContext._gateway is None:
         return
-    client = spark.sparkContext._gateway._gateway_client
+    client = SparkContext._gateway._gateway_client
     client._of_parent = (getattr(client, "_of_parent", None), client.deque, client.thread_connection)
     client.deque, client.thread_connection = deque(), threading.local()
 
