@@ -39,8 +39,8 @@ def executor() -> Iterator[Any]:
     [
         (7, 7, None),
         (700, 700, None),
-        (0, NO_ANSWER, "gave 0"),
-        (-3, NO_ANSWER, "gave -3"),
+        (0, NO_ANSWER, "returned 0"),
+        (-3, NO_ANSWER, "returned -3"),
         (OSError("no route"), NO_ANSWER, "no route"),
     ],
 )

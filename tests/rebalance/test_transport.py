@@ -240,4 +240,4 @@ def test_a_consumer_that_never_goes_on() -> None:
 
     stage = Stage(2, ExchangeSpec(2, idle_timeout=1.0), stuck, rows=64)
     stage.run()
-    assert any("has waited 1 s for reader" in str(error) for error in stage.errors), stage.errors
+    assert any("has waited 1 s for consumer" in str(error) for error in stage.errors), stage.errors

@@ -238,7 +238,7 @@ def test_a_broker_that_dies_while_it_is_read_is_a_clear_error(
         df = env.read(Interrupted(mortal.servers, topic, properties=few, parallelism=1))
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
-        with pytest.raises(JobError, match=r"is silent at offset [1-9]\d* of 20000"):
+        with pytest.raises(JobError, match=r"sends no records from offset [1-9]\d* of 20000"):
             env.collect(df.groupBy("partition").count())
         killer.join(10)
         assert not alive.exists()
