@@ -41,4 +41,7 @@ def test_a_job_without_vertices_leaves_no_thread():
     one.on_job_changed()
     job.state = ExecutionState.FAILED
     one.on_job_changed()
-    assert set(threading.enumerate()) <= before
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(10)  # It is told to end, and not waited for.
+    assert not any(thread.is_alive() for thread in left)
