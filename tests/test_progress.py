@@ -37,9 +37,10 @@ def test_a_job_without_vertices_leaves_no_thread() -> None:
     one = Progress("failed before anything ran")
     one.on_events([state(ExecutionState.RUNNING)])
     one.on_events([state(ExecutionState.FAILED)])
-    for thread in set(threading.enumerate()) - before:
-        thread.join(2)  # rich tells its thread to stop, and does not wait for it
-    assert set(threading.enumerate()) <= before
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(10)  # rich tells its thread to stop, and does not wait for it
+    assert not any(thread.is_alive() for thread in left)
 
 
 def test_operators_count_when_their_vertex_has_finished() -> None:
