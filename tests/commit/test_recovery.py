@@ -211,7 +211,6 @@ def test_an_error_before_that_undoes_everything(local, template, tmp_path):
 
 def test_a_file_system_that_cannot_exchange_renames_twice(local, template, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.commit.local.exchange", lambda one, other: False)
-    monkeypatch.setattr("tests.commit.local.can_exchange", lambda folder: False)
     for step in range(14):
         target = files(template, tmp_path / str(step), "overwrite")
         end = in_child(local, lambda: run(local, [target], Stop(step)))  # noqa: B023

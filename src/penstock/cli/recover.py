@@ -88,7 +88,7 @@ def recover(
 
 
 _KEPT: dict[bool | None, str] = {
-    None: "left alone: a process of another machine may need it",
+    None: "left alone: a process of another machine, or the target itself, may need it",
     True: "left alone: its job runs",
 }
 _PLANNED = {

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import Journal, claim_of, journals_at, read_journal
+from penstock.commit.journal import Journal, claim_of, folder_beside, journals_at, read_journal
 from penstock.commit.lease import Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
 from penstock.errors import CommitError
@@ -100,7 +100,7 @@ _DONE = {Direction.FORWARD: "completed", Direction.BACK: "taken back"}
 
 def recover_target(access: Access, target: Folder) -> None:
     """Recover the commits that a dead process has left half-way at a target; called before it is written again."""
-    for path in journals_at(access, target.parent):
+    for path in journals_at(access, folder_beside(access, str(target))):
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
             recover(access, path)
@@ -127,7 +127,7 @@ def _complete(access: Access, journal: Journal) -> None:
     if not journal.decided:
         for part in journal.parts:
             if not part.is_committed(access):
-                part.commit(access)
+                part.complete(access)
         replace(journal, decided=True).write(access)
     for part in journal.parts:
         part.finish(access)
