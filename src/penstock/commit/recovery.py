@@ -82,16 +82,11 @@ def recover(access: Access, path: str) -> Recovery:
         targets = tuple(part.target for part in journal.parts)
         if not is_mine or journal.is_alive(access):
             return Recovery(path, journal.name, Direction.ALIVE, targets)
-        direction = _direction(access, journal)
-        if direction is Direction.FORWARD:
-            _complete(access, journal)
-        else:
-            for part in reversed(journal.parts):
-                part.undo(access)
+        direction = _follow(access, journal)
         journal.remove(access)
         remove_lease(access, path)
         remove_lease(access, claim_of(path))
-    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], ", ".join(targets))
+    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], _targets(journal))
     return Recovery(path, journal.name, direction, targets)
 
 
@@ -104,6 +99,28 @@ def recover_target(access: Access, target: Folder) -> None:
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
             recover(access, path)
+
+
+def _follow(access: Access, journal: Journal) -> Direction:
+    """Do what a journal needs."""
+    try:
+        direction = _direction(access, journal)
+        if direction is Direction.FORWARD:
+            _complete(access, journal)
+        else:
+            for part in reversed(journal.parts):
+                part.undo(access)
+    except Exception as error:
+        error.add_note(
+            f"the commit of job {journal.name!r} could not be recovered; the next job at {_targets(journal)} tries it "
+            f"again. If they are right as they are, remove {journal.path}"
+        )
+        raise
+    return direction
+
+
+def _targets(journal: Journal) -> str:
+    return ", ".join(part.target for part in journal.parts)
 
 
 def _direction(access: Access, journal: Journal) -> Direction:

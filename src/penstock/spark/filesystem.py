@@ -223,7 +223,7 @@ class Folder:
 
     @property
     def resolved(self) -> Folder:
-        """The folder itself, where the path leads over symbolic links of this machine: all who write to it name it so."""
+        """The folder itself, where the path has symbolic links of this machine: all who write to it name it so."""
         path = self.local_path
         return self if path is None else Folder(self._bridge, f"file:{os.path.realpath(path)}")
 
