@@ -133,6 +133,8 @@ def test_a_pool_gives_errors_and_context_and_cancels_what_waits():
 def test_work_that_a_pool_has_cancelled_is_not_waited_for():
     pool, may_end = DaemonPool(1, "t"), threading.Event()
     found = [pool.submit(may_end.wait) for _ in range(3)]
+    while not found[0].running():
+        time.sleep(0.01)
     pool.shutdown(wait=False, cancel_futures=True)
     may_end.set()
     assert not wait(found, 5).not_done

@@ -540,4 +540,4 @@ def test_a_recovery_that_fails_tells_what_to_do(local, template, tmp_path, monke
     monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
     with pytest.raises(SinkError, match="do not change places") as error:
         recover(Access(None), journal)
-    assert f"remove {journal}" in error.value.__notes__[0]
+    assert f"remove file:{journal}" in error.value.__notes__[0]
