@@ -356,7 +356,8 @@ def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
     one = target("overwrite")
     other, slow = job_at(local, one, OtherJob()), job_at(local, one, mode="append")
     added = of_one_file(one, slow)
-    ended, thread = [], threading.Thread(target=lambda: ended.append(ends_undone(other)))
+    ended, has_ended = [], threading.Event()
+    thread = threading.Thread(target=lambda: ended.append(ends_undone(other, has_ended)))
 
     def begin():
         thread.start()
@@ -364,16 +365,20 @@ def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
 
     slow._begin_commit = begin
     assert ends(slow) is None
+    has_ended.set()
     thread.join(20)
     assert ended == [None]
     assert len(one.rows()) == len(one.old) + added
 
 
-def ends_undone(commit):
+def ends_undone(commit, after=None):
+    """Let a job commit, and be undone, after another has ended."""
     try:
         commit.run()
     except Exception as error:
         return error
+    if after is not None:
+        after.wait(20)
     commit._irreversible = False
     commit.fail(SinkError("the other sink failed"))
     return None
