@@ -310,7 +310,7 @@ def test_what_somebody_has_put_where_the_old_rows_were_stays(local, target, monk
 
 
 @pytest.mark.parametrize("taken", ["claim", "gone"])
-def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken):
+def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, monkeypatch, taken):
     one = target("overwrite")
     committed = []
     other = OtherJob()
@@ -328,7 +328,7 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(local, target, taken)
             path.write_text(json.dumps({**told, "owner": None}))
             assert recover(Access(None), str(path)).direction is Direction.BACK
 
-    type(other.part).commit = lambda self, access: committed.append(1)
+    monkeypatch.setattr(Other, "commit", lambda self, access: committed.append(1))
     error = ends(job_at(local, one, Slow(), other))
     assert isinstance(error, CommitError)
     assert "recovered by another process" in str(error)

@@ -161,8 +161,12 @@ def _journal_of(file: Folder) -> str | None:
 
 
 def folder_beside(access: Access, target: str) -> Folder:
-    """Return the folder in which a target lies, not a symbolic link to it: all who write to it look there."""
-    return Folder(access.bridge, target).resolved.parent
+    """Return the folder in which a target lies, not a symbolic link to it: all who write to it look there.
+
+    A volume is its own: what lies beside where it is mounted is not there on other machines.
+    """
+    found = Folder(access.bridge, target).resolved
+    return found if found.is_volume else found.parent
 
 
 def _content(file: Folder) -> bytes | None:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(?=/|$)")
 
@@ -20,7 +24,13 @@ def place_of(path: str) -> str:
     return plain.rstrip("/")
 
 
-def is_within(inner: str, outer: str) -> bool:
-    """Whether a path is another, or lies below it."""
-    inner, outer = place_of(inner), place_of(outer)
-    return inner == outer or inner.startswith(f"{outer}/")
+def are_within(inner: Iterable[str], outer: Iterable[str]) -> bool:
+    """Whether any path is one of others, or lies below one."""
+    wanted = {place_of(path) for path in outer}
+    return bool(wanted) and any(above in wanted for path in inner for above in _upwards(place_of(path)))
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import journals_at, read_journal
+from penstock.commit.journal import folder_beside, journals_at, read_journal
 from penstock.commit.owner import tag_is_alive
 from penstock.spark.filesystem import Folder
 
@@ -38,7 +38,7 @@ def commits_at(access: Access, path: str) -> list[str]:
     if given.name.endswith(".json") and given.exists() and not given.is_folder():
         return [str(given)]
     found = set(journals_at(access, given)) if given.is_folder() else set()
-    for journal in journals_at(access, given.parent):
+    for journal in journals_at(access, folder_beside(access, str(given))):
         known = read_journal(access, journal)
         if known is not None and any(part.is_at(given) for part in known.parts):
             found.add(journal)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from penstock.commit.journal import Journal, folder_beside, journals_at, read_journal
-from penstock.commit.paths import is_within
+from penstock.commit.paths import are_within
 from penstock.commit.recovery import Direction, recover
 from penstock.errors import CommitError
 
@@ -97,8 +97,5 @@ def _touches(part: Prepared) -> bool:
 def _harms(one: Prepared, two: Prepared) -> bool:
     """Whether what one replaces, and would bring back, holds what the other replaces or adds."""
     return any(
-        is_within(inner, outer)
-        for first, second in ((one, two), (two, one))
-        for outer in first.replaced
-        for inner in (*second.replaced, *second.added)
+        are_within((*second.replaced, *second.added), first.replaced) for first, second in ((one, two), (two, one))
     )
