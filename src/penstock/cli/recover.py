@@ -34,7 +34,7 @@ def recover(
     """Complete, or take back, what a job has left half-way when its driver died while it committed.
 
     PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job with several sinks, or
-    whose files appear by more than one rename, writes such a journal beside its first target before it shows anything.
+    that writes files, writes such a journal beside its first target before it shows anything.
     If a sink that cannot be undone (Delta, Iceberg, a database) had committed, the others follow; else the old rows
     come back. A job whose process still runs is left alone. Hidden folders of jobs that died before they committed are
     removed.

@@ -258,7 +258,8 @@ class SinkJob(ABC):
     def prepare(self) -> Prepared | None:
         """Make what was written durable, and return how any process can commit it, or undo it.
 
-        Called after all vertices of the job have finished, and before any sink commits. The default is for sinks whose
+        Called after all vertices of the job have finished, and before any sink commits; again, once no other commit is
+        under way, if the record replaces, or adds to, what other jobs may write. The default is for sinks whose
         commit only this process can do: `commit` is called instead, and a crash meanwhile leaves what it leaves.
         """
         return None
