@@ -21,7 +21,7 @@ from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_of
 from penstock.connectors.extras import with_secrets, without_secrets
 from penstock.errors import CommitError, SinkError
-from tests.commit.checks import journals, run
+from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
@@ -537,7 +537,30 @@ def test_a_target_that_somebody_has_replaced_since(local, template, tmp_path, ca
 
 def test_a_recovery_that_fails_tells_what_to_do(local, template, tmp_path, monkeypatch):
     journal = killed(local, [files(template, tmp_path / "a", "overwrite")], "exchange")
-    monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
-    with pytest.raises(SinkError, match="do not change places") as error:
+    for step in ("exchange", "move_to"):
+        monkeypatch.setattr(LocalFolder, step, lambda self, other: False)
+    with pytest.raises(SinkError, match="cannot move") as error:
         recover(Access(None), journal)
     assert f"remove file:{journal}" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("case", ["overwrite", "dynamic"])
+def test_folders_that_changed_places_elsewhere(local, template, tmp_path, case):
+    """The machine that recovers cannot exchange folders; it is killed at each of its steps, then the rest follows."""
+    for step in range(40):
+        one = files(template, tmp_path / str(step), case)
+        journal = killed(local, [one], "exchange")
+
+        def stopped(path=journal, step=step):
+            LocalFolder.exchange = lambda self, other: False
+            with Stop(step).armed():
+                recover(Access(None), path)
+
+        ended = in_child(local, stopped)
+        assert ended.error is None, ended.error
+        in_child(local, lambda path=journal: (stopped(path, None), path))
+        assert one.rows() == one.old, step
+        assert not leftovers(one)
+        if not ended.killed:
+            return
+    raise AssertionError("it did not come to an end")

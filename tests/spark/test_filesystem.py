@@ -77,3 +77,28 @@ def test_what_cannot_be_deleted_is_an_error(folder, tmp_path):
     one._fs = Refusing(one._fs)
     with pytest.raises(OSError, match="cannot be deleted"):
         one.delete()
+
+
+def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder, tmp_path):
+    folder("a").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.crc", "a"]
+    assert folder("a").move_to(folder("b"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b"]
+    assert not folder("a").move_to(folder("c"))
+    folder("d").make()
+    assert not folder("b").move_to(folder("d"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b", "d"]
+
+
+def test_a_folder_of_two_names(folder, tmp_path):
+    (tmp_path / "a b%20").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a b%20")
+    assert str(folder("link").resolved) == str(folder("a b%20"))
+    assert str(folder("link/x").resolved.parent) == str(folder("a b%20"))
+    assert str(folder("nothing/x").resolved) == str(folder("nothing/x"))
+
+
+def test_volumes(folder):
+    assert folder("../../../../../../../proc").resolved.is_volume
+    assert not folder("a").is_volume
+    assert folder("a").volumes_below() == []

@@ -124,18 +124,27 @@ class PreparedFolders(Prepared):
         """Put the old folders back; what somebody else has put there since stays."""
         remove_files(access, self.staging, self.path, self.moved_files)
         for place, staged, old in self._places(access):
-            if not self._is_new(place):
+            if self._is_new(place):
+                self._take_back(place, staged, old)
+            else:
                 self._bring_back(old, place)
-            elif old.exists():
-                move(place, staged)
-                move(old, place)
-            elif not staged.exists():
-                move(place, staged)
-            elif not staged.exchange(place):
-                raise SinkError(f"{place} and {staged} do not change places", hint="the old rows are in the second")
         remove_made(access, self.path, self.made)
         sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
         self._clean(access)
+
+    @staticmethod
+    def _take_back(place: Folder, staged: Folder, old: Folder) -> None:
+        """Hide the new rows again, and put the old ones where they were."""
+        if not old.exists():
+            if not staged.exists():
+                move(place, staged)
+                return
+            if staged.exchange(place):
+                return
+            old.parent.make()  # they have changed places, but cannot from this machine: from here on as elsewhere
+            move(staged, old)
+        move(place, staged)
+        move(old, place)
 
     @staticmethod
     def _bring_back(old: Folder, place: Folder) -> None:
