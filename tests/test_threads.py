@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import wait
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any, Never
@@ -130,6 +131,17 @@ def test_a_pool_gives_errors_and_context_and_cancels_what_waits() -> None:
     assert waiting.cancelled()
     free.set()
     assert running.result(5)
+
+
+def test_work_that_a_pool_has_cancelled_is_not_waited_for() -> None:
+    pool, may_end = DaemonPool(1, "t"), threading.Event()
+    found = [pool.submit(may_end.wait) for _ in range(3)]
+    while not found[0].running():
+        time.sleep(0.01)
+    pool.shutdown(wait=False, cancel_futures=True)
+    may_end.set()
+    assert not wait(found, 5).not_done
+    assert [one.cancelled() for one in found] == [False, True, True]
 
 
 def test_the_process_ends_without_threads_that_hang() -> None:

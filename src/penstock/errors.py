@@ -153,6 +153,15 @@ class CommitError(SinkError):
         )
 
     @classmethod
+    def unknown(cls, kind: str) -> Self:
+        """Build the error for a record of a journal that this release does not understand."""
+        return cls(
+            f"a sink of kind {kind!r} cannot be recovered",
+            cause="this release of Penstock does not know it, or what a newer one has written of it",
+            hint="recover with the release that has written it, or import the package that the sink comes from",
+        )
+
+    @classmethod
     def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
         """Build the error for a commit that stays incomplete, because some of it cannot be undone."""
         return cls(

@@ -180,7 +180,9 @@ class DaemonPool(Executor):
         with self._changed:
             self._closed = True
             while cancel_futures and self._waiting:
-                self._waiting.popleft()[0].cancel()
+                future, _ = self._waiting.popleft()
+                future.cancel()
+                future.set_running_or_notify_cancel()  # it has ended for those who wait for it, too
             self._changed.notify_all()
         for thread in self._threads if wait else ():
             thread.join()

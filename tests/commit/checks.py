@@ -50,7 +50,8 @@ def leftovers(target: Any) -> list[str]:
 
 
 def journals(target: Any) -> list[Path]:
-    return sorted(target.place.glob(".penstock-commit-*"))
+    """Return the files of commits beside a target, or in it."""
+    return sorted([*target.place.glob(".penstock-commit-*"), *target.place.glob("out/.penstock-commit-*")])
 
 
 def stopped(spark: SparkSession, make: Any, step: int, *, after: bool, how: str, by: str) -> str:
@@ -81,7 +82,8 @@ def _stopped(spark: SparkSession, targets: Any, step: int, *, after: bool, how: 
         bridge = Bridge(spark)
         for target in targets:
             for secrets in [{a: s for one in targets for a, s in one.sink().secrets.items()}]:
-                for path in journals_at(Access(bridge, secrets), Folder(bridge, str(target.place))):
+                places = [Folder(bridge, str(place)) for place in (target.place, target.place / "out")]
+                for path in (path for place in places for path in journals_at(Access(bridge, secrets), place)):
                     went.add(recover(Access(bridge, dict(secrets)), path).direction)
         assert Direction.ALIVE not in went, where
         found = [target.rows() for target in targets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.spark.filesystem import is_hidden
-from penstock.spark.rename import can_exchange, exchange
+from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PATCHED = [
     *(
         f"penstock.commit.{name}.Folder"
-        for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery", "turns")
+        for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery")
     ),
     *(
         f"penstock.connectors.{name}.Folder"
@@ -53,7 +54,7 @@ class LocalFolder:
     """As `penstock.spark.filesystem.Folder`, for paths of this machine."""
 
     def __init__(self, bridge: Bridge, path: str) -> None:
-        self._path = Path(os.path.normpath(path.removeprefix("file://").removeprefix("file:")))
+        self._path = Path(os.path.abspath(path.removeprefix("file://").removeprefix("file:")))
 
     def __str__(self) -> str:
         return f"file:{self._path}"
@@ -108,8 +109,16 @@ class LocalFolder:
     def read(self) -> bytes:
         return self._path.read_bytes()
 
-    def can_exchange(self) -> bool:
-        return can_exchange(str(self._path.parent))
+    @property
+    def resolved(self):
+        return LocalFolder(None, os.path.realpath(self._path))
+
+    @property
+    def is_volume(self) -> bool:
+        return is_volume(str(self._path))
+
+    def volumes_below(self):
+        return volumes_below(str(self._path))
 
     def touch(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,10 +146,7 @@ class LocalFolder:
         self._path.mkdir(parents=True, exist_ok=True)
 
     def move_to(self, target: Any) -> bool:
-        if not self._path.exists() or not target._path.parent.exists():
-            return False
-        self._path.rename(target._path / self._path.name if target._path.is_dir() else target._path)
-        return True
+        return rename(str(self._path), str(target._path))
 
     def delete(self) -> None:
         shutil.rmtree(self._path) if self._path.is_dir() else self._path.unlink(missing_ok=True)
@@ -247,8 +253,27 @@ def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(LocalFolder, "renames_whole", False)
     monkeypatch.setattr(LocalFolder, "move_to", move_to)
-    monkeypatch.setattr(LocalFolder, "can_exchange", lambda self: False)
     monkeypatch.setattr(LocalFolder, "exchange", lambda self, other: False)
+
+
+def as_a_volume(monkeypatch: pytest.MonkeyPatch, name: str = "out") -> None:
+    """Let each folder of a name behave as a volume: nothing can be renamed into it or out of it, and it stays."""
+    change, swap = LocalFolder.move_to, LocalFolder.exchange
+
+    def side(folder: Any) -> Any:
+        parts = folder._path.parts
+        return parts[: parts.index(name) + 1] if name in parts[:-1] else "itself" if name in parts else None
+
+    def move_to(self: Any, target: Any) -> Any:
+        if side(self) != side(target) or "itself" in (side(self), side(target)):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return change(self, target)
+
+    monkeypatch.setattr(LocalFolder, "is_volume", property(lambda self: self.name == name and self.exists()))
+    monkeypatch.setattr(LocalFolder, "move_to", move_to)
+    monkeypatch.setattr(
+        LocalFolder, "exchange", lambda self, other: side(self) == side(other) != "itself" and swap(self, other)
+    )
 
 
 def without_a_jvm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> NoSpark:

@@ -13,7 +13,7 @@ import pytest
 from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
-from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
+from tests.commit.local import LocalSqlite, as_a_volume, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
 from tests.services import Postgres, Sqlite
 
@@ -211,6 +211,17 @@ def test_one_sink_on_an_object_store(
     as_an_object_store(monkeypatch)
     monkeypatch.setattr(Files, "is_whole", False)
     tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"object store, files {case}", 3)
+
+
+@pytest.mark.parametrize(
+    ("case", "token"), [slow_without(token, case) for case in FILES if "create" not in case for token in (None, "t")]
+)
+def test_one_sink_on_a_volume(monkeypatch, maker, counts, tmp_path, case, token):
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    as_a_volume(monkeypatch)
+    if case.startswith("overwrite"):
+        monkeypatch.setattr(Files, "is_whole", False)
+    tried(spark, lambda: [maker(None, f"files {case}", token)], counts, f"volume, files {case}", 3)
 
 
 @pytest.mark.parametrize(("pair", "token"), PAIRS)

@@ -90,7 +90,8 @@ def test_a_commit_through_hadoop(
     target = make()[0]
     folder = Folder(Bridge(spark), target.sink().path)
     assert folder.local_path is None
-    assert not folder.can_exchange()
+    assert not folder.is_volume
+    assert str(folder.resolved) == str(folder)
     assert folder.renames_whole == whole
     run(spark, [target])
     assert target.rows() == target.new

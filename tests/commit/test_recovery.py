@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Never
 import pytest
 
 from penstock.commit import Access, Commit, Direction, look, recover
+from penstock.commit.held import HeldJournal
 from penstock.commit.journal import journals_at
 from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_of
 from penstock.connectors.extras import with_secrets, without_secrets
 from penstock.errors import CommitError, SinkError
-from tests.commit.checks import journals, run
+from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
 from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
@@ -225,7 +227,6 @@ def test_a_file_system_that_cannot_exchange_renames_twice(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.commit.local.exchange", lambda one, other: False)
-    monkeypatch.setattr("tests.commit.local.can_exchange", lambda folder: False)
     for step in range(14):
         target = files(template, tmp_path / str(step), "overwrite")
         end = in_child(local, lambda: run(local, [target], Stop(step)))  # noqa: B023
@@ -383,3 +384,199 @@ def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path
     assert bool(notes) == for_good
     assert not journals(targets[0])
     assert not journals(targets[1])
+
+
+def as_seen_from_elsewhere(journal):
+    """Let a journal look as if its process, on another machine, had not renewed it for a minute."""
+    told = json.loads(journal.read_text())
+    told["owner"]["host"] = "elsewhere/1"
+    journal.write_text(json.dumps(told))
+    os.utime(journal, (time.time() - 61,) * 2)
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_job_that_was_taken_for_dead_does_not_finish(local, template, tmp_path, for_good):
+    """It was held up between its commit and its end: what can be undone has been."""
+    targets = [files(template, tmp_path / "a", "overwrite"), files(template, tmp_path / "b", "append")]
+    if for_good:
+        targets.append(Jdbc(None, LocalSqlite(tmp_path / "db"), "append", exists=True, token=None))
+    opened = [target.sink().open(local) for target in targets]
+    for target, job in zip(targets, opened, strict=True):
+        target.write(job)
+    commit = Commit(Access(None), "j", "j", opened)
+    commit.run()
+    (journal,) = [path for path in journals(targets[0]) if path.suffix == ".json"]
+    as_seen_from_elsewhere(journal)
+    went = recover(Access(None), str(journal)).direction
+    if for_good:
+        assert went is Direction.FORWARD
+        commit.finish()
+    else:
+        assert went is Direction.BACK
+        with pytest.raises(CommitError, match="recovered by another process") as error:
+            commit.finish()
+        commit.fail(error.value)
+    assert [target.rows() for target in targets] == [target.new if for_good else target.old for target in targets]
+    assert not journals(targets[0])
+
+
+@pytest.mark.parametrize(
+    ("told", "killed_by", "alive"),
+    [
+        ("the status", None, True),
+        (None, PermissionError, None),  # another user's, hidden (hidepid): it may run
+        (None, None, None),  # seen, but the system does not tell when it began
+        (None, ProcessLookupError, False),
+    ],
+)
+def test_a_process_that_is_hidden_may_run(monkeypatch, told, killed_by, alive):
+    me = Owner.me()
+
+    def status(pid):
+        if told is None:
+            raise FileNotFoundError(pid)
+        return original(pid)
+
+    def kill(pid, signal):
+        if killed_by is not None:
+            raise killed_by(pid)
+
+    from penstock.commit import owner
+
+    original = owner._status
+    monkeypatch.setattr(owner, "_status", status)
+    monkeypatch.setattr(os, "kill", kill)
+    assert me.is_alive() is alive
+    assert tag_is_alive(me.tag) is alive
+
+
+def test_the_journal_of_a_hidden_process_lives_by_its_lease(local, template, tmp_path, monkeypatch):
+    one = files(template, tmp_path / "a", "append")
+    journal = killed(local, [one], "move_to")
+    monkeypatch.setattr("penstock.commit.owner._started", lambda pid: "")
+    assert recover(Access(None), journal).direction is Direction.ALIVE
+    os.utime(journal, (time.time() - 61,) * 2)
+    assert recover(Access(None), journal).direction is Direction.BACK
+    assert one.rows() == one.old
+
+
+@pytest.mark.parametrize(
+    "folder", ["insurance.claims", "a.json", "a.ref", "a.lease", ".penstock-commit-x", "00000000-1-00000000", "a b%20"]
+)
+def test_folders_of_any_name_on_the_way(local, template, tmp_path, folder):
+    one = files(template, tmp_path / folder / "x", "append")
+    journal = killed(local, [one], "move_to")
+    assert [os.path.basename(path) for path in journals_at(Access(None), LocalFolder(None, str(one.place)))] == [
+        os.path.basename(journal)
+    ]
+    run(local, [one])
+    assert one.rows() == one.new
+    assert not journals(one)
+
+
+def test_a_journal_is_let_go_once_it_is_written(local, template, tmp_path, monkeypatch):
+    """The disk is full for a moment; another job of this process looks as soon as the journal is nobody's."""
+    one = files(template, tmp_path / "a", "append by partition")
+    table = Jdbc(None, LocalSqlite(tmp_path / "db"), "append", exists=True, token=None)
+    opened = [target.sink().open(local) for target in (one, table)]
+    for target, job in zip((one, table), opened, strict=True):
+        target.write(job)
+    commit = Commit(Access(None), "j", "j", opened)
+    commit.run()
+    (journal,) = [path for path in journals(one) if path.suffix == ".json"]
+    write, refused, went = LocalFolder.write, [], []
+
+    def refuse(self, content, *, overwrite=False):
+        if b'"decided": true' in content and not refused:
+            refused.append(self)
+            raise OSError("No space left on device")
+        return write(self, content, overwrite=overwrite)
+
+    leave = HeldJournal.leave
+    monkeypatch.setattr(LocalFolder, "write", refuse)
+    monkeypatch.setattr(
+        HeldJournal, "leave", lambda self: (leave(self), went.append(recover(Access(None), str(journal)).direction))
+    )
+    commit.finish()
+    assert refused
+    assert went == [Direction.FORWARD]
+    assert recover(Access(None), str(journal)).direction is Direction.GONE
+    assert not journals(one)
+    assert (one.rows(), table.rows()) == (one.new, table.new)
+
+
+@pytest.mark.parametrize("change", ["version", "field", "kind"])
+def test_a_journal_of_a_later_release(local, template, tmp_path, change):
+    """It is not guessed what it means: its own target waits for the release that knows, others do not."""
+    one, other = files(template, tmp_path / "a", "append"), files(template, tmp_path / "b", "create")
+    other.path = one.path.with_name("other")
+    journal = killed(local, [one], "move_to")
+    told = json.loads(open(journal).read())
+    if change == "version":
+        told["version"] = 99
+    else:
+        told["parts"][0] |= {"field": {"of_later": 1}, "kind": {"kind": "later"}}[change]
+    open(journal, "w").write(json.dumps(told))
+    rows = one.rows()
+    for does in (
+        lambda: look(Access(None), journal),
+        lambda: recover(Access(None), journal),
+        lambda: run(local, [one]),
+    ):
+        with pytest.raises(CommitError, match="cannot be recovered"):
+            does()
+    assert one.rows() == rows
+    assert json.loads(open(journal).read()) == told
+    run(local, [other])
+    assert other.rows() == other.new
+
+
+@pytest.mark.parametrize("case", ["append", "overwrite", "dynamic"])
+def test_a_target_that_somebody_has_replaced_since(local, template, tmp_path, case):
+    """Delta has committed, then plain Spark replaces the folder of files: the rest is completed, and nothing is stuck."""
+    one = files(template, tmp_path / "f", case)
+    layout = "plain" if case != "dynamic" else "parts"
+    table = Delta(template, tmp_path / "d", "append", exists=True, token=None)
+
+    def work():
+        journal = killed(local, [one, table], "create_write_transaction")
+        shutil.rmtree(one.path)
+        shutil.copytree(template("old", layout), one.path)
+        told = one.rows()
+        direction = recover(Access(None), journal).direction
+        return direction, one.rows() == told, table.rows() == table.new, journals(one)
+
+    end = in_child(local, work)
+    assert end.error is None, end.error
+    assert end.result == (Direction.FORWARD, True, True, [])
+
+
+def test_a_recovery_that_fails_tells_what_to_do(local, template, tmp_path, monkeypatch):
+    journal = killed(local, [files(template, tmp_path / "a", "overwrite")], "exchange")
+    for step in ("exchange", "move_to"):
+        monkeypatch.setattr(LocalFolder, step, lambda self, other: False)
+    with pytest.raises(SinkError, match="cannot move") as error:
+        recover(Access(None), journal)
+    assert f"remove file:{journal}" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize("case", ["overwrite", "dynamic"])
+def test_folders_that_changed_places_elsewhere(local, template, tmp_path, case):
+    """The machine that recovers cannot exchange folders; it is killed at each of its steps, then the rest follows."""
+    for step in range(40):
+        one = files(template, tmp_path / str(step), case)
+        journal = killed(local, [one], "exchange")
+
+        def stopped(path=journal, step=step):
+            LocalFolder.exchange = lambda self, other: False
+            with Stop(step).armed():
+                recover(Access(None), path)
+
+        ended = in_child(local, stopped)
+        assert ended.error is None, ended.error
+        in_child(local, lambda path=journal: (stopped(path, None), path))
+        assert one.rows() == one.old, step
+        assert not leftovers(one)
+        if not ended.killed:
+            return
+    raise AssertionError("it did not come to an end")

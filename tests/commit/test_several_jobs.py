@@ -9,6 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Never
 
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.commit import Access, Commit, Direction, recover
@@ -18,7 +19,8 @@ from penstock.commit.prepared import Prepared
 from penstock.errors import CommitError, SinkError
 from penstock.spark.rename import exchange
 from tests.commit.checks import journals, run
-from tests.commit.local import LocalFolder, without_a_jvm
+from tests.commit.harness import in_child
+from tests.commit.local import LocalFolder, as_a_volume, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
 
 if TYPE_CHECKING:
@@ -111,8 +113,9 @@ def ends(commit: Any) -> Any:
 @pytest.mark.parametrize("first", ["overwrite", "dynamic", "append by partition"])
 @pytest.mark.parametrize("second", ["overwrite", "dynamic", "append by partition", "append"])
 @pytest.mark.parametrize("goes", [BACK, FORWARD])
+@pytest.mark.parametrize("beside", [True, False], ids=["with another sink", "one sink, and stages after the commit"])
 def test_a_commit_waits_for_another_that_could_take_its_rows_back(
-    local: Any, target: Any, first: str, second: str, goes: Any
+    local: Any, target: Any, first: str, second: str, goes: Any, beside: bool
 ) -> None:
     layout = "parts" if "partition" in first or first == "dynamic" else "plain"
     if ("partition" in second or second == "dynamic") != (layout == "parts"):
@@ -121,7 +124,7 @@ def test_a_commit_waits_for_another_that_could_take_its_rows_back(
     two = target(second, "copy")
     shutil.rmtree(two.path)
     two.path = one.path
-    before = job_at(local, one, OtherJob())
+    before = job_at(local, one, OtherJob()) if beside else job_at(local, one)
     after = job_at(local, two)
     before.run()
     ended: list[Any] = []
@@ -216,28 +219,33 @@ def test_partitions_of_their_own_do_not_wait(local: Any, template: Any, target: 
 
 
 @pytest.mark.parametrize("mode", ["error", "append", "ignore"])
-@pytest.mark.parametrize("looks", [1, 2, 3], ids=["after prepare", "in commit", "just before the rename"])
+@pytest.mark.parametrize(
+    "looks", [1, 2, 3, 4], ids=["after prepare", "once more", "in commit", "just before the rename"]
+)
 def test_a_folder_that_has_appeared_is_not_replaced(
-    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, mode: str, looks: int
+    local: Any, template: Any, target: Any, monkeypatch: pytest.MonkeyPatch, mode: str, looks: int
 ) -> None:
     one = target("create")
-    jobs = [job_at(local, one, mode=mode) for _ in range(2)]
-    first, exists = jobs[0], LocalFolder.exists
+    job, exists = job_at(local, one, mode=mode), LocalFolder.exists
 
-    def look(self: Any) -> Any:  # the other job commits after so many looks that saw nothing
+    def look(self: Any) -> Any:  # somebody else, such as Spark alone, writes after so many looks that saw nothing
         found = exists(self)
         if not found and self.name == "out":
             look.left -= 1
             if not look.left:
-                monkeypatch.setattr(LocalFolder, "exists", exists)
-                assert ends(first) is None
+                shutil.copytree(template("new", "plain"), one.path)
         return found
 
     look.left = looks
     monkeypatch.setattr(LocalFolder, "exists", look)
-    error = ends(jobs[1])
-    assert isinstance(error, SinkError)
-    assert one.rows() == sorted(NEW)
+    error = ends(job)
+    if mode == "append" and looks == 1:
+        assert error is None
+        assert one.rows() == sorted(NEW + NEW)
+    else:
+        assert isinstance(error, SinkError)
+        assert one.rows() == sorted(NEW)
+    assert look.left <= 0
     assert [path.name for path in one.place.iterdir()] == ["out"]
     assert not [path for path in one.path.iterdir() if path.name.startswith(".penstock-")]
 
@@ -317,7 +325,9 @@ def test_what_somebody_has_put_where_the_old_rows_were_stays(
 
 
 @pytest.mark.parametrize("taken", ["claim", "gone"])
-def test_a_process_that_was_taken_for_dead_commits_no_more(local: Any, target: Any, taken: str) -> None:
+def test_a_process_that_was_taken_for_dead_commits_no_more(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, taken: str
+) -> None:
     one = target("overwrite")
     committed = []
     other = OtherJob()
@@ -335,7 +345,7 @@ def test_a_process_that_was_taken_for_dead_commits_no_more(local: Any, target: A
             path.write_text(json.dumps({**told, "owner": None}))
             assert recover(Access(None), str(path)).direction is Direction.BACK
 
-    type(other.part).commit = lambda self, access: committed.append(1)
+    monkeypatch.setattr(Other, "commit", lambda self, access: committed.append(1))
     error = ends(job_at(local, one, Slow(), other))
     assert isinstance(error, CommitError)
     assert "another process recovered this commit" in str(error)
@@ -347,3 +357,178 @@ def test_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     me = Owner.me()
     monkeypatch.setattr("penstock.commit.owner._boot", lambda: "another")
     assert me.is_alive() is None
+
+
+def of_one_file(target, job):
+    """Leave one file of a job's rows; return how many rows it has."""
+    staging = job._sinks[0]._staging._path
+    first, *rest = sorted(staging.glob("part-*"))
+    for path in (*rest, staging / "_SUCCESS"):
+        path.unlink()
+    return pq.read_metadata(first).num_rows
+
+
+def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
+    """Another job begins between the look of a job that only adds one file, and its rename."""
+    one = target("overwrite")
+    other, slow = job_at(local, one, OtherJob()), job_at(local, one, mode="append")
+    added = of_one_file(one, slow)
+    ended, has_ended = [], threading.Event()
+    thread = threading.Thread(target=lambda: ended.append(ends_undone(other, has_ended)))
+
+    def begin():
+        thread.start()
+        thread.join(0.5)
+
+    slow._begin_commit = begin
+    assert ends(slow) is None
+    has_ended.set()
+    thread.join(20)
+    assert ended == [None]
+    assert len(one.rows()) == len(one.old) + added
+
+
+def ends_undone(commit, after=None):
+    """Let a job commit, and be undone, after another has ended."""
+    try:
+        commit.run()
+    except Exception as error:
+        return error
+    if after is not None:
+        after.wait(20)
+    commit._irreversible = False
+    commit.fail(SinkError("the other sink failed"))
+    return None
+
+
+def overtaken(commit, by):
+    """Let something happen just after a job has looked at its target for the first time."""
+    sink = commit._sinks[0]
+    prepare = sink.prepare
+
+    def first():
+        sink.prepare = prepare
+        part = prepare()
+        by()
+        return part
+
+    sink.prepare = first
+    return commit
+
+
+OVERTAKEN = {  # the case, the modes of both, the rows, and whether the job that is overtaken fails
+    "overwrite twice": ("overwrite", "overwrite", "overwrite", NEW, False),
+    "overwrite after append": ("overwrite", "append", "overwrite", NEW, False),
+    "append after overwrite": ("overwrite", "overwrite", "append", NEW + NEW, False),
+    "a partition twice": ("dynamic", "overwrite", "overwrite", NEW, False),
+    "create twice": ("create", "error", "error", NEW, True),
+    "create by overwrite twice": ("create", "overwrite", "overwrite", NEW, False),
+    "create by append twice": ("create", "append", "append", NEW + NEW, False),
+    "create by append and overwrite": ("create", "append", "overwrite", NEW, False),
+    "create unless it is there": ("create", "overwrite", "ignore", NEW, True),
+}
+
+
+@pytest.mark.parametrize("kind", ["folders", "objects", "volume"])
+@pytest.mark.parametrize("marks", [True, False], ids=["_SUCCESS", "no _SUCCESS"])
+@pytest.mark.parametrize("case", OVERTAKEN)
+def test_a_job_looks_again_at_what_others_have_committed(local, target, monkeypatch, kind, marks, case):
+    what, mode_of_other, mode, rows, fails = OVERTAKEN[case]
+    if kind == "volume" and what == "create":  # one that is mounted is there
+        return
+    {"folders": lambda _: None, "objects": as_an_object_store, "volume": as_a_volume}[kind](monkeypatch)
+    one = target(what)
+    if what == "dynamic":
+        shutil.rmtree(one.path)
+        one.path.mkdir()
+    jobs = [job_at(local, one, mode=given) for given in (mode_of_other, mode)]
+    if not marks:
+        for job in jobs:
+            (job._sinks[0]._staging._path / "_SUCCESS").unlink()
+    error = ends(overtaken(jobs[1], lambda: ends(jobs[0])))
+    assert isinstance(error, SinkError) if fails else error is None
+    assert one.rows() == sorted(rows)
+    assert not journals(one)
+    assert (one.path / "_SUCCESS").exists() or not marks
+
+
+@pytest.mark.parametrize("kind", ["folders", "objects"])
+@pytest.mark.parametrize("case", ["overwrite", "create", "dynamic"])
+def test_another_waits_for_a_job_that_has_looked(local, target, monkeypatch, kind, case):
+    if kind == "objects":
+        as_an_object_store(monkeypatch)
+    one = target(case)
+    if case == "dynamic":
+        shutil.rmtree(one.path)
+        one.path.mkdir()
+    first, second = (job_at(local, one, mode="overwrite") for _ in range(2))
+    ended, thread = [], threading.Thread(target=lambda: ended.append(ends(second)))
+
+    def begin():
+        thread.start()
+        thread.join(0.5)
+        assert thread.is_alive()
+
+    first._begin_commit = begin
+    assert ends(first) is None
+    thread.join(20)
+    assert ended == [None]
+    assert one.rows() == sorted(NEW)
+    assert not journals(one)
+
+
+@pytest.mark.parametrize("kind", ["folders", "objects"])
+@pytest.mark.parametrize("undone", [False, True], ids=["both commit", "the second is undone"])
+@pytest.mark.parametrize("case", ["append", "dynamic", "create"])
+def test_a_marker_is_whose_it_is(local, target, monkeypatch, kind, undone, case):
+    """Two jobs that do not wait for each other find no marker, and each brings one."""
+    if case == "create" and kind == "folders":
+        return
+    if kind == "objects":
+        as_an_object_store(monkeypatch)
+    one = target(case)
+    (one.path / "_SUCCESS").unlink(missing_ok=True)
+    jobs = [job_at(local, one, mode="append" if case == "create" else None) for _ in range(2)]
+    if case == "dynamic":
+        staging = jobs[1]._sinks[0]._staging._path
+        for name in ("p=0", "p=1"):
+            (staging / name).rename(staging / name.replace("=", "=7"))
+    jobs[1]._begin_commit = lambda: ends(jobs[0])
+    if undone:
+        assert ends_undone(jobs[1]) is None
+    else:
+        assert ends(jobs[1]) is None
+    moved = NEW if case != "dynamic" else [(i, p + 70) for i, p in NEW]
+    assert one.rows() == sorted([*one.new, *(() if undone else moved)])
+    assert (one.path / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("above", [True, False], ids=["on the way", "itself"])
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_target_of_two_names(local, target, tmp_path, above, dead):
+    """A job that names the target by a symbolic link waits for the one that does not, and recovers it."""
+    one = target("overwrite", "real/x")
+    (tmp_path / "link").symlink_to(tmp_path / "real" if above else one.path)
+    alias = target("append", "alias")
+    alias.path = tmp_path / "link" / "x" / "out" if above else tmp_path / "link"
+    if dead:
+
+        def dies():
+            assert job_at(local, one, OtherJob()).run() is None
+
+        assert in_child(local, dies).error is None
+    else:
+        before = job_at(local, one, OtherJob())
+        before.run()
+    ended, thread = [], threading.Thread(target=lambda: ended.append(run(local, [alias])))
+    thread.start()
+    thread.join(20 if dead else 0.5)
+    assert thread.is_alive() != dead
+    if not dead:
+        before._irreversible = False
+        before.fail(SinkError("the other sink failed"))
+        thread.join(20)
+    assert ended == [None]
+    assert one.rows() == sorted(one.old + NEW)
+    assert not journals(one)
+    assert (tmp_path / "link").is_symlink()

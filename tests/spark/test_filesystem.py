@@ -9,7 +9,7 @@ import pytest
 
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
-from penstock.spark.rename import can_exchange, exchange
+from penstock.spark.rename import exchange
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,6 @@ def test_two_folders_change_places(folder: Any, tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    assert folder("a").can_exchange()
     assert folder("a").exchange(folder("b"))
     assert (tmp_path / "a" / "b").exists()
     assert (tmp_path / "b" / "a").exists()
@@ -47,7 +46,6 @@ def test_two_folders_change_places(folder: Any, tmp_path: Path) -> None:
 
 def test_a_file_system_that_cannot_tell(tmp_path: Path) -> None:
     assert not exchange(str(tmp_path / "a"), str(tmp_path / "b"))
-    assert can_exchange(str(tmp_path / "not" / "there" / "yet")) in (True, False)
 
 
 def test_only_empty_folders_go(folder: Any, tmp_path: Path) -> None:
@@ -87,3 +85,28 @@ def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None
     one._fs = Refusing(one._fs)
     with pytest.raises(OSError, match="cannot be deleted"):
         one.delete()
+
+
+def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder, tmp_path):
+    folder("a").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".a.crc", "a"]
+    assert folder("a").move_to(folder("b"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b"]
+    assert not folder("a").move_to(folder("c"))
+    folder("d").make()
+    assert not folder("b").move_to(folder("d"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b", "d"]
+
+
+def test_a_folder_of_two_names(folder, tmp_path):
+    (tmp_path / "a b%20").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "a b%20")
+    assert str(folder("link").resolved) == str(folder("a b%20"))
+    assert str(folder("link/x").resolved.parent) == str(folder("a b%20"))
+    assert str(folder("nothing/x").resolved) == str(folder("nothing/x"))
+
+
+def test_volumes(folder):
+    assert folder("../../../../../../../proc").resolved.is_volume
+    assert not folder("a").is_volume
+    assert folder("a").volumes_below() == []

@@ -33,10 +33,10 @@ def recover(
 ) -> None:
     """Complete or undo the commit of a job whose driver died while it committed.
 
-    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job writes a journal
-    beside its first target before it commits, if it has several sinks or needs more than one rename. If a sink that
-    cannot be undone (Delta, Iceberg, a database) has committed, the other sinks commit too. Otherwise the old rows come
-    back. A job that still runs is not touched. Hidden folders of jobs that died before they committed are removed.
+    PATH is a target, a folder with targets, or a commit journal (.penstock-commit-*.json). A job that has several sinks
+    or writes files writes such a journal beside its first target before it commits. If a sink that cannot be undone
+    (Delta, Iceberg, a database) has committed, the other sinks commit too. Otherwise the old rows come back. A job that
+    still runs is not touched. Hidden folders of jobs that died before they committed are removed.
 
     The next job that writes to one of the targets does the same. Use this command to see or do it earlier.
 
@@ -87,7 +87,7 @@ def recover(
 
 
 _KEPT: dict[bool | None, str] = {
-    None: "not touched: a process on another machine may need it",
+    None: "not touched: a process on another machine, or the target itself, may need it",
     True: "not touched: its job still runs",
 }
 _PLANNED = {

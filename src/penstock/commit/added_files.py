@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import MARKER, folder_of, move, move_files, remove_files, remove_made, sync_folders
+from penstock.commit.moves import MARKER, folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
 from penstock.commit.prepared import Prepared
 from penstock.spark.filesystem import Folder
 
@@ -34,6 +34,8 @@ class PreparedFiles(Prepared):
         Partitions whose marker is away while files are missing.
     away
         Files of the target that are replaced, relative to it.
+    owned
+        Folders that nobody else may write to before all is done, relative to the target; empty text for all of it.
     """
 
     kind: ClassVar[str] = "files"
@@ -45,6 +47,7 @@ class PreparedFiles(Prepared):
     made: tuple[str, ...] = ()
     unmarked: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -58,9 +61,9 @@ class PreparedFiles(Prepared):
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """The folders of files that are replaced, and the file of a token: nobody else may write it meanwhile."""
-        tokens = {f"{self.path}/{name}" for name in self.files if is_token_file(name)}
-        return tuple(sorted({folder_of(f"{self.path}/{name}") for name in self.away} | tokens))
+        """The folders whose files are replaced, and the file of a token: nobody else may write it meanwhile."""
+        tokens = (name for name in self.files if is_token_file(name))
+        return tuple(sorted(f"{self.path}/{name}".rstrip("/") for name in {*self.owned, *tokens}))
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -69,8 +72,8 @@ class PreparedFiles(Prepared):
 
     @property
     def is_atomic(self) -> bool:
-        """Whether there is but one file, or none, and nothing else to do."""
-        return len(self.files) < 2 and not (self.unmarked or self.made or self.away)
+        """Whether there is nothing to do: a file alone may be added to what another job takes back just then."""
+        return not (self.files or self.unmarked or self.made or self.away)
 
     def ready(self, access: Access) -> None:
         """Make the folders that markers are moved to."""
@@ -79,6 +82,13 @@ class PreparedFiles(Prepared):
 
     def commit(self, access: Access) -> None:
         """Move every file; what is replaced goes aside first, and markers of partitions are away meanwhile."""
+        self._commit(access, self.files)
+
+    def complete(self, access: Access) -> None:
+        """Move the files that still wait for it."""
+        self._commit(access, unmoved(access, self.staging, self.files))
+
+    def _commit(self, access: Access, files: tuple[str, ...]) -> None:
         target = Folder(access.bridge, self.path)
         for name in self.unmarked:
             marker, aside = target.child(f"{name}/{MARKER}"), self._marker_aside(access, name)
@@ -92,7 +102,7 @@ class PreparedFiles(Prepared):
                 move(file, aside)
         for folder in self.added:
             Folder(access.bridge, folder).make()
-        move_files(access, self.staging, self.path, self.files)
+        move_files(access, self.staging, self.path, files)
         self._mark_again(access)
         sync_folders(access, (*self.added, *map(folder_of, self.added)))
 

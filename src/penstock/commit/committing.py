@@ -18,7 +18,10 @@ class Committing(Protocol):
         """What journals do not keep."""
 
     def prepare(self) -> Prepared | None:
-        """Make everything durable."""
+        """Make everything durable.
+
+        Asked again once no other commit is under way, if the record replaces, or adds to, what others may write.
+        """
 
     def commit(self) -> None:
         """Make everything visible, where `prepare` gave nothing."""

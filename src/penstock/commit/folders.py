@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit.file_tokens import is_token_file
-from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_made, sync_folders
+from penstock.commit.moves import folder_of, move, move_files, remove_files, remove_made, sync_folders, unmoved
 from penstock.commit.prepared import Prepared
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
@@ -37,8 +37,6 @@ class PreparedFolders(Prepared):
         Folders above partitions that are not there yet.
     moved_files
         Files of the staging folder that are put into the target beside the partitions.
-    is_single_step
-        Whether all of it is one rename.
     replaces
         Whether a folder that is there may be replaced; if not, one that has appeared meanwhile is an error.
     """
@@ -51,7 +49,6 @@ class PreparedFolders(Prepared):
     folders: tuple[str, ...]
     made: tuple[str, ...] = ()
     moved_files: tuple[str, ...] = ()
-    is_single_step: bool = False
     replaces: bool = True
 
     @property
@@ -72,8 +69,8 @@ class PreparedFolders(Prepared):
 
     @property
     def is_atomic(self) -> bool:
-        """Whether all of it is one rename."""
-        return self.is_single_step
+        """No: a job that comes after it has to wait until it can no longer be undone."""
+        return False
 
     @property
     def _mark(self) -> str:
@@ -88,12 +85,19 @@ class PreparedFolders(Prepared):
 
     def commit(self, access: Access) -> None:
         """Put the new folders into their places; one that is no longer hidden is there, or was replaced since."""
+        self._commit(access, self.moved_files)
+
+    def complete(self, access: Access) -> None:
+        """Put what still waits for it into its place."""
+        self._commit(access, unmoved(access, self.staging, self.moved_files))
+
+    def _commit(self, access: Access, files: tuple[str, ...]) -> None:
         for name in self.made:
             Folder(access.bridge, self.path).child(name).make()
         for place, staged, old in self._places(access):
             if self._is_new(staged):
                 self._put(place, staged, old)
-        move_files(access, self.staging, self.path, self.moved_files)
+        move_files(access, self.staging, self.path, files)
         sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
 
     def _put(self, place: Folder, staged: Folder, old: Folder) -> None:
@@ -120,21 +124,40 @@ class PreparedFolders(Prepared):
         """Put the old folders back; what somebody else has put there since stays."""
         remove_files(access, self.staging, self.path, self.moved_files)
         for place, staged, old in self._places(access):
-            if not self._is_new(place):
-                if old.exists() and not place.exists():
-                    move(old, place)
-            elif old.exists():
-                move(place, staged)
-                move(old, place)
-            elif not staged.exists():
-                move(place, staged)
-            elif not staged.exchange(place):
-                raise SinkError(
-                    f"{place} and {staged} cannot be exchanged", hint="the old rows are in the second folder"
-                )
+            if self._is_new(place):
+                self._take_back(place, staged, old)
+            else:
+                self._bring_back(old, place)
         remove_made(access, self.path, self.made)
         sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
         self._clean(access)
+
+    @staticmethod
+    def _take_back(place: Folder, staged: Folder, old: Folder) -> None:
+        """Hide the new rows again, and put the old ones where they were."""
+        if not old.exists():
+            if not staged.exists():
+                move(place, staged)
+                return
+            if staged.exchange(place):
+                return
+            old.parent.make()  # they have changed places, but cannot from this machine: from here on as elsewhere
+            move(staged, old)
+        move(place, staged)
+        move(old, place)
+
+    @staticmethod
+    def _bring_back(old: Folder, place: Folder) -> None:
+        """Put the old rows where nothing is, or nothing but an empty folder."""
+        if not old.exists():
+            return
+        place.remove_if_empty()
+        if not place.exists():
+            move(old, place)
+        elif not place.entries():
+            raise SinkError(
+                f"{place} is empty and cannot be replaced", hint=f"its rows are in {old}: move them back yourself"
+            )
 
     def finish(self, access: Access) -> None:
         """Remove what was replaced, and the hidden files."""

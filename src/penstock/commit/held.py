@@ -13,9 +13,9 @@ from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from penstock.commit.prepared import Access
+    from penstock.commit.prepared import Access, Prepared
 
 log = logging.getLogger("penstock.commit")
 
@@ -41,13 +41,24 @@ class HeldJournal:
         """Its file."""
         return self._journal.path
 
+    @property
+    def _name(self) -> str:
+        return self.path.rpartition("/")[2]
+
     def begin(self, go_on: Callable[[], None]) -> None:
         """Write it, and wait until no other commit touches the same files, or `go_on` raises."""
-        COMMITTING.add(self.path)
+        COMMITTING.add(self._name)
         self._journal.point(self._access)
         self._journal.write(self._access)
         self._lease = Lease(self._access, self.path)
-        wait_for_others(self._access, self._journal.parts, self._journal, go_on)
+        wait_for_others(self._access, self._journal, go_on)
+
+    def renew(self, parts: Sequence[Prepared], go_on: Callable[[], None]) -> None:
+        """Write what has become of the sinks' records since it began, and wait for others once more."""
+        self._journal = replace(self._journal, parts=tuple(parts))
+        self._journal.point(self._access)
+        self._journal.write(self._access)
+        wait_for_others(self._access, self._journal, go_on)
 
     def check(self) -> None:
         """Look whether it is still this process that commits.
@@ -72,15 +83,15 @@ class HeldJournal:
         """Leave it as it is: it belongs to another process."""
         if self._lease is not None:
             self._lease.end()
-        COMMITTING.discard(self.path)
+        COMMITTING.discard(self._name)
 
     def release(self) -> None:
-        """Leave it to whoever comes next."""
-        self.leave()
+        """Leave it to whoever comes next, also in this process: only once nothing more is written to it."""
         try:
             self._journal.released().write(self._access)
         except Exception:
             log.warning("the journal %s could not be released", self.path, exc_info=True)
+        self.leave()
 
     def end(self) -> None:
         """Remove it."""
@@ -90,4 +101,4 @@ class HeldJournal:
             self._journal.remove(self._access)
         except Exception:
             log.warning("the journal %s could not be removed", self.path, exc_info=True)
-        COMMITTING.discard(self.path)
+        COMMITTING.discard(self._name)

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.commit.lease import is_young
 from penstock.commit.owner import Owner, tag_is_alive
-from penstock.commit.prepared import Prepared, prepared_of
+from penstock.commit.unknown import known_or_not
 from penstock.errors import CommitError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.commit.prepared import Access
+    from penstock.commit.prepared import Access, Prepared
     from penstock.spark.jvm import Bridge
 
 PREFIX = ".penstock-commit-"
+VERSION = 1
+"""Of what journals say; raised when an older release would misunderstand them."""
 COMMITTING: set[str] = set()
-"""The journals that jobs of this process are writing now; others of this process are nobody's."""
+"""The names of the journals that jobs of this process are writing now; others of this process are nobody's."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Journal:
     def write(self, access: Access) -> None:
         """Make it durable, all of it or nothing."""
         content: dict[str, Any] = {
-            "version": 1,
+            "version": VERSION,
             "job": self.job,
             "name": self.name,
             "decided": self.decided,
@@ -63,10 +65,10 @@ class Journal:
     def point(self, access: Access) -> None:
         """Let every target know where the journal lies; before it is written, as a pointer to nothing harms nobody."""
         Folder(access.bridge, self.path).parent.make()
-        for folder in _others(self):
-            content = {"version": 1, "journal": self.path}
-            pointer = folder_beside(access, folder).child(_name(self.path).replace(".json", ".ref"))
-            pointer.parent.make()
+        for folder in _others(access, self):
+            content = {"version": VERSION, "journal": self.path}
+            pointer = folder.child(_name(self.path).replace(".json", ".ref"))
+            folder.make()
             pointer.write(json.dumps(content).encode(), overwrite=True)
         for part in self.parts:
             if part.folder is None:
@@ -75,8 +77,8 @@ class Journal:
     def remove(self, access: Access) -> None:
         """Remove it, then what points to it."""
         Folder(access.bridge, self.path).delete()
-        for folder in _others(self):
-            folder_beside(access, folder).child(_name(self.path).replace(".json", ".ref")).delete()
+        for folder in _others(access, self):
+            folder.child(_name(self.path).replace(".json", ".ref")).delete()
         for part in self.parts:
             if part.folder is None:
                 part.unpoint(access, self.path)
@@ -86,7 +88,7 @@ class Journal:
         if self.owner is None:
             return False
         if self.owner == Owner.me():
-            return self.path in COMMITTING
+            return _name(self.path) in COMMITTING
         alive = self.owner.is_alive()
         return is_young(access, self.path) if alive is None else alive
 
@@ -129,7 +131,7 @@ def read_journal(access: Access, path: str) -> Journal | None:
     try:
         found = json.loads(content)
         owner = None if found["owner"] is None else Owner(**found["owner"])
-        parts = tuple(prepared_of(part) for part in found["parts"])
+        parts = tuple(known_or_not(part, found["version"] == VERSION) for part in found["parts"])
         return Journal(str(file), found["job"], found["name"], owner, parts, found["decided"])
     except (ValueError, KeyError, TypeError) as error:
         raise CommitError.unreadable(path, f"{type(error).__name__}: {error}") from error
@@ -144,7 +146,7 @@ def journals_at(access: Access, folder: Folder) -> list[str]:
             continue
         if Folder(access.bridge, journal).exists():
             found.add(journal)
-        elif tag_is_alive(journal) is False:  # it died before it had a journal, or those who recovered it have
+        elif tag_is_alive(_name(journal)) is False:  # it died before it had a journal, or those who recovered it have
             file.delete()
     return sorted(found)
 
@@ -154,12 +156,17 @@ def _journal_of(file: Folder) -> str | None:
     if file.name.endswith(".ref"):
         content = _content(file)
         return None if content is None else str(json.loads(content)["journal"])
-    return f"{str(file).partition('.claim')[0].removesuffix('.lease').removesuffix('.json')}.json"
+    name = file.name.partition(".claim")[0].removesuffix(".lease").removesuffix(".json")
+    return str(file.parent.child(f"{name}.json"))
 
 
 def folder_beside(access: Access, target: str) -> Folder:
-    """Return the folder in which a target lies."""
-    return Folder(access.bridge, target).parent
+    """Return the folder in which a target lies, not a symbolic link to it: all who write to it look there.
+
+    A volume is its own: what lies beside where it is mounted is not there on other machines.
+    """
+    found = Folder(access.bridge, target).resolved
+    return found if found.is_volume else found.parent
 
 
 def _content(file: Folder) -> bytes | None:
@@ -172,14 +179,12 @@ def _content(file: Folder) -> bytes | None:
         return None
 
 
-def _others(journal: Journal) -> set[str]:
-    """Return a target in each folder that has neither the journal nor yet a pointer to it."""
-    home = journal.path.rpartition("/")[0]
-    found = {
-        part.folder.rstrip("/").rpartition("/")[0]: part.folder for part in journal.parts if part.folder is not None
-    }
-    found.pop(home, None)
-    return set(found.values())
+def _others(access: Access, journal: Journal) -> list[Folder]:
+    """Return the folders beside targets that do not hold the journal itself."""
+    besides = [folder_beside(access, part.folder) for part in journal.parts if part.folder is not None]
+    found = {str(folder): folder for folder in besides}
+    found.pop(str(Folder(access.bridge, journal.path).parent), None)
+    return list(found.values())
 
 
 def _name(path: str) -> str:

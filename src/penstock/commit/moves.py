@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 from penstock.commit.file_tokens import is_token_file, is_written_by
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from penstock.commit.prepared import Access
 
 MARKER = "_SUCCESS"
+_TO_ONE_VOLUME = (
+    "nothing can be renamed from one volume into another, nor a folder that an image brings along: "
+    "write to a folder that Spark has made on the volume"
+)
 
 
 def move(source: Folder, target: Folder) -> None:
@@ -24,23 +29,44 @@ def move(source: Folder, target: Folder) -> None:
     SinkError
         If the path is taken, or the file system refuses.
     """
-    if target.exists() or not source.move_to(target):
-        raise SinkError(f"cannot move {source} to {target}", cause="the file system refused, or the path is taken")
+    cause: OSError | None = None
+    try:
+        if not target.exists() and source.move_to(target):
+            return
+    except OSError as error:
+        cause = error
+    why = "the file system refused, or the path is taken" if cause is None else str(cause)
+    hint = _TO_ONE_VOLUME if cause is not None and cause.errno == errno.EXDEV else None
+    raise SinkError(f"cannot move {source} to {target}", cause=why, hint=hint) from cause
 
 
 def move_files(access: Access, staging: str, path: str, names: Iterable[str]) -> None:
-    """Move files; those that have been moved before stay."""
+    """Move files; those that have been moved before stay, and a marker that is there says what another would."""
     for name in names:
         source, target = Folder(access.bridge, f"{staging}/{name}"), Folder(access.bridge, f"{path}/{name}")
-        if source.exists() or not target.exists():
+        if target.exists() and (name == MARKER or not source.exists()):
+            continue
+        try:
             move(source, target)
+        except SinkError:
+            if name != MARKER or not target.exists():
+                raise
+
+
+def unmoved(access: Access, staging: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that have not been moved yet."""
+    return tuple(name for name in names if Folder(access.bridge, f"{staging}/{name}").exists())
 
 
 def remove_files(access: Access, staging: str, path: str, names: tuple[str, ...]) -> None:
-    """Remove files that were added; where there are none nothing happens, and the token of another run stays."""
+    """Remove files that were added; where there are none nothing happens, and what another run has put there stays."""
     for name in reversed(names):
         file = Folder(access.bridge, f"{path}/{name}")
-        if not is_token_file(name) or (file.exists() and is_written_by(file, staging)):
+        if name == MARKER:
+            is_own = Folder(access.bridge, staging).exists() and not Folder(access.bridge, f"{staging}/{name}").exists()
+        else:
+            is_own = not is_token_file(name) or (file.exists() and is_written_by(file, staging))
+        if is_own:
             file.delete()
 
 

@@ -8,6 +8,10 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _TAG = re.compile(r"([0-9a-f]{8})-(\d+)-([0-9a-f]{8})")
 
@@ -41,8 +45,8 @@ class Owner:
         return f"{_short(self.host)}-{self.pid}-{_short(self.started)}"
 
     def is_alive(self) -> bool | None:
-        """Whether the process still runs; None if it ran on another machine."""
-        return None if self.host != _host() else _started(self.pid) == self.started
+        """Whether the process still runs; None if it ran on another machine, or this user may not see."""
+        return _runs_still(self.pid, lambda started: started == self.started) if self.host == _host() else None
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host.partition('/')[0]}"
@@ -53,8 +57,15 @@ def tag_is_alive(name: str) -> bool | None:
     found = _TAG.search(name)
     if found is None or found[1] != _short(_host()):
         return None
-    started = _started(int(found[2]))
-    return started is not None and _short(started) == found[3]
+    return _runs_still(int(found[2]), lambda started: _short(started) == found[3])
+
+
+def _runs_still(pid: int, is_same: Callable[[str], bool]) -> bool | None:
+    """Whether a process runs and began when it should have; None if the system does not tell when it began."""
+    started = _started(pid)
+    if started is None:
+        return False
+    return is_same(started) or (None if not started else False)
 
 
 def _short(text: str) -> str:
@@ -77,18 +88,25 @@ def _boot() -> str | None:
         return None
 
 
+def _status(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text()
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is a process of a number, whoever's it is."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def _started(pid: int) -> str | None:
     """Return when a process began; None if it does not run, and an empty text where the system does not tell."""
-    if _boot() is None:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return None
-        except PermissionError:
-            pass
-        return ""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
+        fields = _status(pid).rpartition(")")[2].split()
+    except OSError:  # no Linux, or one that hides the processes of other users (hidepid)
+        return "" if _runs(pid) else None
     return None if fields[0] in {"Z", "X"} else fields[19]  # a zombie does nothing any more

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import journals_at, read_journal
+from penstock.commit.journal import folder_beside, journals_at, read_journal
 from penstock.commit.owner import tag_is_alive
 from penstock.spark.filesystem import Folder
 
@@ -25,7 +25,7 @@ class Leftover:
     path
         The folder.
     is_used
-        Whether its process still runs; None if that cannot be told from this machine.
+        Whether its process still runs; None if that cannot be told from this machine, or the target's rows are here.
     """
 
     path: str
@@ -34,20 +34,20 @@ class Leftover:
 
 def commits_at(access: Access, path: str) -> list[str]:
     """Return the journals of a target, of the targets in a folder, or the one that a path is."""
-    given = Folder(access.bridge, path)
+    given = Folder(access.bridge, path).resolved
     if given.name.endswith(".json") and given.exists() and not given.is_folder():
         return [str(given)]
     found = set(journals_at(access, given)) if given.is_folder() else set()
-    for journal in journals_at(access, given.parent):
+    for journal in journals_at(access, folder_beside(access, str(given))):
         known = read_journal(access, journal)
-        if known is not None and any((part.folder or "").rstrip("/") == str(given) for part in known.parts):
+        if known is not None and any(part.is_at(given) for part in known.parts):
             found.add(journal)
     return sorted(found)
 
 
 def leftovers_at(access: Access, path: str) -> list[Leftover]:
     """Return the hidden folders of a target, or of the targets in a folder, that no journal needs."""
-    given = Folder(access.bridge, path)
+    given = Folder(access.bridge, path).resolved
     beside, within = given.parent, given
     needed = set()
     for journal in {*journals_at(access, beside), *journals_at(access, within)}:
@@ -58,6 +58,9 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
         named = _STAGING.fullmatch(folder.name)
         if named is None or (str(folder.parent) == str(beside) and named[1] != given.name):
             continue
-        if not any(str(folder) == one or str(folder) == f"{one}-old" for one in needed):
-            found.append(Leftover(str(folder), tag_is_alive(named[2]) if named[2] else None))
+        if any(str(folder) == one or str(folder) == f"{one}-old" for one in needed):
+            continue
+        holds_the_old_rows = folder.name.endswith("-old") and not folder.parent.child(named[1]).exists()
+        is_used = tag_is_alive(named[2]) if named[2] and not holds_the_old_rows else None
+        found.append(Leftover(str(folder), is_used))
     return found

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from penstock.commit.paths import place_of
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Prepared(ABC):
 
     @property
     def is_atomic(self) -> bool:
-        """Whether all of it appears in one step, so that alone it needs no journal."""
+        """Whether all of it appears in one step that no other job can come between; alone it needs no journal then."""
         return True
 
     @property
@@ -84,7 +85,7 @@ class Prepared(ABC):
 
     def is_at(self, target: Folder) -> bool:
         """Whether a folder is its target."""
-        return self.folder is not None and self.folder.rstrip("/") == str(target).rstrip("/")
+        return self.folder is not None and place_of(self.folder) == place_of(str(target))
 
     @property
     def together(self) -> str | None:
@@ -108,6 +109,10 @@ class Prepared(ABC):
     @abstractmethod
     def commit(self, access: Access) -> None:
         """Make it visible."""
+
+    def complete(self, access: Access) -> None:
+        """As `commit`, later and by another process: what was committed, and somebody has removed since, stays away."""
+        self.commit(access)
 
     @abstractmethod
     def is_committed(self, access: Access) -> bool:
@@ -133,15 +138,16 @@ def prepared_of(found: Mapping[str, Any]) -> Prepared:
     CommitError
         If this release does not know its kind.
     """
+    if not is_known(found):
+        raise CommitError.unknown(str(found.get("kind")))
+    kind = _KINDS[found["kind"]]
+    return kind(**{name: _frozen(value) for name, value in found.items() if name != "kind"})
+
+
+def is_known(found: Mapping[str, Any]) -> bool:
+    """Whether this release knows the kind of a record, and all that the record says."""
     kind = _KINDS.get(str(found.get("kind")))
-    if kind is None:
-        raise CommitError(
-            f"a sink of kind {found.get('kind')!r} cannot be recovered",
-            cause="this release of Penstock does not know it",
-            hint="recover with the release that wrote it",
-        )
-    names = {one.name for one in fields(kind)}
-    return kind(**{name: _frozen(value) for name, value in found.items() if name in names})
+    return kind is not None and set(found) <= {"kind", *(one.name for one in fields(kind))}
 
 
 def _frozen(value: Any) -> Any:
@@ -150,6 +156,6 @@ def _frozen(value: Any) -> Any:
 
 
 def needs_journal(records: Sequence[Prepared]) -> bool:
-    """Whether a crash between two steps could leave some rows without the others."""
+    """Whether a crash between two steps could leave some rows without the others, or other jobs have to wait."""
     steps = {record.together or id(record) for record in records}
     return len(steps) > 1 or any(not record.is_atomic for record in records)

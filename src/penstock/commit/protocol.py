@@ -10,7 +10,6 @@ from penstock.commit.held import HeldJournal
 from penstock.commit.journal import Journal, journal_path
 from penstock.commit.owner import Owner
 from penstock.commit.prepared import Prepared, needs_journal
-from penstock.commit.turns import wait_for_others
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
@@ -103,6 +102,7 @@ class Commit:
         """
         if self._journal is not None:
             try:
+                self._check()
                 self._journal.decide()
             except Exception:
                 if not self._irreversible:
@@ -121,10 +121,7 @@ class Commit:
 
     def fail(self, error: BaseException) -> None:
         """Undo everything, unless a sink has committed for good: then leave the rest to the journal."""
-        if self._is_lost and self._journal is not None:
-            self._journal.leave()
-            return
-        if self._waiting:
+        if self._is_lost or self._waiting:
             self._release()
             return
         if self._irreversible:
@@ -154,16 +151,27 @@ class Commit:
         return sorted(found, key=lambda part: not part.is_reversible)
 
     def _begin(self) -> None:
-        if len(self._parts()) > 1:
-            for place, part in self._prepared.items():
-                self._prepared[place] = None if part is None else part.beside_others(f"{self._job}-{place}")
+        for place, part in self._prepared.items():
+            self._prepared[place] = self._beside_others(place, part)
         parts = self._parts()
         if not needs_journal(parts):
-            wait_for_others(self._access, parts, None, self._go_on)
             return
         path = journal_path(self._access, parts, self._job)
         self._journal = HeldJournal(self._access, Journal(path, self._job, self._name, Owner.me(), tuple(parts)))
         self._journal.begin(self._go_on)
+        while self._is_overtaken():
+            self._journal.renew(self._parts(), self._go_on)
+
+    def _is_overtaken(self) -> bool:
+        """Look again what there is to replace: other jobs may have changed it before they saw the journal."""
+        before = dict(self._prepared)
+        for place, part in before.items():
+            if part is not None and (part.replaced or part.added):
+                self._prepared[place] = self._beside_others(place, self._sinks[place].prepare())
+        return self._prepared != before
+
+    def _beside_others(self, place: int, part: Prepared | None) -> Prepared | None:
+        return part.beside_others(f"{self._job}-{place}") if part is not None and len(self._parts()) > 1 else part
 
     def _check(self) -> None:
         """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""
@@ -211,8 +219,12 @@ class Commit:
         return CommitError.incomplete(done, waiting, error, None if self._journal is None else self._journal.path)
 
     def _release(self) -> None:
-        """Leave the journal to whoever comes next."""
-        if self._journal is not None:
+        """Leave the journal to whoever comes next, or to the process that has taken it."""
+        if self._journal is None:
+            return
+        if self._is_lost:
+            self._journal.leave()
+        else:
             self._journal.release()
 
     def _end(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import Journal, claim_of, journals_at, read_journal
+from penstock.commit.journal import Journal, claim_of, folder_beside, journals_at, read_journal
 from penstock.commit.lease import Lease, is_young, remove_lease
 from penstock.commit.owner import Owner
 from penstock.errors import CommitError
@@ -82,16 +82,11 @@ def recover(access: Access, path: str) -> Recovery:
         targets = tuple(part.target for part in journal.parts)
         if not is_mine or journal.is_alive(access):
             return Recovery(path, journal.name, Direction.ALIVE, targets)
-        direction = _direction(access, journal)
-        if direction is Direction.FORWARD:
-            _complete(access, journal)
-        else:
-            for part in reversed(journal.parts):
-                part.undo(access)
+        direction = _follow(access, journal)
         journal.remove(access)
         remove_lease(access, path)
         remove_lease(access, claim_of(path))
-    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], ", ".join(targets))
+    log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], _targets(journal))
     return Recovery(path, journal.name, direction, targets)
 
 
@@ -100,10 +95,32 @@ _DONE = {Direction.FORWARD: "completed", Direction.BACK: "taken back"}
 
 def recover_target(access: Access, target: Folder) -> None:
     """Recover the commits that a dead process has left half-way at a target; called before it is written again."""
-    for path in journals_at(access, target.parent):
+    for path in journals_at(access, folder_beside(access, str(target))):
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
             recover(access, path)
+
+
+def _follow(access: Access, journal: Journal) -> Direction:
+    """Do what a journal needs."""
+    try:
+        direction = _direction(access, journal)
+        if direction is Direction.FORWARD:
+            _complete(access, journal)
+        else:
+            for part in reversed(journal.parts):
+                part.undo(access)
+    except Exception as error:
+        error.add_note(
+            f"the commit of job {journal.name!r} could not be recovered; the next job at {_targets(journal)} tries it "
+            f"again. If they are right as they are, remove {journal.path}"
+        )
+        raise
+    return direction
+
+
+def _targets(journal: Journal) -> str:
+    return ", ".join(part.target for part in journal.parts)
 
 
 def _direction(access: Access, journal: Journal) -> Direction:
@@ -127,7 +144,7 @@ def _complete(access: Access, journal: Journal) -> None:
     if not journal.decided:
         for part in journal.parts:
             if not part.is_committed(access):
-                part.commit(access)
+                part.complete(access)
         replace(journal, decided=True).write(access)
     for part in journal.parts:
         part.finish(access)

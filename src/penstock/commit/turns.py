@@ -6,15 +6,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from penstock.commit.journal import Journal, journals_at, read_journal
+from penstock.commit.journal import Journal, folder_beside, journals_at, read_journal
+from penstock.commit.paths import are_within
 from penstock.commit.recovery import Direction, recover
 from penstock.errors import CommitError
-from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from penstock.commit.prepared import Access, Prepared
+    from penstock.spark.filesystem import Folder
 
 log = logging.getLogger("penstock.commit")
 
@@ -23,9 +24,7 @@ PATIENCE = 300.0
 _PAUSE = 0.2
 
 
-def wait_for_others(
-    access: Access, parts: Sequence[Prepared], journal: Journal | None, go_on: Callable[[], None]
-) -> None:
+def wait_for_others(access: Access, journal: Journal, go_on: Callable[[], None]) -> None:
     """Return once no other commit is under way that this one could harm, or be harmed by if it is undone.
 
     Every commit writes its journal, then looks for others. If two have written before either looks, both wait: the one
@@ -37,21 +36,21 @@ def wait_for_others(
         If the other takes too long.
     """
     latest = time.monotonic() + PATIENCE
-    while others := _others(access, parts, journal):
-        withdrawn = journal if journal is not None and any(other.path < journal.path for other in others) else None
-        if withdrawn is not None:
-            withdrawn.remove(access)
+    while others := _others(access, journal):
+        withdraws = any(_name(other) < _name(journal) for other in others)
+        if withdraws:
+            journal.remove(access)
         for other in others:
             _wait(access, other, latest, go_on)
-        if withdrawn is not None:
-            withdrawn.point(access)
-            withdrawn.write(access)
+        if withdraws:
+            journal.point(access)
+            journal.write(access)
 
 
 def wait_for_commits_at(access: Access, target: Folder) -> None:
     """Return once no commit is under way at a target: what it holds meanwhile may be undone."""
     latest = time.monotonic() + PATIENCE
-    for path in journals_at(access, target.parent):
+    for path in journals_at(access, folder_beside(access, str(target))):
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
             _wait(access, journal, latest, lambda: None)
@@ -69,14 +68,26 @@ def _wait(access: Access, other: Journal, latest: float, go_on: Callable[[], Non
         time.sleep(_PAUSE)
 
 
-def _others(access: Access, parts: Sequence[Prepared], mine: Journal | None) -> list[Journal]:
+def _others(access: Access, mine: Journal) -> list[Journal]:
     """Return the commits of others that touch the same files."""
-    places = {str(Folder(access.bridge, part.folder).parent): part for part in parts if part.folder and _touches(part)}
-    found = {path for place in places for path in journals_at(access, Folder(access.bridge, place))}
-    others = (read_journal(access, path) for path in sorted(found - {mine.path if mine is not None else ""}))
+    touching = (part.folder for part in mine.parts if part.folder is not None and _touches(part))
+    places = {str(place): place for place in (folder_beside(access, folder) for folder in touching)}
+    found = {path for place in places.values() for path in journals_at(access, place)}
+    others = (read_journal(access, path) for path in sorted(found) if _last(path) != _name(mine))
     return [
-        other for other in others if other is not None and any(_harms(one, two) for one in parts for two in other.parts)
+        other
+        for other in others
+        if other is not None and any(_harms(one, two) for one in mine.parts for two in other.parts)
     ]
+
+
+def _name(journal: Journal) -> str:
+    """Return the name of a journal's file, which no two have: its folder may be named in several ways."""
+    return _last(journal.path)
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _touches(part: Prepared) -> bool:
@@ -86,12 +97,5 @@ def _touches(part: Prepared) -> bool:
 def _harms(one: Prepared, two: Prepared) -> bool:
     """Whether what one replaces, and would bring back, holds what the other replaces or adds."""
     return any(
-        _is_within(inner, outer)
-        for first, second in ((one, two), (two, one))
-        for outer in first.replaced
-        for inner in (*second.replaced, *second.added)
+        are_within((*second.replaced, *second.added), first.replaced) for first, second in ((one, two), (two, one))
     )
-
-
-def _is_within(inner: str, outer: str) -> bool:
-    return inner == outer or inner.startswith(f"{outer}/")

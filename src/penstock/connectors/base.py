@@ -259,8 +259,10 @@ class SinkJob(ABC):
     def prepare(self) -> Prepared | None:
         """Make the written rows durable, and return a record by which any process can commit or undo them.
 
-        Called after all vertices of the job have finished and before any sink commits. The default returns None, for
-        sinks that only this process can commit: Penstock then calls `commit`, and cannot recover from a crash in it.
+        Called after all vertices of the job have finished and before any sink commits. It is called once more when no
+        other commit is running, if the record replaces, or adds to, what other jobs may write. The default returns
+        None, for sinks that only this process can commit: Penstock then calls `commit`, and cannot recover from a
+        crash in it.
         """
         return None
 

@@ -32,7 +32,9 @@ log = logging.getLogger("penstock.sinks")
 
 
 class FileSinkJob(SinkJob):
-    """Writes into a hidden folder beside the target, from which all of it, or its files, are moved into place.
+    """Writes into a hidden folder, from which all of it, or its files, are moved into place.
+
+    The folder lies beside the target, or within one that is a volume of its own: renames do not lead into it.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ class FileSinkJob(SinkJob):
     sink
         What is written.
     target
-        Its folder.
+        Its folder; a symbolic link stays, and the folder that it leads to is written.
     by_partition
         Whether only partitions that get rows are replaced.
     done
@@ -51,8 +53,12 @@ class FileSinkJob(SinkJob):
     def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool, done: bool) -> None:
         self._spark = spark
         self._sink = sink
-        self._target = target
-        self._staging = target.parent.child(f".penstock-{target.name}-{uuid.uuid4().hex[:12]}-{Owner.me().tag}")
+        self._target = target.resolved
+        self._named = target
+        self._is_volume = target.is_volume
+        mark, target = f"{uuid.uuid4().hex[:12]}-{Owner.me().tag}", self._target
+        beside = target.parent.child(f".penstock-{target.name}-{mark}")
+        self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
         self._skip = done or (sink.mode == "ignore" and target.exists())
         self._by_partition = by_partition
         self._schema: StructType | None = None
@@ -105,7 +111,7 @@ class FileSinkJob(SinkJob):
         """Apply policies to every partition that was written, now that all its files are visible."""
         for folder in self._partitions:
             values = partition_values(folder)
-            partition = CommittedPartition(self._spark, f"{self._target}/{folder}", values, self._sink.table)
+            partition = CommittedPartition(self._spark, f"{self._named}/{folder}", values, self._sink.table)
             for name, policy in policies:
                 try:
                     policy(partition)
@@ -126,9 +132,9 @@ class FileSinkJob(SinkJob):
             prepared = self._prepare_beside(files, token)
         elif target.renames_whole:
             replaces = self._sink.mode == "overwrite"
-            prepared = PreparedFolders(path, str(staging), ("",), is_single_step=True, replaces=replaces)
+            prepared = PreparedFolders(path, str(staging), ("",), replaces=replaces)
         else:
-            prepared = self._added(files, token)
+            prepared = self._added(files, token, owned=() if self._sink.mode == "append" else ("",))
         staging.sync()
         return prepared
 
@@ -140,24 +146,31 @@ class FileSinkJob(SinkJob):
             return self._added(files, token, marked=self._marked())
         if self._sink.mode != "overwrite":
             raise SinkError.exists(self._sink.path)
-        if not target.renames_whole:
-            return self._added(files, token, away=self._replaced_files())
+        if not target.renames_whole or (self._is_volume and not self._by_partition):
+            owned = tuple(self._partitions) if self._by_partition else ("",)
+            return self._added(files, token, away=self._replaced_files(), owned=owned)
         if self._by_partition:
             beside = self._beside(token)
             made = self._missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)])
             return PreparedFolders(path, str(staging), tuple(self._partitions), made, beside)
         keep_tokens(target, staging)
-        return PreparedFolders(path, str(staging), ("",), is_single_step=target.can_exchange())
+        return PreparedFolders(path, str(staging), ("",))
 
     def _added(
-        self, files: Sequence[str], token: str | None, *, marked: tuple[str, ...] = (), away: tuple[str, ...] = ()
+        self,
+        files: Sequence[str],
+        token: str | None,
+        *,
+        marked: tuple[str, ...] = (),
+        away: tuple[str, ...] = (),
+        owned: tuple[str, ...] = (),
     ) -> PreparedFiles:
         """Return files that are moved one by one: a token's first, the marker of the whole folder last."""
         beside = self._beside(token)
         made = self._missing([file.rpartition("/")[0] for file in (*beside, *files)])
         tokens, marker = (tuple(name for name in beside if (name == MARKER) is wanted) for wanted in (False, True))
         names = (*tokens, *files, *marker)
-        return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away)
+        return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away, owned)
 
     def _marked(self) -> tuple[str, ...]:
         """Return the partitions that get rows and have a marker."""
@@ -209,7 +222,8 @@ class FileSinkJob(SinkJob):
         """Let cached readers see what was written, as Spark does after a write."""
         if self._skip:
             return
-        try:
-            self._spark.catalog.refreshByPath(str(self._target))
-        except Exception:
-            log.warning("cached readers of %s could not be refreshed", self._target, exc_info=True)
+        for path in sorted({str(self._target), str(self._named)}):
+            try:
+                self._spark.catalog.refreshByPath(path)
+            except Exception:
+                log.warning("cached readers of %s could not be refreshed", path, exc_info=True)

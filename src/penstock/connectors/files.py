@@ -226,6 +226,15 @@ class FileSink(Sink):
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
         target = Folder(Bridge(spark), self.path)
+        if not target.name:
+            raise SinkError(f"output {self.path} is a whole file system", hint="choose a folder within it")
+        volumes = target.volumes_below() if self.mode == "overwrite" or self.partition_by else []
+        if volumes:
+            raise SinkError(
+                f"output {self.path} holds volumes of their own: {', '.join(volumes)}",
+                cause="nothing can be renamed from one volume into another, and a copy could be seen half-way",
+                hint="mount one volume for the whole output, or write to each of them by a sink of its own",
+            )
         done = self.token is not None and has_token(target, self.token)
         if target.exists() and not done:
             if self.mode == "error":

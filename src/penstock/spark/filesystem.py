@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from penstock.spark.durable import sync, sync_below, write_whole
-from penstock.spark.rename import can_exchange, exchange
+from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -222,10 +222,22 @@ class Folder:
         if path is not None and self.is_folder():
             sync_below(path)
 
-    def can_exchange(self) -> bool:
-        """Whether folders beside this one can `exchange`; found out by trying."""
+    @property
+    def resolved(self) -> Folder:
+        """The folder itself, where the path has symbolic links of this machine: all who write to it name it so."""
         path = self.local_path
-        return path is not None and can_exchange(str(PurePath(path).parent))
+        return self if path is None else Folder(self._bridge, f"file:{os.path.realpath(path)}")
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether it is a volume of this machine of its own, which nothing can be renamed into or out of."""
+        path = self.local_path
+        return path is not None and is_volume(path)
+
+    def volumes_below(self) -> list[str]:
+        """Return where volumes of this machine are mounted below it."""
+        path = self.local_path
+        return [] if path is None else volumes_below(path)
 
     def free_bytes(self) -> int:
         """Return the bytes that the file system has left."""
@@ -240,7 +252,16 @@ class Folder:
         self._fs.mkdirs(self._hadoop_path)
 
     def move_to(self, target: Folder) -> bool:
-        """Rename; return whether that succeeded."""
+        """Rename onto a path that is free; return whether that succeeded. On this machine nothing is ever copied.
+
+        Raises
+        ------
+        OSError
+            If this machine's file system refuses.
+        """
+        path, others = self.local_path, target.local_path
+        if path is not None and others is not None:
+            return rename(path, others)
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
 
     def remove_if_empty(self) -> None:

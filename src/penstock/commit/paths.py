@@ -1,0 +1,36 @@
+"""Paths as they are compared: one folder may be named in several ways."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(?=/|$)")
+
+
+def place_of(path: str) -> str:
+    """Return a path without the name of its file system, and on this machine without symbolic links.
+
+    Who shares a journal's folder shares the file system, by whatever name (``s3a://bucket`` or ``s3://bucket``).
+    """
+    scheme = _SCHEME.match(path)
+    plain = path[scheme.end() :] if scheme is not None else path
+    if scheme is None or scheme[1] == "file":
+        plain = os.path.realpath(plain)
+    return plain.rstrip("/")
+
+
+def are_within(inner: Iterable[str], outer: Iterable[str]) -> bool:
+    """Whether any path is one of others, or lies below one."""
+    wanted = {place_of(path) for path in outer}
+    return bool(wanted) and any(above in wanted for path in inner for above in _upwards(place_of(path)))
+
+
+def _upwards(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]

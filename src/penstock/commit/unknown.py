@@ -1,0 +1,77 @@
+"""Records that this release does not understand: where they are is told, what they need is not guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from penstock.commit.prepared import Prepared, is_known, prepared_of
+from penstock.errors import CommitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.commit.prepared import Access
+
+
+@dataclass(frozen=True)
+class PreparedUnknown(Prepared):
+    """A record of a kind, or of a release, that is not known: its job is waited for, but cannot be recovered.
+
+    Parameters
+    ----------
+    found
+        What the journal says.
+    """
+
+    kind: ClassVar[str] = "unknown"
+    is_reversible: ClassVar[bool] = False
+
+    found: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        """The path, or the kind where there is none."""
+        return self.folder or f"a sink of kind {self.found.get('kind')!r}"
+
+    @property
+    def folder(self) -> str | None:
+        """The path, where it tells one."""
+        path = self.found.get("path")
+        return path if isinstance(path, str) else None
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """All of the folder: nobody else may write to it before it is recovered."""
+        return () if self.folder is None else (self.folder,)
+
+    def commit(self, access: Access) -> None:
+        """Refuse."""
+        self._refuse(access)
+
+    def is_committed(self, access: Access) -> bool:
+        """Refuse."""
+        self._refuse(access)
+
+    def undo(self, access: Access) -> None:
+        """Refuse."""
+        self._refuse(access)
+
+    def finish(self, access: Access) -> None:
+        """Refuse."""
+        self._refuse(access)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what was found."""
+        return dict(self.found)
+
+    def _refuse(self, access: Access) -> NoReturn:
+        del access
+        raise CommitError.unknown(str(self.found.get("kind")))
+
+
+def known_or_not(found: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001
+    """Return the record that a journal holds."""
+    if is_of_this_version and is_known(found):
+        return prepared_of(found)
+    return PreparedUnknown(found)
