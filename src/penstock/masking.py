@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 MASK = "******"
-_SECRET = (
+_TELLING = (
     r"password|passwd|passphrase|pwd|secret|token|credential|authorization|cipher|connection[._-]?string|key[._-]pem"
     r"|(?:access|account|api|shared|sas|service[._-]account)[._-]?key"
 )
-_SECRET_KEY = re.compile(rf"{_SECRET}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_SECRET_KEY = re.compile(rf"{_TELLING}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
 _PLAIN_KEY = re.compile(
     "(?:"
     "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
@@ -26,7 +26,7 @@ _PLAIN_KEY = re.compile(
 _FLAGS = {"", "true", "false"}
 _USER_INFO = re.compile(r"(?<=://)([^\s/@:]+):([^\s/?#]+)(?=@)")
 _ASSIGNED = re.compile(
-    rf"(?P<key>[\w.-]*(?:{_SECRET})[\w.-]*)(?P<between>[\"']?\s*[=:]\s*[\"']?)"
+    rf"(?P<key>[\w.-]*(?:{_TELLING})[\w.-]*)(?P<between>[\"']?\s*[=:]\s*[\"']?)"
     r"(?P<value>(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
     re.IGNORECASE,
 )

@@ -104,11 +104,12 @@ class PreparedDelta(Prepared):
             self._place(access)
             try:
                 self._write_entry(access)
-                return
             except CommitFailedError:
                 if self.mode == "append" or attempt == _TRIES - 1:
                     raise
                 time.sleep(_PAUSE * (1 + attempt))
+            else:
+                return
 
     def _write_entry(self, access: Access) -> None:
         from deltalake import Schema

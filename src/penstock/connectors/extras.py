@@ -27,7 +27,7 @@ def needs(module: str, extra: str, error: type[PenstockError]) -> None:
 
 def absolute(path: str) -> str:
     """Return a path that means the same wherever a later process runs; a URI stays as it is."""
-    return path if _SCHEME.match(path) else os.path.abspath(path)
+    return path if _SCHEME.match(path) else os.path.abspath(path)  # noqa: PTH100 - links stay
 
 
 def address_of(place: str, *who: str | None) -> str:

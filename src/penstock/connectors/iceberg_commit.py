@@ -108,11 +108,12 @@ class PreparedIceberg(Prepared):
                 return
             try:
                 self._add_snapshot(self._catalog(access))
-                return
             except CommitFailedException:
                 if attempt == _TRIES - 1:
                     raise
                 time.sleep(_PAUSE * 2**attempt)
+            else:
+                return
 
     def _add_snapshot(self, catalog: Catalog) -> None:
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])

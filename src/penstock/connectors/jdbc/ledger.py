@@ -31,7 +31,7 @@ def entry_of(table: str, token: str) -> str:
     """Return a token of a table as the ledger has it: as it is, or a hash of both where one is not plain."""
     if _PLAIN.fullmatch(table) and _PLAIN.fullmatch(token):
         return token
-    both = "\0".join((table, token)).encode()
+    both = f"{table}\0{token}".encode()
     return f"sha256:{hashlib.sha256(both).hexdigest()}"
 
 
