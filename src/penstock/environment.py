@@ -10,6 +10,7 @@ from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
+from penstock.connectors.extras import secrets_of
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
@@ -297,7 +298,7 @@ class Environment:
 
     def _recover(self, outputs: Sequence[Output]) -> None:
         """Complete or undo interrupted commits of dead drivers at the targets."""
-        secrets = {address: found for output in outputs for address, found in output.sink.secrets.items()}
+        secrets = secrets_of(output.sink.secrets for output in outputs)
         for output in outputs:
             output.sink.recover(Access(self._bridge, secrets))
 

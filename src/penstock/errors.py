@@ -200,6 +200,15 @@ class CommitError(SinkError):
             hint="make the target reachable; `penstock recover --help` says how to give passwords",
         )
 
+    @classmethod
+    def forgotten(cls, target: str, gone: str, staging: str) -> Self:
+        """Build the error for a table that no longer knows whether a commit to it has happened."""
+        return cls(
+            f"whether a job has committed to {target} cannot be told",
+            cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
+            hint=f"look whether the job's rows are in it, then remove the journal and {staging} by hand",
+        )
+
 
 class RebalanceError(PenstockError):
     """An adaptive rebalance or rescale cannot run, or failed while a job ran."""

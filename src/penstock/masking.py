@@ -5,18 +5,50 @@ from __future__ import annotations
 import re
 
 MASK = "******"
-_SECRET_KEY = re.compile(r"password|passwd|secret|token|credential|private|access[._-]?key|api[._-]?key", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?<=://)([^\s/@:]+):([^\s/@]+)(?=@)")
-_ASSIGNED = re.compile(
-    r"(?P<key>[\w.-]*(?:password|passwd|pwd|secret|token|credential|api[_-]?key|access[_-]?key)[\w.-]*)"
-    r"(?P<between>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s&;,\"'<>)}]+)",
+_TELLING = (
+    r"password|passwd|passphrase|pwd|secret|token|credential|authorization|cipher|connection[._-]?string|key[._-]pem"
+    r"|(?:access|account|api|shared|sas|service[._-]account)[._-]?key"
+)
+_SECRET_KEY = re.compile(rf"{_TELLING}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
+_PLAIN_KEY = re.compile(
+    "(?:"
+    "access[._-]delegation|acks|addressing|algorithm|anonymous|arn|attempts|audience|behavior|bucket|bytes|ca"
+    "|catalog|charset|codec|collation|commit|compression|count|database|dir|driver|enabled|encoding|endpoint|exists"
+    "|factor|file|format|host|hosts|http|id|idempotence|impl|inserts|interval|isolation|keytab|level|limit|locale"
+    "|location|max|mechanism|mechanisms|method|min|mode|ms|name|names|namespace|options|partitioner|partitions|path"
+    "|port|prefix|principal|profile|project|protocol|provider|put|region|rename|request|resource|retries|retrieval"
+    "|role|root|schema|scope|seconds|server|servers|size|ssl|statements|style|table|tenant|threshold|timeout|type|types"
+    "|uri|url|user|version|warehouse|zone"
+    ")$",
     re.IGNORECASE,
 )
+"""How the names of properties end that hold no secret, in the words of the clients that are known."""
+_FLAGS = {"", "true", "false"}
+_USER_INFO = re.compile(r"(?<=://)([^\s/@:]+):([^\s/?#]+)(?=@)")
+_ASSIGNED = re.compile(
+    rf"(?P<key>[\w.-]*(?:{_TELLING})[\w.-]*)(?P<between>[\"']?\s*[=:]\s*[\"']?)"
+    r"(?P<value>(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
+    re.IGNORECASE,
+)
+_LETTERS = ("-----BEGIN", "{")
+"""How keys and accounts begin that are written out."""
 
 
 def mask_value(key: str, value: object) -> str:
     """Return an option's value, or the mask where its key tells that it is a secret."""
-    return MASK if _SECRET_KEY.search(key) else mask(str(value))
+    return MASK if is_secret(key) else mask(str(value))
+
+
+def is_secret(key: str) -> bool:
+    """Whether the name of an option tells that its value is a secret."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def may_be_kept(key: str, value: str) -> bool:
+    """Whether a property of a client may be kept in a file: one whose name is not known may be a secret."""
+    if is_secret(key) or value.lstrip().startswith(_LETTERS) or mask(value) != value:
+        return False
+    return _PLAIN_KEY.search(key) is not None or value.lower() in _FLAGS
 
 
 def mask(text: str) -> str:

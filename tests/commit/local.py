@@ -188,8 +188,8 @@ class LocalConnection:
     def column_types(self, statement: str) -> Any:
         return {column[0]: None for column in self._connection.execute(statement).description}
 
-    def run(self, statement: str) -> int:
-        return self._connection.execute(statement.replace("bigint", "integer")).rowcount
+    def run(self, statement: str, *values: str) -> int:
+        return self._connection.execute(statement.replace("bigint", "integer"), values).rowcount
 
     def begin(self) -> None:
         self._connection.execute("BEGIN")

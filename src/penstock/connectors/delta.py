@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import logging
+import os
 import re
 import uuid
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from penstock.connectors.base import (
     checked_parallelism,
 )
 from penstock.connectors.delta_commit import PreparedDelta, app_id
-from penstock.connectors.extras import needs, without_secrets
+from penstock.connectors.extras import absolute, needs, without_secrets
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
@@ -81,6 +82,7 @@ class DeltaSource(DataFrameScanProvider):
     def __post_init__(self) -> None:
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.path}")
+        object.__setattr__(self, "path", _located(self.path, SourceError))
         if self.version is None:
             object.__setattr__(self, "version", _open(self.path, None, self.storage_options).version())
 
@@ -102,11 +104,12 @@ class DeltaSource(DataFrameScanProvider):
         files = _files(table, context.predicates, schema)
         if not files:
             return spark.createDataFrame([], schema)
-        root = table.table_uri.rstrip("/")
+        local = _local(self.path)
+        root = table.table_uri.rstrip("/") if local is None else f"file:{local}"  # Hadoop takes %20 by its letters
         if all(_spark_finds(file) for file in files):
             paths = [f"{root}/{file.path}" for file in files]
             return read_parquet(spark, schema, paths, basePath=root)
-        return _DeltaFiles(root, tuple(files), schema).produce_data_frame(spark, context)
+        return _DeltaFiles(local or root, tuple(files), schema).produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,7 @@ class DeltaSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
+        object.__setattr__(self, "path", _located(self.path, SinkError))
 
     @property
     def name(self) -> str:
@@ -273,7 +277,14 @@ class DeltaSink(Sink):
                     cause="spark.sql.sources.partitionOverwriteMode is dynamic",
                     hint="set it to static to replace the whole table",
                 )
-        return _DeltaSinkJob(spark, self, StagedFiles(spark, self.path, partition_by), columns, version)
+        staged = StagedFiles(spark, self.path, partition_by)
+        if self.path.startswith("/") and not staged.root.startswith("file:"):
+            raise SinkError(
+                f"{self.path} is two places",
+                cause=f"Spark takes it for {staged.root}, deltalake for a path of this machine",
+                hint="give the whole URI",
+            )
+        return _DeltaSinkJob(spark, self, staged, columns, version)
 
 
 class _DeltaSinkJob(SinkJob):
@@ -361,6 +372,25 @@ def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
             cause=f"Penstock does not maintain {promised[0]}",
             hint="write it with Delta Lake itself",
         )
+
+
+def _local(path: str) -> str | None:
+    """Return a path of this machine's file system without its scheme; None of others."""
+    plain = path.removeprefix("file:")
+    return os.path.normpath(f"/{plain.lstrip('/')}") if plain.startswith("/") else None
+
+
+def _located(path: str, error: type[SourceError | SinkError]) -> str:
+    """Return where a table is, whatever the working directory is later."""
+    path = absolute(path)
+    escaped = _ESCAPED.search(path)
+    if _local(path) is not None and escaped is not None:
+        raise error(
+            f"table {path} cannot be reached",
+            cause=f"its path holds {escaped[0]}, which deltalake takes for another character",
+            hint="write the character itself, or rename the folder",
+        )
+    return path
 
 
 def _open(path: str, version: int | None, storage_options: Mapping[str, str]) -> DeltaTable:

@@ -6,11 +6,12 @@ import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import unquote
 
 from penstock.commit import Prepared
 from penstock.commit.moves import move_files
-from penstock.connectors.extras import needs, with_secrets
-from penstock.errors import SinkError
+from penstock.connectors.extras import absolute, given_for, needs, with_secrets
+from penstock.errors import CommitError, SinkError
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.commit import Access
 
 _RECEIPT = "penstock.receipt"
+_TRIES = 10
+_PAUSE = 0.05
+"""Seconds before an overwrite that came too late is tried again, more each time."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,23 @@ class PreparedDelta(Prepared):
         move_files(access, self.staging, self.root, paths)
 
     def commit(self, access: Access) -> None:
-        """Write the entry of the log."""
-        if self.is_committed(access):
-            return
-        self._place(access)
+        """Write the entry of the log; one that replaces rows replaces all those of the version before it."""
+        from deltalake.exceptions import CommitFailedError
+
+        for attempt in range(_TRIES):
+            if self.is_committed(access):
+                return
+            self._place(access)
+            try:
+                self._write_entry(access)
+            except CommitFailedError:
+                if self.mode == "append" or attempt == _TRIES - 1:
+                    raise
+                time.sleep(_PAUSE * (1 + attempt))
+            else:
+                return
+
+    def _write_entry(self, access: Access) -> None:
         from deltalake import Schema
         from deltalake.transaction import AddAction
 
@@ -107,10 +124,10 @@ class PreparedDelta(Prepared):
         if table is None:
             create_table(self, access, schema, actions)
         else:
-            by = list(self.partition_by)
-            table.create_write_transaction(
-                [*actions], self.mode, schema, by, commit_properties=_properties(self.receipt, self.token)
-            )
+            # What others have appended since does not matter to rows that are appended; what is replaced must be all.
+            retries = None if self.mode == "append" else 0
+            by, told = list(self.partition_by), _properties(self.receipt, self.token, retries)
+            table.create_write_transaction([*actions], self.mode, schema, by, commit_properties=told)
 
     def _check(self, access: Access) -> DeltaTable | None:
         from deltalake import Schema
@@ -125,14 +142,37 @@ class PreparedDelta(Prepared):
         return table
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the log has the job's entry."""
+        """Whether the log has the job's entry.
+
+        Raises
+        ------
+        CommitError
+            If that cannot be told, as the part of the log is gone where the entry would be.
+        """
         table = self._table(access)
         if table is None:
             return False
         if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
             return True
         newer = table.version() - (-1 if self.version is None else self.version)
-        return newer > 0 and any(entry.get(_RECEIPT) == self.receipt for entry in table.history(newer))
+        if newer <= 0:
+            return False
+        entries = table.history(newer)
+        if any(entry.get(_RECEIPT) == self.receipt for entry in entries):
+            return True
+        if len(entries) == newer:
+            return False
+        if self._names_a_file(table):
+            return True
+        raise CommitError.forgotten(self.target, "the old entries of its log", self.staging)
+
+    def _names_a_file(self, table: DeltaTable) -> bool:
+        """Whether the newest version has a file of the job."""
+        import pyarrow as pa
+
+        mine = {path for path, *_ in self.files}
+        named = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        return any(path in mine or unquote(path) in mine for path in named)
 
     def undo(self, access: Access) -> None:
         """Remove the files; the log does not name them."""
@@ -146,7 +186,17 @@ class PreparedDelta(Prepared):
 
     def _table(self, access: Access) -> DeltaTable | None:
         needs("deltalake", "delta", SinkError)
-        return table_at(self.path, with_secrets(self.options, access.secrets.get(self.address)))
+        return table_at(self.place(access), self.reach(access))
+
+    def place(self, access: Access) -> str:
+        """Return the path for ``deltalake``; relative ones of older journals mean what they did where those ran."""
+        if absolute(self.path) == self.path:
+            return self.path
+        return Folder(access.bridge, self.root).local_path or self.path
+
+    def reach(self, access: Access) -> dict[str, str]:
+        """Return what ``deltalake`` needs to reach the log."""
+        return with_secrets(self.options, given_for(access, self.address))
 
 
 def create_table(record: PreparedDelta, access: Access, schema: Schema, actions: list[AddAction]) -> None:
@@ -154,13 +204,13 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
     from deltalake.transaction import create_table_with_add_actions
 
     create_table_with_add_actions(
-        record.path,
+        record.place(access),
         schema,
         actions,
         mode="error",
         partition_by=list(record.partition_by),
-        storage_options=with_secrets(record.options, access.secrets.get(record.address)) or None,
-        commit_properties=_properties(record.receipt, record.token),
+        storage_options=record.reach(access) or None,
+        commit_properties=_properties(record.receipt, record.token, None),
     )
 
 
@@ -177,8 +227,8 @@ def app_id(token: str) -> str:
     return f"penstock-{token}"
 
 
-def _properties(receipt: str, token: str | None) -> CommitProperties:
+def _properties(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     transactions = None if token is None else [Transaction(app_id(token), 0)]
-    return CommitProperties(custom_metadata={_RECEIPT: receipt}, app_transactions=transactions)
+    return CommitProperties({_RECEIPT: receipt}, max_commit_retries=retries, app_transactions=transactions)

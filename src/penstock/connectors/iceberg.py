@@ -20,8 +20,16 @@ from penstock.connectors.base import (
     SinkJob,
     checked_parallelism,
 )
-from penstock.connectors.extras import without_secrets
-from penstock.connectors.iceberg_commit import PreparedIceberg, address_of, catalog_of, has_token
+from penstock.connectors.extras import address_of, without_secrets
+from penstock.connectors.iceberg_commit import (
+    PreparedIceberg,
+    catalog_of,
+    has_token,
+    last_number,
+    located,
+    place_of,
+    table_of,
+)
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.connectors.splits import OPEN_COST, evenly
 from penstock.connectors.staged_files import StagedFiles
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyiceberg.catalog import Catalog
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
@@ -72,6 +81,7 @@ class IcebergSource(DataFrameScanProvider):
     def __post_init__(self) -> None:
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.table}")
+        object.__setattr__(self, "catalog", located(self.catalog))
         if self.snapshot_id is None:
             snapshot = _load(self.table, self.catalog, SourceError).current_snapshot()
             object.__setattr__(self, "snapshot_id", None if snapshot is None else snapshot.snapshot_id)
@@ -179,6 +189,7 @@ class IcebergSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.table}")
+        object.__setattr__(self, "catalog", located(self.catalog))
 
     @property
     def name(self) -> str:
@@ -188,25 +199,28 @@ class IcebergSink(Sink):
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the catalogue."""
-        return {address_of(self.catalog): dict(self.catalog)}
+        return {address_of(place_of(self.catalog), self.catalog.get("warehouse")): dict(self.catalog)}
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
         catalog = catalog_of(self.catalog, SinkError)
-        table = catalog.load_table(self.table) if catalog.table_exists(self.table) else None
-        recover_target(access, Folder(access.bridge, self._root if table is None else table.location()))
+        table = table_of(catalog, self.table)
+        root = self._root(catalog) if table is None else table.location()
+        if root is not None:
+            recover_target(access, Folder(access.bridge, root))
 
-    @property
-    def _root(self) -> str:
-        """The folder of a new table."""
-        return f"{self.catalog.get('warehouse', '').rstrip('/')}/{self.table.replace('.', '/')}"
+    def _root(self, catalog: Catalog) -> str | None:
+        """Return the folder of a new table; None where only the catalogue could tell, once the table is made."""
+        warehouse = str(catalog.properties.get("warehouse", "")).rstrip("/")
+        if warehouse.startswith("/") or ":" in warehouse:
+            return f"{warehouse}/{self.table.replace('.', '/')}"
+        return None
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Reach the catalogue, and look at the table if there is one, and whether it has the job's token."""
         catalog = catalog_of(self.catalog, SinkError)
-        root = self._root
-        if catalog.table_exists(self.table):
-            found = catalog.load_table(self.table)
+        found = table_of(catalog, self.table)
+        if found is not None:
             if self.token is not None and has_token(found, self.token):
                 log.warning("%s holds %s already, nothing is written", self.table, self.token)
                 return NothingToWrite()
@@ -221,7 +235,14 @@ class IcebergSink(Sink):
             folders = [f"penstock_{place}" for place in range(len(by))]
             columns = _spark_schema(found, None)
             return _IcebergSinkJob(spark, self, root, StagedFiles(spark, f"{root}/data", folders), by, columns)
-        return _IcebergSinkJob(spark, self, root, StagedFiles(spark, f"{root}/data", ()), [], None)
+        new_root = self._root(catalog)
+        if new_root is None:
+            raise SinkError(
+                f"there is no table {self.table}, and where a new one is to lie is not known",
+                cause=f"the warehouse is {catalog.properties.get('warehouse')!r}, which is no path",
+                hint="make the table first, or give the catalogue a warehouse that is a URI",
+            )
+        return _IcebergSinkJob(spark, self, new_root, StagedFiles(spark, f"{new_root}/data", ()), [], None)
 
 
 class _IcebergSinkJob(SinkJob):
@@ -274,6 +295,7 @@ class _IcebergSinkJob(SinkJob):
         assert self._schema is not None
         paths = tuple(f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows)
         root = str(self._staged.child("").parent)
+        table = table_of(catalog_of(self._sink.catalog, SinkError), self._sink.table)
         return PreparedIceberg(
             self._sink.table,
             root,
@@ -283,9 +305,10 @@ class _IcebergSinkJob(SinkJob):
             self._staged.folder,
             paths,
             uuid.uuid4().hex,
-            address_of(self._sink.catalog),
+            place_of(self._sink.catalog),
             self._sink.token,
             without_secrets(self._sink.catalog),
+            last_number(table),
         )
 
     @property

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
-from penstock.connectors.extras import needs, with_secrets
+from penstock.connectors.extras import absolute, address_of, given_for, needs, with_secrets
 from penstock.connectors.split_source import arrow_schema
 from penstock.connectors.timeouts import answered, timeout_of_attempt
-from penstock.errors import SinkError, SourceError, SourceTimeoutError
+from penstock.errors import CommitError, SinkError, SourceError, SourceTimeoutError
 from penstock.masking import mask
 from penstock.spark.filesystem import Folder
 
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from penstock.commit import Access
 
 _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
+_RETRIES = "commit.retry.num-retries"
+_TRIES = 8
+_PAUSE = 0.1
+"""Seconds before a snapshot that came too late is tried again; twice as long each time."""
+_SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,9 @@ class PreparedIceberg(Prepared):
         The name of what is written, if it has one.
     catalog
         The properties of the catalogue, but for secrets.
+    seen
+        The sequence number of the table's last snapshot when the job was about to commit, 0 of a new table; None of a
+        table of format 1, whose snapshots have no numbers.
     """
 
     kind: ClassVar[str] = "iceberg"
@@ -69,6 +79,7 @@ class PreparedIceberg(Prepared):
     reached_by: str
     token: str | None = None
     catalog: tuple[tuple[str, str], ...] = ()
+    seen: int | None = None
 
     @property
     def target(self) -> str:
@@ -77,8 +88,8 @@ class PreparedIceberg(Prepared):
 
     @property
     def address(self) -> str:
-        """The address of the catalogue."""
-        return self.reached_by
+        """The address of the catalogue, and its warehouse."""
+        return address_of(self.reached_by, dict(self.catalog).get("warehouse"))
 
     @property
     def folder(self) -> str:
@@ -86,13 +97,30 @@ class PreparedIceberg(Prepared):
         return self.root
 
     def commit(self, access: Access) -> None:
-        """Add a snapshot; a table that is new is made with it."""
-        catalog = self._catalog(access)
-        if self.is_committed(access):
-            return
+        """Add a snapshot; a table that is new is made with it.
+
+        pyiceberg would try again by itself if another snapshot came first, and not ask whether that one has the token.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        for attempt in range(_TRIES):
+            if self.is_committed(access):
+                return
+            try:
+                self._add_snapshot(self._catalog(access))
+            except CommitFailedException:
+                if attempt == _TRIES - 1:
+                    raise
+                time.sleep(_PAUSE * 2**attempt)
+            else:
+                return
+
+    def _add_snapshot(self, catalog: Catalog) -> None:
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
         if catalog.table_exists(self.table):
             table = catalog.load_table(self.table)
+            once = {**table.metadata.properties, _RETRIES: "0"}
+            table.metadata = table.metadata.model_copy(update={"properties": once})  # only here, not in the catalogue
             with table.transaction() as transaction:
                 self._fill(transaction, has_rows=table.current_snapshot() is not None)
             return
@@ -115,24 +143,70 @@ class PreparedIceberg(Prepared):
             transaction.set_properties({f"{key}.without-rows": value for key, value in told.items()})
 
     def is_committed(self, access: Access) -> bool:
-        """Whether a snapshot has the job's receipt, or its token."""
-        catalog = self._catalog(access)
-        if not catalog.table_exists(self.table):
+        """Whether a snapshot has the job's receipt, or its token.
+
+        Raises
+        ------
+        CommitError
+            If that cannot be told, as snapshots have expired since and the table names none of the files.
+        """
+        table = table_of(self._catalog(access), self.table)
+        if table is None:
             return False
-        table = catalog.load_table(self.table)
-        return _tells(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token))
+        if _tells(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
+            return True
+        if self.seen is not None and _keeps_all_since(table, self.seen):
+            return False
+        if self._is_named_by(table):
+            return True
+        if self.seen is None:
+            return False
+        raise CommitError.forgotten(self.target, "snapshots", self.staging)
+
+    def _is_named_by(self, table: Table) -> bool:
+        """Whether the current snapshot has a file of the job."""
+        current, mine = table.current_snapshot(), set(self.files)
+        manifests = [] if current is None else current.manifests(table.io)
+        return any(
+            entry.data_file.file_path in mine
+            for manifest in manifests
+            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        )
 
     def undo(self, access: Access) -> None:
         """Remove the files; no snapshot names them."""
         Folder(access.bridge, self.staging).delete()
 
     def _catalog(self, access: Access) -> Catalog:
-        return catalog_of(with_secrets(self.catalog, access.secrets.get(self.address)), SinkError)
+        given = given_for(access, self.address, self.reached_by)
+        return catalog_of(with_secrets(self.catalog, given), SinkError)
 
 
-def address_of(catalog: Mapping[str, str]) -> str:
+def located(catalog: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a catalogue so that they mean the same in every working directory."""
+    found = dict(catalog)
+    uri, warehouse = str(found.get("uri", "")), str(found.get("warehouse", ""))
+    sqlite = _SQLITE.fullmatch(uri)
+    if sqlite is not None:
+        found["uri"] = sqlite[1] + absolute(sqlite[2])
+    if warehouse and "://" in uri and not uri.startswith(("http:", "https:", "thrift:")):  # a SQL catalogue
+        found["warehouse"] = absolute(warehouse)
+    return found
+
+
+def place_of(catalog: Mapping[str, str]) -> str:
     """Return where a catalogue is, without secrets."""
     return mask(catalog.get("uri") or catalog.get("name", "default"))
+
+
+def table_of(catalog: Catalog, name: str) -> Table | None:
+    """Return a table, None if there is none."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        return answered(f"catalogue {catalog.name}", f"asking for table {name}", lambda: catalog.load_table(name))
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
 
 
 def has_token(table: Table, token: str) -> bool:
@@ -147,6 +221,23 @@ def _tells(table: Table, key: str, value: str) -> bool:
     return any(summary is not None and summary.additional_properties.get(key) == value for summary in told)
 
 
+def last_number(table: Table | None) -> int | None:
+    """Return the sequence number of a table's last snapshot, None where snapshots have no numbers."""
+    if table is None:
+        return 0
+    return None if table.metadata.format_version == 1 else table.metadata.last_sequence_number
+
+
+def _keeps_all_since(table: Table, seen: int) -> bool:
+    """Whether the table still knows every snapshot that came after one."""
+    last = last_number(table)
+    if last is None:
+        return False
+    first = seen + 1 if last >= seen else 1  # it was made anew since
+    kept = {snapshot.sequence_number for snapshot in table.metadata.snapshots}
+    return kept.issuperset(range(first, last + 1))
+
+
 def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Catalog:
     """Connect to a catalogue.
 
@@ -158,7 +249,7 @@ def catalog_of(properties: Mapping[str, str], error: type[SourceError | SinkErro
     needs("pyiceberg", "iceberg", error)
     from pyiceberg.catalog import load_catalog
 
-    name = properties.get("name", "default")
+    name, properties = properties.get("name", "default"), {k: v for k, v in properties.items() if k != "name"}
 
     def load() -> Catalog:
         if error is not SourceError:  # a commit must not be given up, as it may have been made

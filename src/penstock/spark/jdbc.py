@@ -283,11 +283,19 @@ class JdbcConnection:
         finally:
             prepared.close()
 
-    def run(self, statement: str) -> int:
+    def run(self, statement: str, *values: str) -> int:
         """Run a statement that gives no rows; return how many rows it touched."""
-        prepared = self._handle.createStatement()
+        if not values:
+            plain = self._handle.createStatement()
+            try:
+                return int(plain.executeUpdate(statement))
+            finally:
+                plain.close()
+        prepared = self._handle.prepareStatement(statement)
         try:
-            return int(prepared.executeUpdate(statement))
+            for place, value in enumerate(values, 1):
+                prepared.setString(place, value)
+            return int(prepared.executeUpdate())
         finally:
             prepared.close()
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
-from penstock.connectors.extras import with_secrets
-from penstock.connectors.jdbc.dialect import literal
-from penstock.connectors.jdbc.ledger import LEDGER, has_token, point, unpoint
-from penstock.connectors.jdbc.source import dialect_of
+from penstock.connectors.extras import address_of, given_for, with_secrets
+from penstock.connectors.jdbc.ledger import add_token, has_token, make_table, point, remove_token, unpoint
+from penstock.connectors.jdbc.source import dialect_of, is_masked, located
+from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.commit import Access
     from penstock.connectors.jdbc.dialect import JdbcDialect
     from penstock.spark.jdbc import JdbcConnection
@@ -43,7 +45,7 @@ class PreparedJdbc(Prepared):
     token
         The name of what is written, if it has one.
     receipt
-        What the ledger tells the commit by where there is no token, and other sinks.
+        What the ledger tells the commit by where there is no token; None where there is no ledger.
     of_token
         How the names of staging tables of all runs of the token begin.
     properties
@@ -71,17 +73,17 @@ class PreparedJdbc(Prepared):
 
     @property
     def address(self) -> str:
-        """The database."""
-        return self.database
+        """The database, and the user."""
+        return address_of_user(self.database, dict(self.properties))
 
     @property
     def together(self) -> str:
-        """The database: its sinks share a transaction."""
-        return self.database
+        """The database, and the user: its sinks share a transaction."""
+        return self.address
 
     def beside_others(self, mark: str) -> PreparedJdbc:
-        """Return it with a receipt, if it has no token: else nobody could tell later whether it has committed."""
-        return self if self.token is not None else replace(self, receipt=f"job {mark}")
+        """Return it with a receipt, if it has none, and no token: else nobody could tell later what has happened."""
+        return self if self._entry is not None else replace(self, receipt=f"job {mark}")
 
     @property
     def _entry(self) -> str | None:
@@ -94,18 +96,21 @@ class PreparedJdbc(Prepared):
         """
         if not self.staging:
             return
-        shared = access.open_transactions.get(self.database)
-        database = shared or self._connect(access)
-        if shared is None:
-            access.open_transactions[self.database] = database
+        database = access.open_transactions.get(self.together)
+        if database is None:
+            database = self._connect(access)
+            others = [one for one in access.open_transactions if one.split(", ")[0] == self.database]
+            access.open_transactions[self.together] = database
             if self._entry is not None:  # makes the ledger, while no transaction is open
                 has_token(self._dialect, database, self.table, self._entry)
-            database.begin()
+            self._begin(database)
+            if others and self._dialect.patience:  # another user's transaction, which this one may wait for
+                database.run(self._dialect.patience)
         try:
             self._copy(database)
         except Exception:
             access.close()
-            if not self.is_committed(access):
+            if self._entry is None or not self.is_committed(access):
                 raise
             log.warning("another run has written %s to %s", self.token, self.table)
 
@@ -113,31 +118,37 @@ class PreparedJdbc(Prepared):
         """Commit the transaction that is `ready`, or do all of it."""
         if not self.staging:
             return
-        begun = access.open_transactions.pop(self.database, None)
+        begun = access.open_transactions.pop(self.together, None)
         if begun is not None:
             with begun:
                 begun.commit()
             return
-        if self.is_committed(access):
+        if self._entry is not None and self.is_committed(access):
             return
         with self._connect(access) as database:
             self.make(database, self._dialect)
-            database.begin()
+            self._begin(database)
             self._copy(database)
             database.commit()
 
     def is_committed(self, access: Access) -> bool:
-        """Whether the ledger has the job; a transaction of a process that has died meanwhile is waited for."""
+        """Whether the ledger has the job; a transaction of a process that has died meanwhile is waited for.
+
+        Raises
+        ------
+        SinkError
+            If that cannot be told, as there is no ledger.
+        """
         if not self.staging:
             return True
         if self._entry is None:
-            return False
+            raise SinkError(f"no table of tokens could be made in {self.database}", hint="look at the table itself")
         with self._connect(access) as database:
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
             database.begin()
             try:
-                database.run(self._insertion)  # waits until one that has inserted it ends
+                add_token(database, self.table, self._entry)  # waits until one that has inserted it ends
             except Exception as error:  # noqa: BLE001 - raised below, unless the row is there
                 refused = error
             else:
@@ -156,7 +167,7 @@ class PreparedJdbc(Prepared):
         self._drop(access, also_of_token=True)
         if self.receipt is not None:
             with suppress(Exception), self._connect(access) as database:
-                database.run(f"DELETE FROM {LEDGER} WHERE token = {literal(self.receipt)}")
+                remove_token(database, self.table, self.receipt)
 
     def point(self, access: Access, journal: str) -> None:
         """Put a row into a table of journals."""
@@ -170,19 +181,19 @@ class PreparedJdbc(Prepared):
 
     def make(self, database: JdbcConnection, dialect: JdbcDialect) -> None:
         """Make the table if it is not there."""
-        if not dialect.has_table(database, self.table):
-            columns = ", ".join(self.columns)
-            made = f"CREATE TABLE IF NOT EXISTS {self.table}"
-            database.run(f"{made} AS SELECT {columns} FROM {self.staging} WHERE 1 = 0")
+        columns = ", ".join(self.columns)
+        make_table(dialect, database, self.table, f"AS SELECT {columns} FROM {self.staging} WHERE 1 = 0")
 
-    @property
-    def _insertion(self) -> str:
-        return f"INSERT INTO {LEDGER} VALUES ({literal(self.table)}, {literal(self._entry or '')})"
+    def _begin(self, database: JdbcConnection) -> None:
+        database.begin()
+        if self._dialect.isolation:
+            database.run(self._dialect.isolation)
 
     def _copy(self, database: JdbcConnection) -> None:
         if self._entry is not None:
-            database.run(self._insertion)
+            add_token(database, self.table, self._entry)
         if self.mode == "overwrite":
+            self._dialect.lock(database, self.table)
             database.run(f"DELETE FROM {self.table}")
         database.run(self._dialect.copy(self.staging, self.table, self.columns, self.key, (TASK, ATTEMPT)))
 
@@ -200,6 +211,19 @@ class PreparedJdbc(Prepared):
         return found
 
     def _connect(self, access: Access) -> JdbcConnection:
-        given = access.secrets.get(self.database)
+        given = given_for(access, self.address, self.database)
+        if located(self.database) != self.database or (is_masked(self.database) and "url" not in given):
+            raise SinkError(
+                f"{self.database} cannot be reached by what a journal keeps",
+                cause="a relative path, or a part that may be a secret",
+                hint="give the whole `url`: run the job again, or see `penstock recover --help`",
+            )
         options = {"url": self.database, "dbtable": self.table, **with_secrets(self.properties, given)}
         return JdbcTarget(access.bridge, options).connect()
+
+
+def address_of_user(database: str, properties: Mapping[str, str]) -> str:
+    """Return by which the secrets of a user of a database are found."""
+    dialect = dialect_of(database)
+    user = next((value for key, value in properties.items() if key.lower() == "user"), None)
+    return address_of(database, user if dialect is not None and dialect.has_users else None)

@@ -18,7 +18,7 @@ class Database(Protocol):
     def rows(self, statement: str, *values: str) -> list[tuple[str | None, ...]]:
         """Run a query and return its rows as texts."""
 
-    def run(self, statement: str) -> int:
+    def run(self, statement: str, *values: str) -> int:
         """Run a statement that gives no rows."""
 
     def begin(self) -> None:
@@ -114,6 +114,20 @@ class JdbcDialect(ABC):
     """The types, by names in small letters, whose values are compared as Spark compares them."""
     transactional: ClassVar[str] = ""
     """What is added to CREATE TABLE so that a transaction that is not committed leaves no rows."""
+
+    isolation: ClassVar[str] = ""
+    """What a transaction begins with, so that one that replaces rows sees, or waits for, all that others commit."""
+    patience: ClassVar[str] = ""
+    """What makes a transaction give up a lock that is not had within a minute; empty where it does so by itself."""
+    has_users: ClassVar[bool] = True
+    """Whether a connection is one of a user."""
+
+    def located(self, url: str) -> str:
+        """Return a URL that means the same database in every working directory."""
+        return url
+
+    def lock(self, database: Database, table: str) -> None:  # noqa: B027
+        """Keep others from writing to a table until the transaction ends, where its rows are to be replaced."""
 
     def waits(self, seconds: float) -> dict[str, str]:  # noqa: ARG002
         """Return the driver's properties by which a connection is given up that cannot be made in time."""

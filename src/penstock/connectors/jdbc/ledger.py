@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 from typing import TYPE_CHECKING
 
 from penstock.commit import Direction, recover
 from penstock.commit.owner import tag_is_alive
-from penstock.connectors.jdbc.dialect import literal
+from penstock.connectors.extras import given_for
 from penstock.connectors.jdbc.source import dialect_of
 from penstock.errors import CommitError
 from penstock.spark.jdbc import JdbcTarget
@@ -19,42 +21,85 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-LEDGER, _JOURNALS = "penstock_commits", "penstock_journals"
+_LEDGER, _JOURNALS = "penstock_commits", "penstock_journals"
+_WIDTH = 200
+_PLAIN = re.compile(rf"(?!sha256:)(?=.{{1,{_WIDTH}}}$)[a-z0-9._:/-]+( [a-z0-9._:/-]+)*")
+"""Names that every database tells apart: some take upper and lower case, or accents, for the same."""
+
+
+def entry_of(table: str, token: str) -> str:
+    """Return a token of a table as the ledger has it: as it is, or a hash of both where one is not plain."""
+    if _PLAIN.fullmatch(table) and _PLAIN.fullmatch(token):
+        return token
+    both = f"{table}\0{token}".encode()
+    return f"sha256:{hashlib.sha256(both).hexdigest()}"
+
+
+def make_ledger(dialect: JdbcDialect, database: JdbcConnection) -> None:
+    """Make the ledger if it is not there."""
+    columns = f"target varchar({_WIDTH}) NOT NULL, token varchar({_WIDTH}) NOT NULL"
+    make_table(dialect, database, _LEDGER, f"({columns}, PRIMARY KEY (target, token))")
 
 
 def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token: str) -> bool:
     """Whether a table's token is in the ledger, which is made if it is not there."""
-    if not dialect.has_table(database, LEDGER):
-        database.run(
-            f"CREATE TABLE IF NOT EXISTS {LEDGER}"
-            " (target varchar(200) NOT NULL, token varchar(200) NOT NULL, PRIMARY KEY (target, token))"
-        )
-    return bool(database.rows(f"SELECT 1 FROM {LEDGER} WHERE target = ? AND token = ?", table, token))
+    make_ledger(dialect, database)
+    entry = entry_of(table, token)
+    asked = f"SELECT target, token FROM {_LEDGER} WHERE target = ? AND token IN (?, ?)"  # older ones as they are
+    return bool({(table[:_WIDTH], entry), (table, token)} & set(database.rows(asked, table[:_WIDTH], entry, token)))
+
+
+def add_token(database: JdbcConnection, table: str, token: str) -> None:
+    """Put a token into the ledger; waits for a transaction that has put it there, and fails if that commits."""
+    database.run(f"INSERT INTO {_LEDGER} VALUES (?, ?)", table[:_WIDTH], entry_of(table, token))
+
+
+def remove_token(database: JdbcConnection, table: str, token: str) -> None:
+    """Take a token out of the ledger."""
+    statement = f"DELETE FROM {_LEDGER} WHERE target = ? AND token = ?"
+    database.run(statement, table[:_WIDTH], entry_of(table, token))
+
+
+def make_table(dialect: JdbcDialect, database: JdbcConnection, table: str, what: str) -> None:
+    """Make a table if it is not there; several jobs may want to at once.
+
+    Parameters
+    ----------
+    what
+        How the CREATE TABLE goes on behind the name.
+    """
+    if dialect.has_table(database, table):
+        return
+    try:
+        database.run(f"CREATE TABLE IF NOT EXISTS {table} {what}")
+    except Exception:
+        if not dialect.has_table(database, table):  # PostgreSQL's IF NOT EXISTS fails if another makes it just then
+            raise
 
 
 def point(dialect: JdbcDialect, database: JdbcConnection, table: str, journal: str) -> None:
     """Put a row into the table of journals, which is made if it is not there."""
-    if not dialect.has_table(database, _JOURNALS):
-        columns = "target varchar(200) NOT NULL, journal varchar(2000) NOT NULL"
-        database.run(f"CREATE TABLE IF NOT EXISTS {_JOURNALS} ({columns})")
-    database.run(f"INSERT INTO {_JOURNALS} VALUES ({literal(table)}, {literal(journal)})")
+    columns = f"(target varchar({_WIDTH}) NOT NULL, journal varchar(2000) NOT NULL)"
+    make_table(dialect, database, _JOURNALS, columns)
+    database.run(f"INSERT INTO {_JOURNALS} VALUES (?, ?)", table[:_WIDTH], journal)
 
 
 def unpoint(database: JdbcConnection, journal: str) -> None:
     """Remove the rows of a journal."""
-    database.run(f"DELETE FROM {_JOURNALS} WHERE journal = {literal(journal)}")
+    database.run(f"DELETE FROM {_JOURNALS} WHERE journal = ?", journal)
 
 
-def recover_table(access: Access, database: str, table: str) -> None:
+def recover_table(access: Access, database: str, address: str, table: str) -> None:
     """Recover the commits that a dead process has left half-way at a table; called before it is written again."""
     dialect = dialect_of(database)
     assert dialect is not None
-    target = JdbcTarget(access.bridge, {"dbtable": table, **access.secrets[database]})
+    target = JdbcTarget(access.bridge, {"dbtable": table, **given_for(access, address)})
     try:
         with target.connect() as connection:
             if not dialect.has_table(connection, _JOURNALS):
                 return
-            found = connection.rows(f"SELECT DISTINCT journal FROM {_JOURNALS} WHERE target = ?", table)
+            asked = f"SELECT DISTINCT journal FROM {_JOURNALS} WHERE target = ?"
+            found = connection.rows(asked, table[:_WIDTH])
     except CommitError:
         raise
     except Exception:  # `JdbcSink.open` tells what is wrong

@@ -47,6 +47,7 @@ class MySqlDialect(JdbcDialect):
 
     name: ClassVar[str] = "MySQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:mysql:",)
+    isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
     transactional: ClassVar[str] = "ENGINE=InnoDB"
     comparable: ClassVar[Mapping[str, KeyKind]] = {
         **{

@@ -28,6 +28,7 @@ SELECT c.oid, c.relkind, current_setting('server_version_num')::int, current_set
   pg_is_in_recovery()
 FROM pg_class c WHERE c.oid = to_regclass(?)
 """
+_LOCKABLE = "SELECT 1 FROM pg_class WHERE oid = to_regclass(?) AND relkind IN ('r', 'p')"
 _PARTS = """
 WITH RECURSIVE tree AS (
   SELECT ?::oid AS oid UNION ALL SELECT i.inhrelid FROM pg_inherits i JOIN tree ON i.inhparent = tree.oid
@@ -94,6 +95,8 @@ class PostgresDialect(JdbcDialect):
 
     name: ClassVar[str] = "PostgreSQL"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:postgresql:",)
+    isolation: ClassVar[str] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
+    patience: ClassVar[str] = "SET LOCAL lock_timeout = '60s'"
     comparable: ClassVar[Mapping[str, KeyKind]] = {
         **dict.fromkeys(("int2", "int4", "int8", "smallserial", "serial", "bigserial"), KeyKind.WHOLE),
         "numeric": KeyKind.DECIMAL,
@@ -163,6 +166,11 @@ class PostgresDialect(JdbcDialect):
     def has_table(self, database: Database, table: str) -> bool:
         """Look the name up on the search path."""
         return database.rows("SELECT to_regclass(?) IS NOT NULL", table) == [("t",)]
+
+    def lock(self, database: Database, table: str) -> None:
+        """Lock it: a DELETE does not see the rows that others commit while it waits for those they delete."""
+        if database.rows(_LOCKABLE, table):
+            database.run(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
 
     def tables_like(self, database: Database, table: str) -> list[str]:
         """Look names up in the catalogue."""

@@ -6,15 +6,15 @@ import logging
 import re
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import without_secrets
-from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc
+from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
 from penstock.connectors.jdbc.dialect import share_of
-from penstock.connectors.jdbc.ledger import has_token, recover_table
-from penstock.connectors.jdbc.source import dialect_of, masked
+from penstock.connectors.jdbc.ledger import has_token, make_ledger, recover_table
+from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
 from penstock.spark.jdbc import JdbcTarget
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.commit import Access, Prepared
     from penstock.connectors.jdbc.dialect import JdbcDialect
+    from penstock.spark.jdbc import JdbcConnection
 
 log = logging.getLogger("penstock.sinks")
 
@@ -85,6 +86,7 @@ class JdbcSink(Sink):
         for value in (self.parallelism, self.max_connections):
             if value is not None:
                 checked_parallelism(value, f"sink {self.table}")
+        object.__setattr__(self, "url", located(self.url))
 
     @property
     def name(self) -> str:
@@ -94,11 +96,12 @@ class JdbcSink(Sink):
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The URL as it is, and the properties."""
-        return {masked(self.url): {**self.properties, "url": self.url}}
+        return {address_of_user(masked(self.url), self.properties): {**self.properties, "url": self.url}}
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
-        recover_table(access, masked(self.url), self.table)
+        address = address_of_user(masked(self.url), self.properties)
+        recover_table(access, masked(self.url), address, self.table)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Reach the database, and look whether the job's token is there already."""
@@ -212,7 +215,18 @@ class _JdbcSinkJob(SinkJob):
         if not self._done:
             with self._target.connect() as database:
                 record.make(database, self._dialect)
+                if sink.token is None and self._can_make_ledger(database):
+                    record = replace(record, receipt=f"job {uuid.uuid4().hex}")
         return record
+
+    def _can_make_ledger(self, database: JdbcConnection) -> bool:
+        """Whether the database tells later whether the job has committed, should the answer to COMMIT be lost."""
+        try:
+            make_ledger(self._dialect, database)
+        except Exception:  # who may write to one schema only goes without
+            log.debug("no table of tokens can be made", exc_info=True)
+            return False
+        return True
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:

@@ -19,6 +19,7 @@ from penstock.connectors.scan import Scan
 from penstock.connectors.splits import worth_opening
 from penstock.connectors.timeouts import answered, timeout
 from penstock.errors import SourceError, SourceTimeoutError
+from penstock.masking import may_be_kept
 from penstock.spark.jvm import root_cause
 from penstock.units import show_bytes, show_count
 
@@ -38,7 +39,13 @@ _NEARLY = 0.9
 _COARSE = 16
 """How many times the volume per task a split may hold: a connection costs more to open than a file does."""
 DIALECTS: tuple[JdbcDialect, ...] = (PostgresDialect(), MySqlDialect(), SqliteDialect())
-_SECRET = re.compile(r"(?i)((?:password|pwd|secret|token)=)[^&;]*|(//[^:/@]*:)[^@/]*@")
+_HIDDEN = "***"
+_USER_INFO = re.compile(r"(//[^:/@\s]*:)[^\s/?#]*@")
+_PARAMETERS = (
+    re.compile(r"(?<=[?&;])(?P<key>[\w.-]+)=(?P<value>[^&;\s]*)"),
+    re.compile(r"(?<=[(,])(?P<key>[\w.-]+)=(?P<value>[^,)\s]*)(?=[^(\s]*\))"),
+)
+"""Of a URL: those behind a question mark, and those in the parentheses of MySQL's hosts."""
 
 
 def dialect_of(url: str) -> JdbcDialect | None:
@@ -46,9 +53,28 @@ def dialect_of(url: str) -> JdbcDialect | None:
     return next((one for one in DIALECTS if url.startswith(one.prefixes)), None)
 
 
+def located(url: str) -> str:
+    """Return a URL that means the same database in every working directory."""
+    dialect = dialect_of(url)
+    return url if dialect is None else dialect.located(url)
+
+
 def masked(url: str) -> str:
-    """Return a URL without its secrets."""
-    return _SECRET.sub(lambda found: f"{found[1]}***" if found[1] else f"{found[2]}***@", url)
+    """Return a URL, or a text with URLs, without what may be a secret."""
+    text = _USER_INFO.sub(rf"\1{_HIDDEN}@", url)
+    for parameters in _PARAMETERS:
+        text = parameters.sub(_shown, text)
+    return text
+
+
+def is_masked(url: str) -> bool:
+    """Whether something of a URL is not there."""
+    return _HIDDEN in url
+
+
+def _shown(parameter: re.Match[str]) -> str:
+    key, value = parameter["key"], parameter["value"]
+    return f"{key}={value if may_be_kept(key, value) else _HIDDEN}"
 
 
 @dataclass(frozen=True)
@@ -86,6 +112,7 @@ class JdbcSource(Source):
         for value in (self.parallelism, self.max_connections):
             if value is not None:
                 checked_parallelism(value, f"table {self.table}")
+        object.__setattr__(self, "url", located(self.url))
 
     @property
     def name(self) -> str:

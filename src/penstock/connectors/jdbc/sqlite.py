@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
+from penstock.connectors.extras import absolute
 from penstock.connectors.jdbc.dialect import Database, JdbcDialect, Request, TableEstimate, in_one_piece, split_name
 from penstock.connectors.jdbc.keyspace import middle_number, weigh
 from penstock.connectors.jdbc.splits import key_conditions, weighted_bounds
@@ -29,7 +30,16 @@ class SqliteDialect(JdbcDialect):
 
     name: ClassVar[str] = "SQLite"
     prefixes: ClassVar[tuple[str, ...]] = ("jdbc:sqlite:",)
+    has_users: ClassVar[bool] = False
     no_snapshot: ClassVar[str] = "its connections cannot share a snapshot, so rows written meanwhile may be seen or not"
+
+    def located(self, url: str) -> str:
+        """Return it with the whole path of the file; databases in memory have none."""
+        (prefix,) = self.prefixes
+        scheme, path = (
+            ("file:", url[len(prefix) + 5 :]) if url.startswith(f"{prefix}file:") else ("", url[len(prefix) :])
+        )
+        return url if not path or path.startswith((":", "?", "/")) else f"{prefix}{scheme}{absolute(path)}"
 
     def estimate(self, database: Database, request: Request) -> TableEstimate:
         """Take the width of the first rows, and the density of row ids in a few places."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit import Prepared
-from penstock.connectors.extras import needs, with_secrets
+from penstock.connectors.extras import address_of, given_for, needs, with_secrets
 from penstock.connectors.kafka import client
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
@@ -60,8 +60,8 @@ class PreparedKafka(Prepared):
 
     @property
     def address(self) -> str:
-        """The brokers."""
-        return self.servers
+        """The brokers, and the user."""
+        return address_of(self.servers, dict(self.properties).get("sasl.username"))
 
     @property
     def folder(self) -> str:
@@ -73,10 +73,13 @@ class PreparedKafka(Prepared):
         self._producer(access)
 
     def commit(self, access: Access) -> None:
-        """Write all records, and the receipt, in one transaction."""
-        if self.is_committed(access):
-            return
+        """Write all records, and the receipt, in one transaction.
+
+        The producer that writes is there before the receipt is looked for: whoever could still write it is fenced.
+        """
         producer = self._producer(access)
+        if self._has_receipt(access):
+            return
         producer.begin_transaction()
         refused: list[str] = []
         for record in staged_records(access, self.staging):
@@ -96,6 +99,9 @@ class PreparedKafka(Prepared):
     def is_committed(self, access: Access) -> bool:
         """Whether the receipt is there; a transaction of a dead producer is ended first."""
         self._producer(access)
+        return self._has_receipt(access)
+
+    def _has_receipt(self, access: Access) -> bool:
         return has_token(self.servers, self._properties(access), self.topic, self.token)
 
     def undo(self, access: Access) -> None:
@@ -115,7 +121,7 @@ class PreparedKafka(Prepared):
                 "transaction.timeout.ms": _LONGEST,
                 **self._properties(access),
                 "bootstrap.servers": self.servers,
-                "transactional.id": f"penstock-{self.topic}-{self.token}",
+                "transactional.id": f"penstock-{self.topic}:{self.token}",  # topics have no colon
             }
         )
         try:
@@ -134,7 +140,7 @@ class PreparedKafka(Prepared):
             yield found
 
     def _properties(self, access: Access) -> dict[str, str]:
-        return with_secrets(self.properties, access.secrets.get(self.address))
+        return with_secrets(self.properties, given_for(access, self.address, self.servers))
 
 
 def group_of(token: str) -> str:

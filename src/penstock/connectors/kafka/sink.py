@@ -11,7 +11,7 @@ from penstock.commit import recover
 from penstock.commit.journal import journals_at, read_journal, warehouse_of
 from penstock.commit.owner import Owner
 from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
-from penstock.connectors.extras import needs, without_secrets
+from penstock.connectors.extras import address_of, needs, without_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.commit import PreparedKafka, has_token
 from penstock.errors import SinkError
@@ -78,7 +78,7 @@ class KafkaSink(Sink):
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the producer."""
-        return {self.servers: dict(self.properties)}
+        return {address_of(self.servers, self.properties.get("sasl.username")): dict(self.properties)}
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""

@@ -1,0 +1,317 @@
+"""Two jobs at one table, topic or database at a time, each ordering forced: no row is lost, none is there twice."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+import time
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from penstock.commit import Access, Commit
+from penstock.connectors.delta_commit import PreparedDelta
+from penstock.connectors.iceberg_commit import PreparedIceberg
+from penstock.connectors.jdbc import commit as jdbc_commit
+from penstock.connectors.jdbc.ledger import add_token, has_token, make_ledger
+from penstock.connectors.jdbc.source import dialect_of
+from penstock.connectors.kafka.commit import PreparedKafka
+from tests.commit.harness import in_child
+from tests.commit.local import without_a_jvm
+from tests.commit.targets import Delta, Iceberg, Kafka, Template
+from tests.commit.test_several_jobs import ends
+
+pytestmark = pytest.mark.forks
+
+
+@pytest.fixture
+def local(monkeypatch, tmp_path):
+    return without_a_jvm(monkeypatch, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    return Template(None, tmp_path_factory.mktemp("template"))
+
+
+def job_at(spark, target):
+    """A job that has written its rows, as one that is about to commit."""
+    opened = target.sink().open(spark)
+    target.write(opened)
+    return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [opened])
+
+
+def meanwhile(monkeypatch, place, name, number, other, *, after=False):
+    """Let another job commit before (or after) the call of a method with this number."""
+    original, calls = getattr(place, name), []
+
+    def called(self, *args, **kwargs):
+        calls.append(name)
+        result = original(self, *args, **kwargs) if after else None
+        if len(calls) == number:
+            monkeypatch.setattr(place, name, original)
+            assert ends(other) is None
+        return result if after else original(self, *args, **kwargs)
+
+    monkeypatch.setattr(place, name, called)
+
+
+TABLES = [
+    # kind, mode, what is there before, token, rows in the end
+    (Delta, "append", "rows", None, 32),
+    (Delta, "append", "rows", "t", 22),
+    (Delta, "overwrite", "rows", None, 10),
+    (Delta, "overwrite", "no rows", None, 10),
+    (Delta, "overwrite", "no rows", "t", 10),
+    (Iceberg, "append", "rows", None, 32),
+    (Iceberg, "append", "rows", "t", 22),
+    (Iceberg, "append", "no rows", "t", 10),
+    (Iceberg, "overwrite", "rows", None, 10),
+    (Iceberg, "overwrite", "rows", "t", 10),
+    (Iceberg, "overwrite", "no rows", None, 10),
+]
+
+
+@pytest.mark.parametrize(("kind", "mode", "before", "token", "rows"), TABLES)
+def test_two_commits_to_one_table(monkeypatch, local, template, tmp_path, kind, mode, before, token, rows):
+    def work():
+        target = kind(template, tmp_path / "t", mode, exists=before == "rows", token=token)
+        if before == "no rows":
+            schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
+            if kind is Delta:
+                deltalake.DeltaTable.create(str(target.path), deltalake.Schema.from_arrow(schema))
+            else:
+                target.catalog().create_table("n.t", schema)
+        first, second = job_at(local, target), job_at(local, target)
+        if kind is Delta:  # once it has looked at the table for the last time
+            meanwhile(monkeypatch, PreparedDelta, "_check", 2, second, after=True)
+        else:
+            meanwhile(monkeypatch, PreparedIceberg, "_fill", 1, second)
+        return ends(first), len(target.rows()), len(set(target.rows()))
+
+    end = in_child(local, work)
+    assert end.error is None, end.error
+    assert end.result == (None, rows, min(rows, 22))
+
+
+@pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_has_receipt", 1)])
+def test_two_runs_of_one_token_of_a_topic(monkeypatch, local, tmp_path, broker, step, number):
+    """The other commits before the first is ready, before it has its producer, and once it has looked for the token."""
+
+    target = Kafka(None, broker, token="t")  # here, as the client that makes topics does not survive a fork
+
+    def work():
+        first, second = job_at(local, target), job_at(local, target)
+        meanwhile(monkeypatch, PreparedKafka, step, number, second, after=True)
+        return ends(first), target.rows() == target.new
+
+    end = in_child(local, work)
+    assert end.error is None, end.error
+    assert end.result == (None, True)
+
+
+def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch, local):
+    import confluent_kafka
+
+    ids = []
+
+    class Producer:
+        def __init__(self, properties):
+            ids.append(properties["transactional.id"])
+
+        def init_transactions(self, patience):
+            pass
+
+    monkeypatch.setattr(confluent_kafka, "Producer", Producer)
+    for topic, token in (("a-b", "c"), ("a", "b-c"), ("a", "b:c"), ("a.b", "c")):
+        PreparedKafka("h:1", topic, token, "/s")._producer(Access(None))
+    assert len(set(ids)) == len(ids)
+
+
+class Client:
+    """A connection by a server's own client program, as `JdbcConnection` for what commits ask."""
+
+    def __init__(self, command: str, begin: str, error: str) -> None:
+        self._begin, self._error = begin, error
+        self._process = subprocess.Popen(
+            shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def _do(self, statement, values):
+        for value in values:
+            quoted = value.replace("\\", "\\\\") if self._error == "ERROR " else value
+            statement = statement.replace("?", "'" + quoted.replace("'", "''") + "'", 1)
+        self._process.stdin.write(f"{statement.rstrip(';')};\nSELECT '=end';\n")
+        self._process.stdin.flush()
+        lines = []
+        while (line := self._process.stdout.readline().rstrip("\n")) != "=end":
+            assert line or self._process.poll() is None, lines
+            lines.append(line)
+        if any(line.startswith(self._error) for line in lines):
+            raise RuntimeError("; ".join(lines))
+        return lines
+
+    def rows(self, statement, *values):
+        return [tuple(line.replace("\t", "|").split("|")) for line in self._do(statement, values) if line]
+
+    def run(self, statement, *values):
+        self._do(statement, values)
+        return 0
+
+    def begin(self):
+        self._do(self._begin, ())
+
+    def commit(self):
+        self._do("COMMIT", ())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server(request):
+    return request.getfixturevalue(request.param)
+
+
+def connect(server, isolation=""):
+    """A connection, of a server that isolates transactions less, or more, than is usual."""
+    if "postgresql" in server.url:
+        at = f"-h 127.0.0.1 -p {server.port} -U {server.user}"
+        made = Client(f"env PGPASSWORD={server.password} {server.bin}/psql {at} -qAt postgres", "BEGIN", "ERROR:")
+        if isolation:
+            made.run(f"SET default_transaction_isolation = '{isolation}'")
+        return made
+    program = f"mariadb --no-defaults --socket={server.socket} -u root -N -B --unbuffered --force d"
+    made = Client(program, "SET autocommit = 0", "ERROR ")
+    if isolation:
+        made.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+    return made
+
+
+class Staged:
+    """A sink all of whose rows are staged in a table of a server."""
+
+    secrets = {}
+
+    def __init__(self, server, name, table, **given):
+        quote = '"' if "postgresql" in server.url else "`"
+        columns = tuple(f"{quote}{one}{quote}" for one in ("id", "p"))
+        record = {"token": None, "receipt": f"job {name}", "of_token": None, "properties": ()} | given
+        self.part = jdbc_commit.PreparedJdbc(server.url, table, "overwrite", columns, (), f"st_{name}", **record)
+
+    def prepare(self):
+        return self.part
+
+    def abort(self):
+        pass
+
+    def refresh(self):
+        pass
+
+
+@pytest.mark.parametrize("before", [0, 12])
+@pytest.mark.parametrize("isolation", ["", "READ COMMITTED", "REPEATABLE READ"])
+def test_two_overwrites_of_one_table_of_a_database(monkeypatch, server, isolation, before):
+    class Target:
+        def __init__(self, bridge, options):
+            pass
+
+        def connect(self):
+            return connect(server, isolation)
+
+    monkeypatch.setattr(jdbc_commit, "JdbcTarget", Target)
+    name = f"o{os.urandom(3).hex()}"
+    server.sql(f"create table {name} (id bigint primary key, p bigint)")
+    if before:
+        server.sql(f"insert into {name} values {', '.join(f'({2 * i}, 1)' for i in range(before))}")
+    for one, first in (("a", 5), ("b", -100)):  # rows in front of those that are there, and among them
+        staged = f"st_{one}{name}"
+        columns = "id bigint, p bigint, penstock_task int, penstock_attempt bigint"
+        values = ", ".join(f"({first + 2 * i}, 0, 0, 0)" for i in range(10))
+        server.sql(f"create table {staged} ({columns}); insert into {staged} values {values}")
+    first, second = (Commit(Access(None), one, one, [Staged(server, one + name, name)]) for one in "ab")
+    found = []
+
+    def begin():  # the first has copied its rows, and wants its COMMIT
+        thread.start()
+        time.sleep(1)
+
+    first._begin_commit = begin
+    thread = threading.Thread(target=lambda: found.append(ends(second)))
+    assert ends(first) is None
+    thread.join(60)
+    refused = [one for one in found if one is not None]
+    rows = server.sql(f"select count(*), min(id) from {name}").replace("\t", "|")
+    assert rows == ("10|5" if refused else "10|-100")  # the rows of the last to commit; one that fails leaves none
+    if "postgresql" in server.url:
+        assert not refused
+
+
+TOKENS = [
+    "day-1",
+    "Malmö",
+    "malmo",
+    "MALMÖ",
+    "Malmö ",
+    r"C:\load\new\2024",
+    "ends with \\",
+    "it's",
+    "x" * 300,
+    "x" * 299 + "y",
+    "sha256:x",
+    "",
+]
+
+
+def test_tokens_that_a_database_takes_for_the_same(server):
+    dialect = dialect_of(server.url)
+    server.sql("drop table if exists penstock_commits")
+    with connect(server) as database:
+        for number, token in enumerate(TOKENS):
+            assert not has_token(dialect, database, "orders", token), token
+            add_token(database, "orders", token)
+            assert all(has_token(dialect, database, "orders", one) for one in TOKENS[: number + 1])
+        for table in ("ORDERS", '"orders"', "o" * 300):
+            assert not any(has_token(dialect, database, table, token) for token in TOKENS)
+            add_token(database, table, "day-1")
+            assert has_token(dialect, database, table, "day-1")
+        with pytest.raises(RuntimeError):  # two runs of one token still keep each other out
+            add_token(database, "orders", "Malmö")
+
+
+def test_tokens_of_older_releases_are_found(server):
+    dialect = dialect_of(server.url)
+    server.sql("drop table if exists penstock_commits")
+    with connect(server) as database:
+        make_ledger(dialect, database)
+        database.run("INSERT INTO penstock_commits VALUES ('orders', 'Malmö')")
+        assert has_token(dialect, database, "orders", "Malmö")
+        assert not has_token(dialect, database, "orders", "malmo")
+        assert not has_token(dialect, database, "ORDERS", "Malmö")
+
+
+def test_two_first_jobs_make_the_table_of_tokens(server):
+    """The other makes it between the look and the CREATE TABLE."""
+    dialect = dialect_of(server.url)
+    server.sql("drop table if exists penstock_commits")
+
+    class Late(Client):
+        def run(self, statement, *values):
+            if statement.startswith("CREATE TABLE IF NOT EXISTS penstock_commits"):
+                server.sql("create table penstock_commits (target varchar(200) not null, token varchar(200) not null)")
+                raise RuntimeError("duplicate key value violates unique constraint pg_type_typname_nsp_index")
+            return super().run(statement, *values)
+
+    with connect(server) as database:
+        database.__class__ = Late
+        assert not has_token(dialect, database, "orders", "t")
