@@ -110,14 +110,14 @@ class LocalFolder:
         return self._path.read_bytes()
 
     @property
-    def resolved(self):
+    def resolved(self) -> Any:
         return LocalFolder(None, os.path.realpath(self._path))
 
     @property
     def is_volume(self) -> bool:
         return is_volume(str(self._path))
 
-    def volumes_below(self):
+    def volumes_below(self) -> Any:
         return volumes_below(str(self._path))
 
     def touch(self) -> None:

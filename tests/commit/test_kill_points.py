@@ -216,7 +216,9 @@ def test_one_sink_on_an_object_store(
 @pytest.mark.parametrize(
     ("case", "token"), [slow_without(token, case) for case in FILES if "create" not in case for token in (None, "t")]
 )
-def test_one_sink_on_a_volume(monkeypatch, maker, counts, tmp_path, case, token):
+def test_one_sink_on_a_volume(
+    monkeypatch: pytest.MonkeyPatch, maker: Any, counts: Any, tmp_path: Path, case: Any, token: Any
+) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     as_a_volume(monkeypatch)
     if case.startswith("overwrite"):

@@ -387,7 +387,7 @@ def test_a_stage_after_the_commit_that_fails(local: Any, template: Any, tmp_path
     assert not journals(targets[1])
 
 
-def as_seen_from_elsewhere(journal):
+def as_seen_from_elsewhere(journal: Any) -> None:
     """Let a journal look as if its process, on another machine, had not renewed it for a minute."""
     told = json.loads(journal.read_text())
     told["owner"]["host"] = "elsewhere/1"
@@ -396,7 +396,9 @@ def as_seen_from_elsewhere(journal):
 
 
 @pytest.mark.parametrize("for_good", [False, True])
-def test_a_job_that_was_taken_for_dead_does_not_finish(local, template, tmp_path, for_good):
+def test_a_job_that_was_taken_for_dead_does_not_finish(
+    local: Any, template: Any, tmp_path: Path, for_good: bool
+) -> None:
     """It was held up between its commit and its end: what can be undone has been."""
     targets = [files(template, tmp_path / "a", "overwrite"), files(template, tmp_path / "b", "append")]
     if for_good:
@@ -430,15 +432,17 @@ def test_a_job_that_was_taken_for_dead_does_not_finish(local, template, tmp_path
         (None, ProcessLookupError, False),
     ],
 )
-def test_a_process_that_is_hidden_may_run(monkeypatch, told, killed_by, alive):
+def test_a_process_that_is_hidden_may_run(
+    monkeypatch: pytest.MonkeyPatch, told: str | None, killed_by: Any, alive: bool | None
+) -> None:
     me = Owner.me()
 
-    def status(pid):
+    def status(pid: Any) -> Any:
         if told is None:
             raise FileNotFoundError(pid)
         return original(pid)
 
-    def kill(pid, signal):
+    def kill(pid: Any, signal: Any) -> None:
         if killed_by is not None:
             raise killed_by(pid)
 
@@ -451,7 +455,9 @@ def test_a_process_that_is_hidden_may_run(monkeypatch, told, killed_by, alive):
     assert tag_is_alive(me.tag) is alive
 
 
-def test_the_journal_of_a_hidden_process_lives_by_its_lease(local, template, tmp_path, monkeypatch):
+def test_the_journal_of_a_hidden_process_lives_by_its_lease(
+    local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = files(template, tmp_path / "a", "append")
     journal = killed(local, [one], "move_to")
     monkeypatch.setattr("penstock.commit.owner._started", lambda pid: "")
@@ -464,7 +470,7 @@ def test_the_journal_of_a_hidden_process_lives_by_its_lease(local, template, tmp
 @pytest.mark.parametrize(
     "folder", ["insurance.claims", "a.json", "a.ref", "a.lease", ".penstock-commit-x", "00000000-1-00000000", "a b%20"]
 )
-def test_folders_of_any_name_on_the_way(local, template, tmp_path, folder):
+def test_folders_of_any_name_on_the_way(local: Any, template: Any, tmp_path: Path, folder: str) -> None:
     one = files(template, tmp_path / folder / "x", "append")
     journal = killed(local, [one], "move_to")
     assert [os.path.basename(path) for path in journals_at(Access(None), LocalFolder(None, str(one.place)))] == [
@@ -475,7 +481,9 @@ def test_folders_of_any_name_on_the_way(local, template, tmp_path, folder):
     assert not journals(one)
 
 
-def test_a_journal_is_let_go_once_it_is_written(local, template, tmp_path, monkeypatch):
+def test_a_journal_is_let_go_once_it_is_written(
+    local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk is full for a moment; another job of this process looks as soon as the journal is nobody's."""
     one = files(template, tmp_path / "a", "append by partition")
     table = Jdbc(None, LocalSqlite(tmp_path / "db"), "append", exists=True, token=None)
@@ -485,9 +493,10 @@ def test_a_journal_is_let_go_once_it_is_written(local, template, tmp_path, monke
     commit = Commit(Access(None), "j", "j", opened)
     commit.run()
     (journal,) = [path for path in journals(one) if path.suffix == ".json"]
-    write, refused, went = LocalFolder.write, [], []
+    write, went = LocalFolder.write, []
+    refused: list[Any] = []
 
-    def refuse(self, content, *, overwrite=False):
+    def refuse(self: Any, content: Any, *, overwrite: bool = False) -> Any:
         if b'"decided": true' in content and not refused:
             refused.append(self)
             raise OSError("No space left on device")
@@ -507,7 +516,7 @@ def test_a_journal_is_let_go_once_it_is_written(local, template, tmp_path, monke
 
 
 @pytest.mark.parametrize("change", ["version", "field", "kind"])
-def test_a_journal_of_a_later_release(local, template, tmp_path, change):
+def test_a_journal_of_a_later_release(local: Any, template: Any, tmp_path: Path, change: str) -> None:
     """It is not guessed what it means: its own target waits for the release that knows, others do not."""
     one, other = files(template, tmp_path / "a", "append"), files(template, tmp_path / "b", "create")
     other.path = one.path.with_name("other")
@@ -533,13 +542,13 @@ def test_a_journal_of_a_later_release(local, template, tmp_path, change):
 
 
 @pytest.mark.parametrize("case", ["append", "overwrite", "dynamic"])
-def test_a_target_that_somebody_has_replaced_since(local, template, tmp_path, case):
+def test_a_target_that_somebody_has_replaced_since(local: Any, template: Any, tmp_path: Path, case: str) -> None:
     """Delta has committed, then plain Spark replaces the folder of files: the rest is completed, and nothing is stuck."""
     one = files(template, tmp_path / "f", case)
     layout = "plain" if case != "dynamic" else "parts"
     table = Delta(template, tmp_path / "d", "append", exists=True, token=None)
 
-    def work():
+    def work() -> Any:
         journal = killed(local, [one, table], "create_write_transaction")
         shutil.rmtree(one.path)
         shutil.copytree(template("old", layout), one.path)
@@ -552,7 +561,9 @@ def test_a_target_that_somebody_has_replaced_since(local, template, tmp_path, ca
     assert end.result == (Direction.FORWARD, True, True, [])
 
 
-def test_a_recovery_that_fails_tells_what_to_do(local, template, tmp_path, monkeypatch):
+def test_a_recovery_that_fails_tells_what_to_do(
+    local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     journal = killed(local, [files(template, tmp_path / "a", "overwrite")], "exchange")
     for step in ("exchange", "move_to"):
         monkeypatch.setattr(LocalFolder, step, lambda self, other: False)
@@ -562,13 +573,13 @@ def test_a_recovery_that_fails_tells_what_to_do(local, template, tmp_path, monke
 
 
 @pytest.mark.parametrize("case", ["overwrite", "dynamic"])
-def test_folders_that_changed_places_elsewhere(local, template, tmp_path, case):
+def test_folders_that_changed_places_elsewhere(local: Any, template: Any, tmp_path: Path, case: str) -> None:
     """The machine that recovers cannot exchange folders; it is killed at each of its steps, then the rest follows."""
     for step in range(40):
         one = files(template, tmp_path / str(step), case)
         journal = killed(local, [one], "exchange")
 
-        def stopped(path=journal, step=step):
+        def stopped(path: Any = journal, step: Any = step) -> None:
             LocalFolder.exchange = lambda self, other: False
             with Stop(step).armed():
                 recover(Access(None), path)

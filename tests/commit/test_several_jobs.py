@@ -359,7 +359,7 @@ def test_machines_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert me.is_alive() is None
 
 
-def of_one_file(target, job):
+def of_one_file(target: Any, job: Any) -> Any:
     """Leave one file of a job's rows; return how many rows it has."""
     staging = job._sinks[0]._staging._path
     first, *rest = sorted(staging.glob("part-*"))
@@ -368,7 +368,7 @@ def of_one_file(target, job):
     return pq.read_metadata(first).num_rows
 
 
-def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
+def test_one_file_is_not_added_to_what_may_be_taken_back(local: Any, target: Any) -> None:
     """Another job begins between the look of a job that only adds one file, and its rename."""
     one = target("overwrite")
     other, slow = job_at(local, one, OtherJob()), job_at(local, one, mode="append")
@@ -376,7 +376,7 @@ def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
     ended, has_ended = [], threading.Event()
     thread = threading.Thread(target=lambda: ended.append(ends_undone(other, has_ended)))
 
-    def begin():
+    def begin() -> None:
         thread.start()
         thread.join(0.5)
 
@@ -388,7 +388,7 @@ def test_one_file_is_not_added_to_what_may_be_taken_back(local, target):
     assert len(one.rows()) == len(one.old) + added
 
 
-def ends_undone(commit, after=None):
+def ends_undone(commit: Any, after: Any = None) -> Any:
     """Let a job commit, and be undone, after another has ended."""
     try:
         commit.run()
@@ -401,12 +401,12 @@ def ends_undone(commit, after=None):
     return None
 
 
-def overtaken(commit, by):
+def overtaken(commit: Any, by: Any) -> Any:
     """Let something happen just after a job has looked at its target for the first time."""
     sink = commit._sinks[0]
     prepare = sink.prepare
 
-    def first():
+    def first() -> Any:
         sink.prepare = prepare
         part = prepare()
         by()
@@ -432,7 +432,9 @@ OVERTAKEN = {  # the case, the modes of both, the rows, and whether the job that
 @pytest.mark.parametrize("kind", ["folders", "objects", "volume"])
 @pytest.mark.parametrize("marks", [True, False], ids=["_SUCCESS", "no _SUCCESS"])
 @pytest.mark.parametrize("case", OVERTAKEN)
-def test_a_job_looks_again_at_what_others_have_committed(local, target, monkeypatch, kind, marks, case):
+def test_a_job_looks_again_at_what_others_have_committed(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, marks: bool, case: str
+) -> None:
     what, mode_of_other, mode, rows, fails = OVERTAKEN[case]
     if kind == "volume" and what == "create":  # one that is mounted is there
         return
@@ -454,7 +456,9 @@ def test_a_job_looks_again_at_what_others_have_committed(local, target, monkeypa
 
 @pytest.mark.parametrize("kind", ["folders", "objects"])
 @pytest.mark.parametrize("case", ["overwrite", "create", "dynamic"])
-def test_another_waits_for_a_job_that_has_looked(local, target, monkeypatch, kind, case):
+def test_another_waits_for_a_job_that_has_looked(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, case: str
+) -> None:
     if kind == "objects":
         as_an_object_store(monkeypatch)
     one = target(case)
@@ -464,7 +468,7 @@ def test_another_waits_for_a_job_that_has_looked(local, target, monkeypatch, kin
     first, second = (job_at(local, one, mode="overwrite") for _ in range(2))
     ended, thread = [], threading.Thread(target=lambda: ended.append(ends(second)))
 
-    def begin():
+    def begin() -> None:
         thread.start()
         thread.join(0.5)
         assert thread.is_alive()
@@ -480,7 +484,9 @@ def test_another_waits_for_a_job_that_has_looked(local, target, monkeypatch, kin
 @pytest.mark.parametrize("kind", ["folders", "objects"])
 @pytest.mark.parametrize("undone", [False, True], ids=["both commit", "the second is undone"])
 @pytest.mark.parametrize("case", ["append", "dynamic", "create"])
-def test_a_marker_is_whose_it_is(local, target, monkeypatch, kind, undone, case):
+def test_a_marker_is_whose_it_is(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, kind: str, undone: bool, case: str
+) -> None:
     """Two jobs that do not wait for each other find no marker, and each brings one."""
     if case == "create" and kind == "folders":
         return
@@ -505,7 +511,7 @@ def test_a_marker_is_whose_it_is(local, target, monkeypatch, kind, undone, case)
 
 @pytest.mark.parametrize("above", [True, False], ids=["on the way", "itself"])
 @pytest.mark.parametrize("dead", [True, False])
-def test_a_target_of_two_names(local, target, tmp_path, above, dead):
+def test_a_target_of_two_names(local: Any, target: Any, tmp_path: Path, above: bool, dead: bool) -> None:
     """A job that names the target by a symbolic link waits for the one that does not, and recovers it."""
     one = target("overwrite", "real/x")
     (tmp_path / "link").symlink_to(tmp_path / "real" if above else one.path)
@@ -513,14 +519,15 @@ def test_a_target_of_two_names(local, target, tmp_path, above, dead):
     alias.path = tmp_path / "link" / "x" / "out" if above else tmp_path / "link"
     if dead:
 
-        def dies():
+        def dies() -> None:
             assert job_at(local, one, OtherJob()).run() is None
 
         assert in_child(local, dies).error is None
     else:
         before = job_at(local, one, OtherJob())
         before.run()
-    ended, thread = [], threading.Thread(target=lambda: ended.append(run(local, [alias])))
+    ended: list[Any] = []
+    thread = threading.Thread(target=lambda: ended.append(run(local, [alias])))
     thread.start()
     thread.join(20 if dead else 0.5)
     assert thread.is_alive() != dead

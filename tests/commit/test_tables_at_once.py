@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import threading
 import time
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import deltalake
 import pyarrow as pa
@@ -24,31 +25,42 @@ from tests.commit.local import without_a_jvm
 from tests.commit.targets import Delta, Iceberg, Kafka, Template
 from tests.commit.test_several_jobs import ends
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock.spark.jvm import Bridge
+    from tests.services import KafkaBroker
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture
-def local(monkeypatch, tmp_path):
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return without_a_jvm(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
+def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
-def job_at(spark, target):
+def job_at(spark: SparkSession, target: Any) -> Any:
     """A job that has written its rows, as one that is about to commit."""
     opened = target.sink().open(spark)
     target.write(opened)
     return Commit(Access(None), f"j{os.urandom(3).hex()}", "j", [opened])
 
 
-def meanwhile(monkeypatch, place, name, number, other, *, after=False):
+def meanwhile(
+    monkeypatch: pytest.MonkeyPatch, place: Any, name: Any, number: Any, other: Any, *, after: bool = False
+) -> None:
     """Let another job commit before (or after) the call of a method with this number."""
     original, calls = getattr(place, name), []
 
-    def called(self, *args, **kwargs):
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         calls.append(name)
         result = original(self, *args, **kwargs) if after else None
         if len(calls) == number:
@@ -76,8 +88,18 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("kind", "mode", "before", "token", "rows"), TABLES)
-def test_two_commits_to_one_table(monkeypatch, local, template, tmp_path, kind, mode, before, token, rows):
-    def work():
+def test_two_commits_to_one_table(
+    monkeypatch: pytest.MonkeyPatch,
+    local: Any,
+    template: Any,
+    tmp_path: Path,
+    kind: Any,
+    mode: str,
+    before: str,
+    token: str | None,
+    rows: int,
+) -> None:
+    def work() -> Any:
         target = kind(template, tmp_path / "t", mode, exists=before == "rows", token=token)
         if before == "no rows":
             schema = pa.schema([("id", pa.int64()), ("p", pa.int64())])
@@ -98,12 +120,14 @@ def test_two_commits_to_one_table(monkeypatch, local, template, tmp_path, kind, 
 
 
 @pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_has_receipt", 1)])
-def test_two_runs_of_one_token_of_a_topic(monkeypatch, local, tmp_path, broker, step, number):
+def test_two_runs_of_one_token_of_a_topic(
+    monkeypatch: pytest.MonkeyPatch, local: Any, tmp_path: Path, broker: KafkaBroker, step: str, number: int
+) -> None:
     """The other commits before the first is ready, before it has its producer, and once it has looked for the token."""
 
     target = Kafka(None, broker, token="t")  # here, as the client that makes topics does not survive a fork
 
-    def work():
+    def work() -> Any:
         first, second = job_at(local, target), job_at(local, target)
         meanwhile(monkeypatch, PreparedKafka, step, number, second, after=True)
         return ends(first), target.rows() == target.new
@@ -113,16 +137,16 @@ def test_two_runs_of_one_token_of_a_topic(monkeypatch, local, tmp_path, broker, 
     assert end.result == (None, True)
 
 
-def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch, local):
+def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch: pytest.MonkeyPatch, local: Any) -> None:
     import confluent_kafka
 
     ids = []
 
     class Producer:
-        def __init__(self, properties):
+        def __init__(self, properties: Any) -> None:
             ids.append(properties["transactional.id"])
 
-        def init_transactions(self, patience):
+        def init_transactions(self, patience: Any) -> None:
             pass
 
     monkeypatch.setattr(confluent_kafka, "Producer", Producer)
@@ -134,19 +158,19 @@ def test_tokens_and_topics_with_dashes_have_producers_of_their_own(monkeypatch, 
 class Client:
     """A connection by a server's own client program, as `JdbcConnection` for what commits ask."""
 
-    def __init__(self, command: str, begin: str, error: str) -> None:
-        self._begin, self._error = begin, error
+    def __init__(self, command: str, begin: str, error: str, end: str) -> None:
+        self._begin, self._error, self._end = begin, error, end
         self._process = subprocess.Popen(
             shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
-    def _do(self, statement, values):
+    def _do(self, statement: Any, values: Any) -> Any:
         for value in values:
             quoted = value.replace("\\", "\\\\") if self._error == "ERROR " else value
             statement = statement.replace("?", "'" + quoted.replace("'", "''") + "'", 1)
-        self._process.stdin.write(f"{statement.rstrip(';')};\nSELECT '=end';\n")
+        self._process.stdin.write(f"{statement.rstrip(';')};\n{self._end}\n")
         self._process.stdin.flush()
-        lines = []
+        lines: list[str] = []
         while (line := self._process.stdout.readline().rstrip("\n")) != "=end":
             assert line or self._process.poll() is None, lines
             lines.append(line)
@@ -154,45 +178,47 @@ class Client:
             raise RuntimeError("; ".join(lines))
         return lines
 
-    def rows(self, statement, *values):
+    def rows(self, statement: Any, *values: Any) -> Any:
         return [tuple(line.replace("\t", "|").split("|")) for line in self._do(statement, values) if line]
 
-    def run(self, statement, *values):
+    def run(self, statement: Any, *values: Any) -> int:
         self._do(statement, values)
         return 0
 
-    def begin(self):
+    def begin(self) -> None:
         self._do(self._begin, ())
 
-    def commit(self):
+    def commit(self) -> None:
         self._do("COMMIT", ())
 
-    def close(self):
+    def close(self) -> None:
         self._process.stdin.close()
         self._process.wait()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
-def server(request):
+def server(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)
 
 
-def connect(server, isolation=""):
+def connect(server: Any, isolation: str = "") -> Any:
     """A connection, of a server that isolates transactions less, or more, than is usual."""
     if "postgresql" in server.url:
         at = f"-h 127.0.0.1 -p {server.port} -U {server.user}"
-        made = Client(f"env PGPASSWORD={server.password} {server.bin}/psql {at} -qAt postgres", "BEGIN", "ERROR:")
+        made = Client(
+            f"env PGPASSWORD={server.password} {server.bin}/psql {at} -qAt postgres", "BEGIN", "ERROR:", r"\echo =end"
+        )
         if isolation:
             made.run(f"SET default_transaction_isolation = '{isolation}'")
         return made
     program = f"mariadb --no-defaults --socket={server.socket} -u root -N -B --unbuffered --force d"
-    made = Client(program, "SET autocommit = 0", "ERROR ")
+    made = Client(program, "SET autocommit = 0", "ERROR ", "SELECT '=end';")
     if isolation:
         made.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
     return made
@@ -201,32 +227,34 @@ def connect(server, isolation=""):
 class Staged:
     """A sink all of whose rows are staged in a table of a server."""
 
-    secrets = {}
+    secrets: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, server, name, table, **given):
+    def __init__(self, server: Any, name: Any, table: Any, **given: Any) -> None:
         quote = '"' if "postgresql" in server.url else "`"
         columns = tuple(f"{quote}{one}{quote}" for one in ("id", "p"))
         record = {"token": None, "receipt": f"job {name}", "of_token": None, "properties": ()} | given
         self.part = jdbc_commit.PreparedJdbc(server.url, table, "overwrite", columns, (), f"st_{name}", **record)
 
-    def prepare(self):
+    def prepare(self) -> Any:
         return self.part
 
-    def abort(self):
+    def abort(self) -> None:
         pass
 
-    def refresh(self):
+    def refresh(self) -> None:
         pass
 
 
 @pytest.mark.parametrize("before", [0, 12])
 @pytest.mark.parametrize("isolation", ["", "READ COMMITTED", "REPEATABLE READ"])
-def test_two_overwrites_of_one_table_of_a_database(monkeypatch, server, isolation, before):
+def test_two_overwrites_of_one_table_of_a_database(
+    monkeypatch: pytest.MonkeyPatch, server: Any, isolation: str, before: int
+) -> None:
     class Target:
-        def __init__(self, bridge, options):
+        def __init__(self, bridge: Bridge, options: Any) -> None:
             pass
 
-        def connect(self):
+        def connect(self) -> Any:
             return connect(server, isolation)
 
     monkeypatch.setattr(jdbc_commit, "JdbcTarget", Target)
@@ -234,15 +262,15 @@ def test_two_overwrites_of_one_table_of_a_database(monkeypatch, server, isolatio
     server.sql(f"create table {name} (id bigint primary key, p bigint)")
     if before:
         server.sql(f"insert into {name} values {', '.join(f'({2 * i}, 1)' for i in range(before))}")
-    for one, first in (("a", 5), ("b", -100)):  # rows in front of those that are there, and among them
+    for one, start in (("a", 5), ("b", -100)):  # rows in front of those that are there, and among them
         staged = f"st_{one}{name}"
         columns = "id bigint, p bigint, penstock_task int, penstock_attempt bigint"
-        values = ", ".join(f"({first + 2 * i}, 0, 0, 0)" for i in range(10))
+        values = ", ".join(f"({start + 2 * i}, 0, 0, 0)" for i in range(10))
         server.sql(f"create table {staged} ({columns}); insert into {staged} values {values}")
     first, second = (Commit(Access(None), one, one, [Staged(server, one + name, name)]) for one in "ab")
     found = []
 
-    def begin():  # the first has copied its rows, and wants its COMMIT
+    def begin() -> None:  # the first has copied its rows, and wants its COMMIT
         thread.start()
         time.sleep(1)
 
@@ -273,7 +301,7 @@ TOKENS = [
 ]
 
 
-def test_tokens_that_a_database_takes_for_the_same(server):
+def test_tokens_that_a_database_takes_for_the_same(server: Any) -> None:
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
     with connect(server) as database:
@@ -289,7 +317,7 @@ def test_tokens_that_a_database_takes_for_the_same(server):
             add_token(database, "orders", "Malmö")
 
 
-def test_tokens_of_older_releases_are_found(server):
+def test_tokens_of_older_releases_are_found(server: Any) -> None:
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
     with connect(server) as database:
@@ -300,13 +328,13 @@ def test_tokens_of_older_releases_are_found(server):
         assert not has_token(dialect, database, "ORDERS", "Malmö")
 
 
-def test_two_first_jobs_make_the_table_of_tokens(server):
+def test_two_first_jobs_make_the_table_of_tokens(server: Any) -> None:
     """The other makes it between the look and the CREATE TABLE."""
     dialect = dialect_of(server.url)
     server.sql("drop table if exists penstock_commits")
 
     class Late(Client):
-        def run(self, statement, *values):
+        def run(self, statement: Any, *values: Any) -> Any:
             if statement.startswith("CREATE TABLE IF NOT EXISTS penstock_commits"):
                 server.sql("create table penstock_commits (target varchar(200) not null, token varchar(200) not null)")
                 raise RuntimeError("duplicate key value violates unique constraint pg_type_typname_nsp_index")

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import subprocess
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,22 +22,27 @@ from tests.commit.local import LocalFolder, as_a_volume, without_a_jvm
 from tests.commit.targets import FILES, NEW, Files, Template
 from tests.commit.test_several_jobs import OtherJob, ends, job_at
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
 pytestmark = pytest.mark.forks
 
 
 @pytest.fixture
-def local(monkeypatch, tmp_path):
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return without_a_jvm(monkeypatch, tmp_path)
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory):
+def template(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Template(None, tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture
-def target(template, tmp_path):
-    def make(case, name="t", token=None):
+def target(template: Any, tmp_path: Path) -> Any:
+    def make(case: Any, name: str = "t", token: Any = None) -> Any:
         mode, layout, exists = FILES[case]
         return Files(template, tmp_path / name, mode, layout, exists=exists, token=token)
 
@@ -44,11 +50,11 @@ def target(template, tmp_path):
 
 
 @pytest.fixture
-def mounted():
+def mounted() -> Iterator[Any]:
     """Mount a small file system of its own on a folder, with what the folder holds."""
     done = []
 
-    def mount(path):
+    def mount(path: Any) -> None:
         kept = path.with_name("kept")
         shutil.copytree(path, kept)
         if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], check=False).returncode:
@@ -69,7 +75,7 @@ IN_VOLUMES = [name for name in FILES if "create" not in name]
 
 @pytest.mark.parametrize("fails", [False, True], ids=["commits", "fails"])
 @pytest.mark.parametrize("case", IN_VOLUMES)
-def test_a_target_that_is_a_volume(local, target, mounted, case, fails):
+def test_a_target_that_is_a_volume(local: Any, target: Any, mounted: Any, case: Any, fails: bool) -> None:
     one = target(case)
     mounted(one.path)
     error = ends(job_at(local, one, *([OtherJob(SinkError("the other sink failed"))] if fails else [])))
@@ -83,12 +89,12 @@ def test_a_target_that_is_a_volume(local, target, mounted, case, fails):
     ("case", "refused"),
     [("overwrite", True), ("append by partition", True), ("dynamic", True), ("append", False)],
 )
-def test_a_target_that_holds_a_volume(local, target, mounted, case, refused):
+def test_a_target_that_holds_a_volume(local: Any, target: Any, mounted: Any, case: str, refused: bool) -> None:
     one = target(case)
     (one.path / "p=0").mkdir(exist_ok=True)
     mounted(one.path / "p=0")
     if refused:
-        with pytest.raises(SinkError, match="holds volumes of their own: .*p=0"):
+        with pytest.raises(SinkError, match=r"holds volumes of their own: .*p=0"):
             run(local, [one])
     else:
         run(local, [one])
@@ -96,13 +102,15 @@ def test_a_target_that_holds_a_volume(local, target, mounted, case, refused):
     assert not leftovers(one)
 
 
-def test_a_whole_file_system_is_no_target(local):
+def test_a_whole_file_system_is_no_target(local: Any) -> None:
     with pytest.raises(SinkError, match="whole file system"):
         FileSink("/", mode="overwrite").open(local)
 
 
 @pytest.mark.parametrize("case", ["overwrite", "dynamic", "append by partition"])
-def test_a_volume_that_is_not_known_as_one(local, target, mounted, monkeypatch, case):
+def test_a_volume_that_is_not_known_as_one(
+    local: Any, target: Any, mounted: Any, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
     """The system does not tell of it: the job fails, as nothing is copied instead of renamed, and the old rows stay."""
     one = target(case)
     mounted(one.path)
@@ -115,7 +123,9 @@ def test_a_volume_that_is_not_known_as_one(local, target, mounted, monkeypatch, 
 
 
 @pytest.mark.parametrize("died", [False, True])
-def test_an_old_folder_is_only_removed_if_it_is_not_needed(local, target, monkeypatch, died):
+def test_an_old_folder_is_only_removed_if_it_is_not_needed(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, died: bool
+) -> None:
     """A file system of which it was not known empties the folder that it cannot rename, as a copy of it would."""
     one = target("overwrite")
     job = job_at(local, one)
@@ -137,19 +147,19 @@ def test_an_old_folder_is_only_removed_if_it_is_not_needed(local, target, monkey
 
 
 @pytest.mark.parametrize("how", ["recover", "rerun"])
-def test_folders_that_do_not_change_places_after_all(local, target, how):
+def test_folders_that_do_not_change_places_after_all(local: Any, target: Any, how: str) -> None:
     """A folder system can exchange folders in general, but not this one; the job is killed between its two renames."""
     one = target("overwrite")
 
-    def dies():
+    def dies() -> None:
         LocalFolder.exchange = lambda self, other: False
         move = LocalFolder.move_to
 
-        def last(self, to):
+        def last(self: Any, to: Any) -> None:
             move(self, to)
             os.kill(os.getpid(), 9)
 
-        LocalFolder.move_to = last
+        LocalFolder.move_to = last  # type: ignore[method-assign,assignment]
         run(local, [one])
 
     assert in_child(local, dies).killed
@@ -166,7 +176,7 @@ def test_folders_that_do_not_change_places_after_all(local, target, how):
     assert not leftovers(one)
 
 
-def test_old_rows_of_a_target_that_is_gone_are_not_left_over(local, target):
+def test_old_rows_of_a_target_that_is_gone_are_not_left_over(local: Any, target: Any) -> None:
     one = target("overwrite")
     tag = "00000000-1-00000000"
     from penstock.commit import places
@@ -180,7 +190,7 @@ def test_old_rows_of_a_target_that_is_gone_are_not_left_over(local, target):
         assert [left.is_used for left in leftovers_at(Access(None), str(one.path))] == [False]
 
 
-def test_a_symbolic_link_stays(local, target, tmp_path):
+def test_a_symbolic_link_stays(local: Any, target: Any, tmp_path: Path) -> None:
     one = target("overwrite", "real")
     alias = target("create", "alias")
     alias.path.symlink_to(one.path)
@@ -193,7 +203,7 @@ def test_a_symbolic_link_stays(local, target, tmp_path):
     assert os.listdir(one.place) == ["out"]
 
 
-def test_folders_that_are_replaced_have_a_journal(local, target):
+def test_folders_that_are_replaced_have_a_journal(local: Any, target: Any) -> None:
     part = job_at(local, target("overwrite"))._sinks[0].prepare()
     assert isinstance(part, PreparedFolders)
     assert not part.is_atomic
@@ -214,7 +224,7 @@ RENAMES = {  # what is there, and what comes of a rename of a to b
 
 @pytest.mark.parametrize("newest", [True, False], ids=["renameat2", "rename"])
 @pytest.mark.parametrize("case", RENAMES)
-def test_a_rename(tmp_path, monkeypatch, newest, case):
+def test_a_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: bool, case: str) -> None:
     there, done, left = RENAMES[case]
     if not newest:
         monkeypatch.setattr(renames, "_found", lambda: None)
@@ -224,7 +234,7 @@ def test_a_rename(tmp_path, monkeypatch, newest, case):
     assert sorted(os.listdir(tmp_path)) == left
 
 
-def test_a_rename_into_another_volume_is_no_copy(tmp_path, mounted):
+def test_a_rename_into_another_volume_is_no_copy(tmp_path: Path, mounted: Any) -> None:
     (tmp_path / "m").mkdir()
     mounted(tmp_path / "m")
     (tmp_path / "a").write_text("x")
@@ -239,7 +249,7 @@ def test_a_rename_into_another_volume_is_no_copy(tmp_path, mounted):
     assert renames.volumes_below(str(tmp_path / "m")) == []
 
 
-def test_a_volume_whose_name_is_written_with_numbers(monkeypatch, tmp_path):
+def test_a_volume_whose_name_is_written_with_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = tmp_path / "mountinfo"
     told.write_text(f"36 35 98:0 / {tmp_path}/a\\040b rw,noatime - ext3 /dev/root rw\n")
     read = type(told).read_text
@@ -249,7 +259,9 @@ def test_a_volume_whose_name_is_written_with_numbers(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("case", IN_VOLUMES)
-def test_a_simulated_volume_is_as_a_real_one(local, target, monkeypatch, case):
+def test_a_simulated_volume_is_as_a_real_one(
+    local: Any, target: Any, monkeypatch: pytest.MonkeyPatch, case: Any
+) -> None:
     """For the kill points, which want no root."""
     as_a_volume(monkeypatch)
     one = target(case)

@@ -87,7 +87,7 @@ def test_what_cannot_be_deleted_is_an_error(folder: Any, tmp_path: Path) -> None
         one.delete()
 
 
-def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder, tmp_path):
+def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder: Any, tmp_path: Path) -> None:
     folder("a").touch()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".a.crc", "a"]
     assert folder("a").move_to(folder("b"))
@@ -98,7 +98,7 @@ def test_a_file_is_renamed_with_its_checksum_and_onto_nothing(folder, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".b.crc", "b", "d"]
 
 
-def test_a_folder_of_two_names(folder, tmp_path):
+def test_a_folder_of_two_names(folder: Any, tmp_path: Path) -> None:
     (tmp_path / "a b%20").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "a b%20")
     assert str(folder("link").resolved) == str(folder("a b%20"))
@@ -106,7 +106,7 @@ def test_a_folder_of_two_names(folder, tmp_path):
     assert str(folder("nothing/x").resolved) == str(folder("nothing/x"))
 
 
-def test_volumes(folder):
+def test_volumes(folder: Any) -> None:
     assert folder("../../../../../../../proc").resolved.is_volume
     assert not folder("a").is_volume
     assert folder("a").volumes_below() == []
