@@ -416,7 +416,7 @@ def test_a_job_that_was_taken_for_dead_does_not_finish(
         commit.finish()
     else:
         assert went is Direction.BACK
-        with pytest.raises(CommitError, match="recovered by another process") as error:
+        with pytest.raises(CommitError, match="another process recovered") as error:
             commit.finish()
         commit.fail(error.value)
     assert [target.rows() for target in targets] == [target.new if for_good else target.old for target in targets]
@@ -587,6 +587,7 @@ def test_folders_that_changed_places_elsewhere(local: Any, template: Any, tmp_pa
         ended = in_child(local, stopped)
         assert ended.error is None, ended.error
         in_child(local, lambda path=journal: (stopped(path, None), path))
+        assert not journals_at(Access(None), LocalFolder(None, str(one.place)))
         assert one.rows() == one.old, step
         assert not leftovers(one)
         if not ended.killed:

@@ -66,7 +66,7 @@ def look(access: Access, path: str) -> Recovery:
 
 
 def recover(access: Access, path: str) -> Recovery:
-    """Complete or take back what a journal names, unless its process still lives.
+    """Complete or undo what a journal names, unless its process still lives.
 
     If a sink that cannot be undone has committed, or all have, the others follow; else nothing stays of it.
     """
@@ -90,7 +90,7 @@ def recover(access: Access, path: str) -> Recovery:
     return Recovery(path, journal.name, direction, targets)
 
 
-_DONE = {Direction.FORWARD: "completed", Direction.BACK: "taken back"}
+_DONE = {Direction.FORWARD: "completed", Direction.BACK: "undone"}
 
 
 def recover_target(access: Access, target: Folder) -> None:
