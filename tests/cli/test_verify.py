@@ -50,7 +50,7 @@ def run(tmp_path: Path, job: Any, *options: Any) -> Any:
 def test_help_teaches() -> None:
     result = CliRunner().invoke(main, ["verify", "--help"])
     assert result.exit_code == 0
-    for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing it again"):
+    for word in ("--output-format", "--master", "Examples:", "Exit code", "doubles", "without writing it,"):
         assert word in " ".join(result.output.split())
 
 
