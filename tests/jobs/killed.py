@@ -97,6 +97,7 @@ def tasks_of(job):
         "state": record.state,
         "failed": sum(task["state"] != "SUCCESS" for task in tasks),
         "again": len(succeeded) - len(set(succeeded)),
+        "rows_out": [vertex["rows_out"] for vertex in record.vertices.values()],
         "places": [[task["vertex"], task["stage"], task["attempt"], task["index"], task["state"]] for task in tasks],
     }
 

@@ -101,12 +101,15 @@ class ResultStore:
         self._results.clear()
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
-        """Return the rows that were read from the sources of a vertex, as far as their scans have counted them."""
+        """Return the rows that were read from the sources of a vertex, as far as their scans have counted them.
+
+        Where a task may have run again, its scans have counted twice.
+        """
         sources = self._context.plan.sources
         leaves = {n: sources[n].leaf for n in vertex.node_ids if n in sources}
         found: dict[int, int] = {}
         try:
-            for plan in exchange.plans_run(result) if leaves else ():
+            for plan in exchange.plans_run(result) if leaves and result.exact_rows is not None else ():
                 found |= exchange.scanned_rows(plan, leaves)
         except Exception:
             log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)

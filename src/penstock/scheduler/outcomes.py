@@ -36,7 +36,7 @@ def record_run(
         reason = f"{run.report.chosen}: {run.report.reason}"
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
         decisions.record(Choice(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason))
-    rows, size = (None, None) if run.result is None else (run.result.rows, run.result.size_in_bytes)
+    rows, size = (None, None) if run.result is None else (run.result.exact_rows, run.result.size_in_bytes)
     execution.measured(run.tasks, rows, size, results.subpartitions(vertex), reason)
     for decision in decisions.of(vertex.node_ids):
         decisions.settle(decision.id, tasks=run.tasks, rows=rows, bytes=size)

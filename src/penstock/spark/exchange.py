@@ -33,6 +33,7 @@ from penstock.spark.handles import (
     QueryStage,
     Statistics,
 )
+from penstock.spark.jobs import executors_of, has_repeated_tasks
 from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items, option
 from penstock.spark.planning import spark_plan
 
@@ -66,6 +67,9 @@ class StagedResult:
         Bytes per subpartition, shape (1, subpartitions); all bytes in one where there is not exactly one stage.
     rows, size_in_bytes
         Rows and bytes written, -1 where not measured.
+    is_counted_once
+        Whether no row is counted twice. Where what a task had written was lost meanwhile, with an executor for
+        instance, Spark counts the rows of the task that ran again as well; it counts bytes once.
     tasks
         How many tasks wrote it, None where nothing ran.
     statistics
@@ -79,9 +83,15 @@ class StagedResult:
     sizes: np.ndarray = field(repr=False)
     rows: int | None = None
     size_in_bytes: int = -1
+    is_counted_once: bool = True
     tasks: int | None = None
     statistics: Statistics | None = None
     mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
+
+    @property
+    def exact_rows(self) -> int | None:
+        """Rows written, None where that is not certain."""
+        return self.rows if self.is_counted_once else None
 
     @property
     def subpartitions(self) -> int:
@@ -136,6 +146,11 @@ class BroadcastResult:
     plan: PhysicalPlan
 
     @property
+    def exact_rows(self) -> int | None:
+        """Rows of the relation: the driver has counted those it has."""
+        return self.rows
+
+    @property
     def relation(self) -> HashedRelation:
         """The relation in the driver."""
         return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
@@ -166,7 +181,9 @@ def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = 
 
 def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them."""
-    bridge, above = session._bridge, _with_stages_run(physical_plan(session, logical, sums_first=sums_first))
+    bridge, plan = session._bridge, physical_plan(session, logical, sums_first=sums_first)
+    executors = executors_of(bridge)
+    above = _with_stages_run(plan)
     stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))
@@ -180,6 +197,7 @@ def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -
         sizes.reshape(1, -1),
         rows=None if None in rows else sum(filter(None, rows)),
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
+        is_counted_once=executors <= executors_of(bridge) or not has_repeated_tasks(bridge),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _LOOK_AGAIN = 0.05
+_RETAINED = 100_000
+"""Tasks that Spark's status store keeps of a stage (``spark.ui.retainedTasks``)."""
 
 
 def user_properties(bridge: Bridge) -> LocalProperties:
@@ -103,7 +105,12 @@ def heap_bytes(bridge: Bridge) -> tuple[int, int]:
 
 def executor_count(bridge: Bridge) -> int:
     """Return how many executors run tasks now."""
-    return max(int(bridge.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1, 1)
+    return max(len(executors_of(bridge)) - 1, 1)
+
+
+def executors_of(bridge: Bridge) -> set[str]:
+    """Return the addresses of the executors that live now, and of the driver."""
+    return set(str(bridge.spark.sparkContext._jsc.sc().getExecutorMemoryStatus().keySet().mkString(" ")).split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +194,13 @@ def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
             text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
             found += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
     return found
+
+
+def has_repeated_tasks(bridge: Bridge) -> bool:
+    """Return whether a task of this thread's job group ran again after it had succeeded: what it wrote was lost."""
+    group = bridge.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+    done = [(task.stage, task.index) for task in tasks_of(bridge, group, _RETAINED) if task.state == "SUCCESS"]
+    return len(done) > len(set(done))
 
 
 def _task_run(stage: int, attempt: int, task: dict[str, Any]) -> TaskRun:
