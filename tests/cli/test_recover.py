@@ -9,8 +9,12 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
+from penstock.commit import Access, places
+from penstock.commit.owner import Owner
+from penstock.commit.places import leftovers_at
 from tests.commit.checks import run
 from tests.commit.harness import Stop, in_child
+from tests.commit.local import without_a_jvm
 from tests.commit.targets import FILES, Files, Template
 
 if TYPE_CHECKING:
@@ -62,6 +66,20 @@ def test_it_tells_first_and_does_then(spark: SparkSession, template: Any, tmp_pa
     for name in "ab":
         assert [path.name for path in (tmp_path / name).iterdir()] == ["out"]
     assert "nothing to recover" in penstock(tmp_path / "a")["notes"][0]
+
+
+def test_a_journal_is_no_folder_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    access = Access(without_a_jvm(monkeypatch, tmp_path))
+    tag = Owner.me().tag
+    journal = f".penstock-commit-0123456789ab-{tag}"
+    staging = f".penstock-commit-0123456789ab-{tag}-old"  # of a target that is called "commit"
+    (tmp_path / "commit").mkdir()
+    (tmp_path / staging).mkdir()
+    for ending in ("json", "json.lease", "claim", "claim.lease", "ref"):
+        (tmp_path / f"{journal}.{ending}").write_text("{}")
+    monkeypatch.setattr(places, "journals_at", lambda *_: [])  # it reads journals; these say nothing
+    for path in (tmp_path, tmp_path / "commit"):
+        assert [left.path.rpartition("/")[2] for left in leftovers_at(access, str(path))] == [staging]
 
 
 def counted(spark: SparkSession, targets: Any) -> Any:

@@ -58,6 +58,8 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
         named = _STAGING.fullmatch(folder.name)
         if named is None or (str(folder.parent) == str(beside) and named[1] != given.name):
             continue
+        if not folder.is_folder():  # a journal, or what belongs to one
+            continue
         if any(str(folder) == one or str(folder) == f"{one}-old" for one in needed):
             continue
         holds_the_old_rows = folder.name.endswith("-old") and not folder.parent.child(named[1]).exists()
