@@ -16,13 +16,13 @@ from penstock.testing import MIB, StrategyHarness, measured
         (10, 100, 1000, 0.1),
         (10, 1000, 100, 0.1),  # the filtered table has each key once, at most
         (500, 1000, 100, 1.0),
-        (10, None, 100, 1.0),  # where the keys come from is not known
+        (10, None, 100, None),  # where the keys come from is not known
         (10, 100, None, 0.1),
         (0, None, None, 0.0),
-        (None, 100, 100, 1.0),
+        (None, 100, 100, None),
     ],
 )
-def test_part_left(rows: int | None, of: int | None, filtered: int | None, expected: float) -> None:
+def test_part_left(rows: int | None, of: int | None, filtered: int | None, expected: float | None) -> None:
     assert part_left(rows, of, filtered) == expected
 
 
@@ -93,6 +93,13 @@ def test_but_where_partitions_can_be_left_out() -> None:
     job = case(path_to((1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
     job.finish(2, measured(1, rows=10))
     assert filtered_nodes(job) == {1}
+    assert job.decisions[-1].reason == "the source can skip data that has none of the keys of its 10 rows"
+
+
+def test_what_is_known_of_a_source_that_can_skip_data() -> None:
+    job = case(path_to((1,), keys_from=2, prunes=True), "0 #> 1\n1 -> 3\n2 *> 3\n3 -> 4")
+    job.finish(2, measured(1, rows=10, scanned={2: 1000}))
+    assert job.decisions[-1].reason.endswith("of the keys of its 10 rows, which keep about 1.0% of the rows")
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ JOIN, SIDE = "join", "side"
 """The figures of a decision that name the join side the keys come from."""
 
 
-def part_left(rows: int | None, of: int | None, filtered: int | None) -> float:
-    """Return about which fraction of the filtered rows a filter keeps; 1.0 if that is not known.
+def part_left(rows: int | None, of: int | None, filtered: int | None) -> float | None:
+    """Return about which fraction of the filtered rows a filter keeps, or None if that is not known.
 
     Of two tables that are joined, the smaller one usually has each key once. So the filter keeps about the fraction
     of the smaller table's rows that its keys come from.
@@ -61,7 +61,7 @@ def part_left(rows: int | None, of: int | None, filtered: int | None) -> float:
     if rows == 0:
         return 0.0
     if not rows or not of:
-        return 1.0
+        return None
     return min(1.0, rows / min(of, filtered or of))
 
 
@@ -112,7 +112,8 @@ def left_by(join: EquiJoin, build: Side, rows: int | None, context: StrategyCont
     if not paths:
         return 1.0
     source = paths[0].keys_from
-    return part_left(rows, None if source is None else context.rows_scanned(source), None)
+    left = part_left(rows, None if source is None else context.rows_scanned(source), None)
+    return 1.0 if left is None else left
 
 
 class DynamicFiltering(StreamGraphOptimizationStrategy):
@@ -153,14 +154,19 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if path.exact and rows > config.integer(DYNAMIC_FILTERING_EXACT_KEYS):
             path = replace(path, prunes=False)
         scanned = None if path.keys_from is None else context.rows_scanned(path.keys_from)
-        left = part_left(rows, scanned, scan(graph, path.targets[0]).rows)
+        kept = part_left(rows, scanned, scan(graph, path.targets[0]).rows)
+        left = 1.0 if kept is None else kept
         target, prunes = self._target(path, left, context)
         if target is None or not (prunes or _is_worth_it(target, left, ref, path, context)):
             return False
         node, given_by = graph.node(target), path.filter_source
         request = StreamNodeUpdateRequest(target, filters=(*node.filters, ref))
         chosen = f"by the {given_by.side} side of {given_by.join_id} {graph.node(given_by.join_id).name}"
-        reason = f"the keys of its {show_count(rows, 'row')} keep about {left:.1%} of the rows"
+        keys = f"the keys of its {show_count(rows, 'row')}"
+        reason = f"{keys} keep about {left:.1%} of the rows"
+        if prunes:
+            estimate = f", which keep about {left:.1%} of the rows" if left < 1 else ""
+            reason = f"the source can skip data that has none of {keys}{estimate}"
         figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side}
         return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
 
