@@ -15,6 +15,7 @@ from penstock.testing import MIB, StrategyHarness, measured
     [
         ((10, 10, 10, 10), 400, 80, 20, 100),  # a task reads 10 MiB of this side, ten times that in memory
         ((10, 10, 10, 70), 400, 200, 20, 280),  # its largest subpartition is more than that
+        ((10, 10, 10, 10), 400, 80, 200, 400),  # a task could read more than there is, so the table holds all of it
         ((0, 0), 0, 10, 16, 0),
     ],
 )
@@ -61,6 +62,14 @@ def test_the_join_is_told_once_both_sides_are_measured() -> None:
     assert job.finish(2, measured(200, 200)) == ["n3 -> n4"]
     assert job.operator(3).strategy == JoinStrategy(ShuffledJoin.SHUFFLED_HASH, Side.LEFT)
     assert job.chosen(DecisionKind.JOIN_ALGORITHM) == ["shuffled hash join, build side left"]
+
+
+def test_a_table_is_never_larger_than_its_side() -> None:
+    job = StrategyHarness([JoinAlgorithm], "1 #> 3\n2 #> 3\n3 -> 4", {3: INNER})
+    job.finish(1, measured(1 / 2048, memory=464, rows=10))
+    job.finish(2, measured(0.25))
+    (decision,) = job.decisions
+    assert decision.reason == "the largest hash table of a task takes 784 B; Penstock allows 100.0 MiB"
 
 
 def test_no_hash_tables_where_tasks_may_be_merged() -> None:

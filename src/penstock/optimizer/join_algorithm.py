@@ -68,7 +68,7 @@ def largest_table(result: ResultInfo, all_bytes: int, volume: int) -> int | None
     memory = table_memory(result)
     if memory is None or not result.total:
         return memory
-    packed = volume * result.total // max(all_bytes, 1)
+    packed = min(volume * result.total // max(all_bytes, 1), result.total)  # a task may read all of it, and no more
     return memory * max(packed, int(result.subpartitions.max())) // result.total
 
 
@@ -130,6 +130,6 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         if table is None:
             return context.modify_stream_node([request])
         limit = show_bytes(limits.task_memory)
-        reason = f"the largest hash table of a task takes {show_bytes(table.memory)}, of {limit} that it may take"
+        reason = f"the largest hash table of a task takes {show_bytes(table.memory)}; Penstock allows {limit}"
         chosen = f"shuffled hash join, build side {table.side}"
         return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason)
