@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.graph import JoinOperator, JoinSide, JoinType
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
-from penstock.testing import StrategyHarness, measured
+from penstock.testing import MIB, RESOURCES, StrategyHarness, measured
 
 INNER = JoinOperator(JoinType.INNER)
 TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
@@ -107,3 +108,17 @@ def test_a_broadcast_join_is_left_alone() -> None:
     job = StrategyHarness([AdaptiveBroadcastJoin], "1 *> 3\n2 -> 3\n3 #> 4", {3: INNER})
     job.finish(1, measured(3))
     assert job.edges == {"1 *> 3", "2 -> 3", "3 #> 4"}
+
+
+@pytest.mark.parametrize(
+    ("limit", "option", "reason"),
+    [
+        (-1, {}, "broadcasts are turned off (table.optimizer.join.broadcast-threshold = -1)"),
+        (-1, {"broadcast_option": "spark.sql.x"}, "broadcasts are turned off (spark.sql.x = -1)"),
+        (MIB, {}, "it has 3.0 MiB, not below the limit of 1.0 MiB (table.optimizer.join.broadcast-threshold)"),
+    ],
+)
+def test_why_nothing_is_broadcast(limit: int, option: Any, reason: str) -> None:
+    job = case(resources=replace(RESOURCES, broadcast_threshold=limit, **option))
+    job.finish(1, measured(3))
+    assert [(one.chosen, one.reason) for one in job.decisions] == [("not the left side", reason)]

@@ -47,6 +47,10 @@ def table_memory(result: ResultInfo) -> int | None:
     return result.memory + _BYTES_PER_ROW * result.rows
 
 
+def _limit(context: StrategyContext) -> str:
+    return f"{show_bytes(context.resources.broadcast_threshold)} ({context.resources.broadcast_option})"
+
+
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
     """Broadcasts a join side once it is measured and small enough."""
 
@@ -73,8 +77,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             if not self._fits(join, side, result, context):
                 continue
             requests = self._switch(build, join.edges[side.other], context)
-            limit = show_bytes(context.resources.broadcast_threshold)
-            reason = f"this side has {show_bytes(result.total)}, below the broadcast threshold of {limit}"
+            reason = f"this side has {show_bytes(result.total)}, below the limit of {_limit(context)}"
             figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
             if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, **figures):
                 return True
@@ -82,12 +85,15 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
         limits, table = context.resources, table_memory(result)
-        if not result.total < limits.broadcast_threshold:
-            limit = show_bytes(limits.broadcast_threshold)
-            why = f"it has {show_bytes(result.total)}, not below the broadcast threshold of {limit}"
+        if limits.broadcast_threshold < 0:
+            why = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
+        elif not result.total < limits.broadcast_threshold:
+            why = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
         elif table is not None and table > limits.broadcast_memory:
             allowed = show_bytes(limits.broadcast_memory)
-            why = f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} allowed"
+            why = (
+                f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} that Penstock allows"
+            )
         else:
             return True
         if (join.id, side) not in self._refused:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.config.options import BROADCAST_THRESHOLD
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef
 from penstock.graph import GraphChange, RefusedChange, StreamGraphContext, StreamNode
 
@@ -83,6 +84,8 @@ class Resources:
         The bytes a task should read.
     cores
         The number of tasks that run at the same time.
+    broadcast_option
+        The option that sets the broadcast threshold: Penstock's or Spark's.
     """
 
     broadcast_threshold: int
@@ -90,6 +93,7 @@ class Resources:
     task_memory: int
     volume_per_task: int
     cores: int
+    broadcast_option: str = BROADCAST_THRESHOLD.key
 
 
 class StrategyContext(StreamGraphContext):

@@ -62,17 +62,17 @@ def _translated(bridge: Bridge, config: Configuration, outputs: Sequence[Output]
     every_plan = [*queries.plans, *(part.plan for part in queries.shared)]
     cut_by_spark = {leaf for plan in every_plan for leaf in leaves_cut_by_spark(plan)}
     sources = SourceMaker(bridge, config, queries.run_by_spark, cut_by_spark)
-    threshold = _broadcast_threshold(bridge, config)
+    threshold, option = _broadcast_threshold(bridge, config)
     builder = DraftBuilder()
-    translator = Translator(bridge, config, builder, queries.parts, sources, threshold, placeholder)
+    translator = Translator(bridge, config, builder, queries.parts, sources, threshold, option, placeholder)
     for output, plan in zip(outputs, queries.plans, strict=True):
         add_output(translator, plan, output)
     return builder.draft()
 
 
-def _broadcast_threshold(bridge: Bridge, config: Configuration) -> int:
-    """Return below which size a join side is broadcast when planning, -1 for never."""
+def _broadcast_threshold(bridge: Bridge, config: Configuration) -> tuple[int, str]:
+    """Return up to which size a join side is broadcast when planning, -1 for never; and the option that says so."""
     if config.get(BROADCAST_JOIN_STRATEGY) == "RUNTIME_ONLY":
-        return -1
+        return -1, BROADCAST_JOIN_STRATEGY.key
     given = config.maybe_integer(BROADCAST_THRESHOLD)
-    return broadcast_threshold(bridge) if given is None else given
+    return broadcast_threshold(bridge) if given is None else (given, BROADCAST_THRESHOLD.key)

@@ -25,11 +25,14 @@ def resources_of(bridge: Bridge, config: Configuration) -> Resources:
     """
     driver, executor = jobs.heap_bytes(bridge)
     tasks = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
-    threshold = config.maybe_integer(BROADCAST_THRESHOLD)
+    given = config.maybe_integer(BROADCAST_THRESHOLD)
+    own = broadcast_threshold(bridge, at_run_time=True)
+    threshold, option = own if given is None else (given, BROADCAST_THRESHOLD.key)
     return Resources(
-        broadcast_threshold=broadcast_threshold(bridge, at_run_time=True) if threshold is None else threshold,
+        broadcast_threshold=threshold,
         broadcast_memory=int(min(driver, executor) * _EXECUTION_SHARE / 8),
         task_memory=int(executor * _EXECUTION_SHARE / tasks / 4),
         volume_per_task=config.integer(DATA_VOLUME_PER_TASK),
         cores=jobs.cluster_cores(bridge),
+        broadcast_option=option,
     )

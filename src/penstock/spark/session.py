@@ -76,13 +76,13 @@ def check_java() -> str:
     return java
 
 
-def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> int:
-    """Return the session's own threshold for broadcasting a join side, in bytes; -1 for never."""
+def broadcast_threshold(bridge: Bridge, *, at_run_time: bool = False) -> tuple[int, str]:
+    """Return the session's own threshold for broadcasting a join side in bytes, -1 for never, and its setting."""
     conf = bridge.spark.conf
-    threshold = conf.get("spark.sql.autoBroadcastJoinThreshold", "10485760")
-    if at_run_time:
-        threshold = conf.get("spark.sql.adaptive.autoBroadcastJoinThreshold", threshold)
-    return parse_size(threshold or "-1")
+    setting, own = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
+    if at_run_time and conf.get(own, None) is not None:
+        setting = own
+    return parse_size(conf.get(setting, "10485760") or "-1"), setting
 
 
 def penstock_settings(bridge: Bridge) -> dict[str, str]:

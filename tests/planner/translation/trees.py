@@ -94,7 +94,7 @@ class Translated:
         bridge: Any = None
         self.builder = DraftBuilder()
         self.translator = Translator(
-            bridge, Configuration.load({}), self.builder, parts, sources, 100, lambda node: None
+            bridge, Configuration.load({}), self.builder, parts, sources, 100, "the.option", lambda node: None
         )
         self.nodes = [self.translator.translate(one) for one in plans]
 

@@ -43,8 +43,8 @@ class Translator:
         Equal subtrees of all plans.
     sources
         Makes sources of leaves.
-    broadcast_threshold
-        Spark's own, in bytes; -1 for never.
+    broadcast_threshold, broadcast_option
+        Up to which size a join side is broadcast when planning, in bytes, -1 for never; and the option that sets it.
     placeholders
         For a leaf that stands for a part cut out of several sinks' plans: what it stands for, already translated.
 
@@ -68,6 +68,7 @@ class Translator:
         parts: EqualParts,
         sources: SourceMaker,
         broadcast_threshold: int,
+        broadcast_option: str,
         placeholders: Callable[[LogicalNode], tuple[TranslatedNode, Attributes] | None],
     ) -> None:
         self.bridge = bridge
@@ -76,6 +77,7 @@ class Translator:
         self.parts = parts
         self.sources = sources
         self.broadcast_threshold = broadcast_threshold
+        self.broadcast_option = broadcast_option
         self.placeholders = placeholders
         self.read_in_place: set[LogicalNode] = set()
         self.source_marks: dict[LogicalNode, Mark] = {}
