@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.config import Configuration
+    from penstock.decisions import Choice
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
     from penstock.planner.whole_query import WholeQuery
@@ -63,7 +64,7 @@ class Explanation:
 
     nodes: tuple[ExplainedNode, ...]
     decisions: DecisionLog
-    notes: tuple[tuple[str, str, str], ...] = ()
+    planned: tuple[Choice, ...] = ()
     spark_plan: str | None = None
     """Spark's own plans, of queries that are handed to Spark whole; there are no nodes then."""
 
@@ -111,7 +112,7 @@ class Explanation:
             )
             for node in plan.graph
         )
-        return cls(nodes, decisions, plan.notes)
+        return cls(nodes, decisions, plan.choices)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -129,7 +130,9 @@ class Explanation:
                 for node in self.nodes
             ],
             "decisions": [decision.as_dict() for decision in self.decisions],
-            "notes": [dict(zip(("subject", "chosen", "reason"), note, strict=True)) for note in self.notes],
+            "notes": [
+                {"subject": str(one.subject), "chosen": one.chosen, "reason": one.reason} for one in self.planned
+            ],
             "spark_plan": self.spark_plan,
         }
 
@@ -151,7 +154,11 @@ class Explanation:
         if first:
             lines.append("Measured first")
             lines += [f"  {one.subject}: the {one.chosen} side, as {one.reason}" for one in first]
-        if self.notes:
+        if self.planned:
             lines.append("Planned")
-            lines += [f"  {subject}: {chosen} ({reason})" for subject, chosen, reason in self.notes]
+            lines += [f"  {one.subject}: {_told(one)} ({one.reason})" for one in self.planned]
         return "\n".join(lines)
+
+
+def _told(choice: Choice) -> str:
+    return f"broadcast of the {choice.chosen} side" if choice.kind is DecisionKind.BROADCAST else str(choice.chosen)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from penstock.decisions import DecisionKind
 from penstock.graph import OperatorKind, StreamEdge, StreamNode
 from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPartitioner, Partitioner
 from penstock.planner.distribution import NOT_KNOWN, Distribution
@@ -21,8 +22,24 @@ if TYPE_CHECKING:
     from penstock.spark.joins import JoinFacts
     from penstock.spark.plans import LogicalNode
 
-Note = tuple[str, str, str]
-"""What the planner decided: subject, chosen, reason."""
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What the planner decided.
+
+    Parameters
+    ----------
+    about
+        The node, or a name where there is no single node.
+    chosen, reason, kind, figures
+        As in `Choice`.
+    """
+
+    about: int | str
+    chosen: str
+    reason: str
+    kind: DecisionKind = DecisionKind.SHARING
+    figures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Sink, SinkStage
     from penstock.connectors.scan import Scan
     from penstock.connectors.scan_parallelism import ScanOptions
+    from penstock.decisions import Choice
     from penstock.graph import Side, StreamGraph
     from penstock.marks import Stage
     from penstock.spark.expressions import Attributes, Expression
@@ -192,8 +193,8 @@ class JobPlan:
         By node: the sink it belongs to, and what is done there once the sink's rows are written.
     exchanges
         By node: what consumes the rows of an adaptive exchange.
-    notes
-        What the planner decided, as (subject, chosen, reason).
+    choices
+        What the planner decided.
     """
 
     graph: StreamGraph
@@ -206,7 +207,7 @@ class JobPlan:
     families: Mapping[int, int] = field(default_factory=dict)
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
-    notes: tuple[tuple[str, str, str], ...] = ()
+    choices: tuple[Choice, ...] = ()
 
     def width(self, group: int) -> int | None:
         """Return the fixed number of subpartitions of a group, or None."""

@@ -13,6 +13,7 @@ from penstock.config.options import (
 from penstock.connectors.base import SinkOptions
 from penstock.graph import Operator, OperatorKind, SinkOperator
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
+from penstock.planner.draft import Note
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.queries import RUN_BY_SPARK
 from penstock.planner.translation.exchanges import read_in_place
@@ -78,7 +79,7 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_si
             builder.give(node_id, parallelism=parallelism)
         else:
             builder.notes.append(
-                (name, "the tasks of the sort", f"{parallelism} tasks would undo the order of the rows")
+                Note(name, "the tasks of the sort", f"{parallelism} tasks would undo the order of the rows")
             )
     if forward:
         builder.edge(inner.node_id, node_id, FORWARD, translator.edge_plan(plan))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
-from penstock.decisions import Choice, DecisionKind, NameRef
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
 from penstock.events import ExecutionState, GraphPlanned, VerticesCreated
 from penstock.execution.context import JobContext, group_of
@@ -175,8 +174,8 @@ class AdaptiveBatchScheduler:
         JobCancelledError
             If the job was cancelled.
         """
-        for name, chosen, reason in self._plan.notes:
-            self._decisions.record(Choice(DecisionKind.SHARING, NameRef(name), chosen, reason))
+        for choice in self._plan.choices:
+            self._decisions.record(choice)
         self._workers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-vertex")
         self._askers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-source")
         patience: float | None = None

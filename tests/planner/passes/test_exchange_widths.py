@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from penstock.decisions import NameRef, NodeRef
+from penstock.planner.draft import Note
 from penstock.planner.passes.exchange_widths import job_plan
 from tests.planner.drafts import draft
 
@@ -18,6 +21,15 @@ TEXT = "1 #> 2\n2 -> 3\n1 #> 4"
 )
 def test_widths_that_users_gave(parallelism: Any, widths: Any) -> None:
     assert job_plan(draft(TEXT, parallelism=parallelism), "x").widths == widths
+
+
+def test_what_the_planner_noted_is_told_of_nodes_by_their_final_names() -> None:
+    noted = replace(draft(TEXT), notes=(Note(2, "right", "it is small"), Note("both", "run once", "read twice")))
+    choices = job_plan(noted, "x").choices
+    assert [(one.subject, one.chosen, one.reason) for one in choices] == [
+        (NodeRef(2, "n2"), "right", "it is small"),
+        (NameRef("both"), "run once", "read twice"),
+    ]
 
 
 @pytest.mark.parametrize(

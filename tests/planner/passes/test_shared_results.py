@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.planner.draft import Note
 from penstock.planner.passes.shared_results import materialise_shared_results
 from penstock.planner.plan import WriteKind
 from tests.planner.drafts import draft, lines
@@ -37,4 +38,4 @@ def test_rows_that_are_read_as_they_are_share_a_group() -> None:
 
 def test_what_runs_once_is_noted() -> None:
     changed = materialise_shared_results(draft("1 #> 2\n1 #> 3", signatures=BY_K))
-    assert changed.notes == (("n1", "run once", "read 2 times, by n2 and n3"),)
+    assert changed.notes == (Note("n1", "run once", "read 2 times, by n2 and n3"),)

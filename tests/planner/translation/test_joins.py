@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.decisions import DecisionKind
 from penstock.graph import AggregateOperator, JoinOperator, JoinType
+from penstock.planner.draft import Note
 from penstock.planner.plan import WriteKind
 from penstock.spark import catalyst
+from penstock.spark.logical_plan import LARGE
 from tests.planner.translation.trees import LEFT, RIGHT, Translated, equal, tree
 
 if TYPE_CHECKING:
@@ -44,6 +47,40 @@ CASES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[str]]] = {
 def test_sides(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     facts, sizes, lines = CASES[case]
     assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).lines == lines
+
+
+NOTES: dict[str, tuple[JoinFacts, dict[LogicalNode, int], list[Note]]] = {
+    "nothing is broadcast": (equal("k", "j"), {}, []),
+    "a small side": (
+        equal("k", "j"),
+        SMALL,
+        [
+            Note(
+                1,
+                "right",
+                "Spark's statistics say 50 B for this side; the limit is 100 B (the.option)",
+                DecisionKind.BROADCAST,
+                {"bytes": 50, "limit": 100},
+            )
+        ],
+    ),
+    "a hint": (
+        equal("k", "j", left_hint="broadcast"),
+        {A: 5000},
+        [Note(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {"bytes": 5000})],
+    ),
+    "a hint on a side of unknown size": (
+        equal("k", "j", left_hint="broadcast"),
+        {A: LARGE},
+        [Note(1, "left", "a join hint asks for it", DecisionKind.BROADCAST, {})],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOTES)
+def test_a_broadcast_that_spark_fixed_is_a_decision(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    facts, sizes, notes = NOTES[case]
+    assert Translated(monkeypatch, JOIN, facts={JOIN: facts}, sizes=sizes).builder.notes == notes
 
 
 def test_what_is_known_of_a_join(monkeypatch: pytest.MonkeyPatch) -> None:

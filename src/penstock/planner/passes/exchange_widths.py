@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.decisions import Choice, NameRef, NodeRef
 from penstock.graph import StreamGraph
 from penstock.graph.context import forward_group
 from penstock.planner.plan import JobPlan
@@ -11,7 +12,7 @@ from penstock.planner.plan import JobPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.planner.draft import Draft
+    from penstock.planner.draft import Draft, Note
 
 
 def job_plan(draft: Draft, name: str) -> JobPlan:
@@ -33,8 +34,15 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
         families=_families(draft, widths),
         stages=draft.stages,
         exchanges=draft.exchanges,
-        notes=draft.notes,
+        choices=tuple(_choice(note, graph) for note in draft.notes),
     )
+
+
+def _choice(note: Note, graph: StreamGraph) -> Choice:
+    """Return what the planner decided; nodes have their final names only now."""
+    about = note.about
+    subject = NameRef(about) if isinstance(about, str) else NodeRef(about, graph.node(about).name)
+    return Choice(note.kind, subject, note.chosen, note.reason, note.figures)
 
 
 def _given(graph: StreamGraph, node_id: int) -> int | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.graph import CalcOperator, OperatorKind
 from penstock.graph.partitioner import RESCALE
-from penstock.planner.draft import DraftBuilder
+from penstock.planner.draft import DraftBuilder, Note
 from penstock.planner.plan import NodePlan, WriteKind
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def materialise_shared_results(draft: Draft) -> Draft:
         if len(outgoing) < 2:
             continue
         consumers = " and ".join(_first_after(builder, edge.target_id) for edge in outgoing)
-        note = (_last_before(builder, node_id), "run once", f"read {len(outgoing)} times, by {consumers}")
+        note = Note(_last_before(builder, node_id), "run once", f"read {len(outgoing)} times, by {consumers}")
         builder.notes.append(note)
         signatures = {builder.edge_plans[edge.id].signature for edge in outgoing}
         if len(signatures) == 1 and "" not in signatures and not any(edge.is_forward for edge in outgoing):

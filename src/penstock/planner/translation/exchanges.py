@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.marks import stage_of
+from penstock.planner.draft import Note
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
 from penstock.spark.barrier import function_id, is_boundary, task_slots
@@ -39,7 +40,7 @@ def add_adaptive_edge(
         builder.give(inner.node_id, parallelism=mark.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
     compared = f"each batch goes to the least loaded of {traverse} consumers"
-    builder.notes.append((builder.nodes[node_id].name, "adaptive", compared))
+    builder.notes.append(Note(builder.nodes[node_id].name, "adaptive", compared))
 
 
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:

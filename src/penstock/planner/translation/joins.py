@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.decisions import DecisionKind
 from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side
 from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashPartitioner, HashPartitioner
 from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
-from penstock.planner.draft import TranslatedNode
+from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.sharing import is_heavy
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
 from penstock.spark.joins import join_facts
+from penstock.spark.logical_plan import LARGE
+from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
@@ -34,19 +37,26 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
         condition_columns=frozenset(node.references),
         cannot_fail=facts.cannot_fail,
     )
-    build = _static_build_side(translator, node, facts)
+    size = {side: child.size_in_bytes for side, child in zip(Side, node.children, strict=True)}
+    hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
+    build = static_build_side(facts.type, size, hint, translator.broadcast_threshold)
     plan = NodePlan(node, {side: facts.expressions(side) for side in Side})
     node_id = translator.builder.node(operator, "Join", plan, description=node.description)
     translator.builder.joins[node_id] = node, facts
     if build is not None:
+        _note_broadcast(translator, node_id, build, size[build], is_hinted=hint[build] == "broadcast")
         return _broadcast(translator, node, node_id, facts, build)
     return _shuffled(translator, node, node_id, facts)
 
 
-def _static_build_side(translator: Translator, node: LogicalNode, facts: JoinFacts) -> Side | None:
-    size = {side: child.size_in_bytes for side, child in zip(Side, node.children, strict=True)}
-    hint = {Side.LEFT: facts.left_hint, Side.RIGHT: facts.right_hint}
-    return static_build_side(facts.type, size, hint, translator.broadcast_threshold)
+def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
+    limit, option = translator.broadcast_threshold, translator.broadcast_option
+    if is_hinted:
+        reason, figures = "a join hint asks for it", {} if size >= LARGE else {"bytes": size}
+    else:
+        figures = {"bytes": size, "limit": limit}
+        reason = f"Spark's statistics say {show_bytes(size)} for this side; the limit is {show_bytes(limit)} ({option})"
+    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures))
 
 
 def _broadcast(

@@ -8,7 +8,7 @@ from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import REBALANCE, RESCALE, HashPartitioner, RangePartitioner
 from penstock.marks import Mark, recall
 from penstock.planner.distribution import NOT_KNOWN, Distribution
-from penstock.planner.draft import TranslatedNode
+from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.rules import translates
@@ -98,8 +98,8 @@ def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> Tr
         if not leaf.children:
             translator.source_marks[leaf] = mark
             return translator.translate(child)
-        note = (mark.source.name, "not inferred", "its DataFrame is more than a scan, so it has no tasks of its own")
-        builder.notes.append(note)
+        why = "its DataFrame is more than a scan, so it has no tasks of its own"
+        builder.notes.append(Note(mark.source.name, "not inferred", why))
     inner = translator.translate(child)
     if mark.exchange is not None:
         return _deal_out(translator, inner, child, mark)
@@ -118,7 +118,7 @@ def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> Tr
     why = (
         f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
     )
-    builder.notes.append((name, str(mark.parallelism), why))
+    builder.notes.append(Note(name, str(mark.parallelism), why))
     return TranslatedNode(node_id)
 
 
