@@ -391,3 +391,22 @@ def test_a_path_that_the_job_reads(env: Environment, spark: SparkSession, tmp_pa
     env.execute()
     kept = list(range(10)) if mode == "append" else []
     assert sorted(row.id for row in spark.read.parquet(path).collect()) == kept + list(range(100, 110))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"mode": "append", "token": "2026-11"}, "the target already has the rows of token '2026-11'"),
+        ({"mode": "ignore"}, "the folder exists, and the mode is ignore"),
+    ],
+)
+def test_a_sink_that_needs_no_rows_says_so(
+    env: Environment, spark: SparkSession, tmp_path: Path, given: Any, why: str
+) -> None:
+    for _ in range(2):
+        env.write(spark.sql("select id from range(20)"), FileSink(str(tmp_path / "out"), **given), parallelism=2)
+        job = env.execute()
+    (last,) = (one for one in job.vertices if "Sink" in one.vertex.name)
+    assert (last.tasks, last.parallelism, last.reason) == (None, None, f"nothing is written: {why}")
+    assert f"nothing is written: {why[:20]}" in str(job.table())
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 20

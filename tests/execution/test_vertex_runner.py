@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.connectors import SinkStage, StageReport
+from penstock.connectors.base import NothingToWrite
 from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.execution import vertex_runner
 from penstock.execution.reads import CoalescedRead, SlicedRead, VertexSetup
@@ -126,6 +127,14 @@ def test_a_stage_behind_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) ->
     sink: Any = "what the sink's vertex wrote to"
     _, ran = run(job("1 #> 2\n2 #> 3", sinks={2: sink}, stages={3: (2, stage)}), CUT, 3)
     assert (ran, asked, built.setups) == (VertexRun(None, 2, report), [sink], [])
+
+
+def test_a_sink_that_needs_no_rows_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = Built(monkeypatch)
+    context = job("1 #> 2", sinks={2: NothingToWrite("2026-11")})
+    _, ran = run(context)
+    report = StageReport("nothing is written", "the target already has the rows of token '2026-11'")
+    assert (ran, built.setups) == (VertexRun(None, None, report), [])
 
 
 def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,13 +69,16 @@ class Runner:
 class Case:
     """A vertex on its way, with what it did in ``steps``."""
 
-    def __init__(self, run: VertexRun | Exception, *, stages: Mapping[int, Any] | None = None) -> None:
+    def __init__(
+        self, run: VertexRun | Exception, *, stages: Mapping[int, Any] | None = None, skipped: StageReport | None = None
+    ) -> None:
         self.steps: list[Any] = []
         self.sources: dict[int, Any] = {}
         plan = SimpleNamespace(stages=stages or {}, sources=self.sources)
         context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog())
         decider: Any = Decider(self.steps)
         runner: Any = Runner(self.steps, run)
+        runner.sinks = SimpleNamespace(skipped=lambda vertex: skipped)
         self.account = JobAccount()
         self.account.watch(self)
         self.way = VertexExecution(context, decider, runner, "nightly", self.account)
@@ -101,6 +104,15 @@ def test_it_is_decided_then_told_to_run_then_run() -> None:
     found = case.execution.snapshot
     assert (found.state, found.parallelism, found.reason) == (ExecutionState.FINISHED, 6, "16 MiB each")
     assert (found.bytes_in, found.bytes_out, found.tasks) == (96, 40, 4)
+
+
+def test_a_sink_that_needs_no_rows_has_no_tasks() -> None:
+    report = StageReport("nothing is written", "the target already has the rows of token 't'")
+    case = Case(VertexRun(None, None, report), skipped=report)
+    case.execute()
+    found = case.execution.snapshot
+    assert (found.state, found.parallelism, found.tasks) == (ExecutionState.FINISHED, None, None)
+    assert found.reason == "nothing is written: the target already has the rows of token 't'"
 
 
 def test_a_stage_behind_a_sink_has_nothing_to_decide() -> None:

@@ -238,6 +238,11 @@ class SinkJob(ABC):
             If the target cannot hold rows with these columns.
         """
 
+    @property
+    def nothing_to_write(self) -> str | None:
+        """Why the target needs no rows, half a sentence; `write` is not called then. None if it needs them."""
+        return None
+
     @abstractmethod
     def write(self, df: DataFrame) -> None:
         """Write the rows where no reader sees them yet. Called once, in its own thread."""
@@ -282,8 +287,27 @@ class SinkJob(ABC):
         """Invalidate caches of the target in this session. Called after the commit, and after it was undone."""
 
 
+def already_written(token: str) -> str:
+    """Return why a job whose token is in the target already writes nothing."""
+    return f"the target already has the rows of token {token!r}"
+
+
 class NothingToWrite(SinkJob):
-    """The writing of a job whose token is in the target already: it does not compute the rows."""
+    """The writing of a job whose token is in the target already: it does not compute the rows.
+
+    Parameters
+    ----------
+    token
+        The token.
+    """
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    @property
+    def nothing_to_write(self) -> str:
+        """That the target has the token's rows."""
+        return already_written(self._token)
 
     def write(self, df: DataFrame) -> None:
         """Write nothing."""

@@ -262,7 +262,7 @@ class DeltaSink(Sink):
             table = _open(self.path, None, self.storage_options)
             if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
                 log.warning("%s holds %s already, nothing is written", self.path, self.token)
-                return NothingToWrite()
+                return NothingToWrite(self.token)
             version = table.version()
             _refuse_what_is_not_kept(table, self.path)
             found = tuple(table.metadata().partition_columns)

@@ -11,7 +11,7 @@ from penstock.commit.file_tokens import FOLDER as TOKENS
 from penstock.commit.file_tokens import has_token, keep_tokens, write_token
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
-from penstock.connectors.base import SinkJob, StageReport
+from penstock.connectors.base import SinkJob, StageReport, already_written
 from penstock.connectors.compaction import compact
 from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values
 from penstock.errors import SinkError
@@ -59,12 +59,17 @@ class FileSinkJob(SinkJob):
         mark, target = f"{uuid.uuid4().hex[:12]}-{Owner.me().tag}", self._target
         beside = target.parent.child(f".penstock-{target.name}-{mark}")
         self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
-        self._skip = done or (sink.mode == "ignore" and target.exists())
+        self._skip = _why_to_skip(sink, target, done=done)
         self._by_partition = by_partition
         self._schema: StructType | None = None
         self._partitions: list[str] = []
         if done:
             log.warning("%s holds %s already, nothing is written", target, sink.token)
+
+    @property
+    def nothing_to_write(self) -> str | None:
+        """Why the folder needs no rows."""
+        return self._skip
 
     def sample_size(self, df: DataFrame) -> int:
         """Write some rows into a folder of their own, and remove it."""
@@ -227,3 +232,9 @@ class FileSinkJob(SinkJob):
                 self._spark.catalog.refreshByPath(path)
             except Exception:
                 log.warning("cached readers of %s could not be refreshed", path, exc_info=True)
+
+
+def _why_to_skip(sink: FileSink, target: Folder, *, done: bool) -> str | None:
+    if done:
+        return already_written(str(sink.token))
+    return "the folder exists, and the mode is ignore" if sink.mode == "ignore" and target.exists() else None

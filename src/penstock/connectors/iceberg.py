@@ -223,7 +223,7 @@ class IcebergSink(Sink):
         if found is not None:
             if self.token is not None and has_token(found, self.token):
                 log.warning("%s holds %s already, nothing is written", self.table, self.token)
-                return NothingToWrite()
+                return NothingToWrite(self.token)
             if not all(str(one.transform) == "identity" for one in found.spec().fields):
                 raise SinkError(
                     f"table {self.table} is partitioned by {found.spec()}, which is not supported",

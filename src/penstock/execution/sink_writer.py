@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from penstock.connectors.base import StageReport
 from penstock.spark import exchange, fragment
 from penstock.spark.catalyst import rows_of
 from penstock.spark.dataframes import dataframe
@@ -14,7 +15,6 @@ from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage
 
 if TYPE_CHECKING:
-    from penstock.connectors.base import StageReport
     from penstock.execution.context import JobContext
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
@@ -67,6 +67,12 @@ class SinkWriter:
                     raise
                 log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
         return 1 if limits else rows_of(leaf).tasks
+
+    def skipped(self, vertex: JobVertex) -> StageReport | None:
+        """Return what to say of a sink that needs no rows; None if it does, or if the vertex has no sink."""
+        sink = self._context.sinks.get(vertex.tail_id)
+        why = None if sink is None else sink.nothing_to_write
+        return None if why is None else StageReport("nothing is written", why)
 
     def run_stage(self, vertex: JobVertex, description: str) -> StageReport:
         """Do what comes behind the written rows of a sink, such as merging its files."""

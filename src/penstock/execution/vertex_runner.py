@@ -45,7 +45,7 @@ class VertexRun:
     tasks
         How many tasks ran, None where nothing had to run yet.
     report
-        What a stage behind a sink says that it did.
+        What a stage behind a sink says that it did, or why a sink writes nothing.
     """
 
     result: Result | None
@@ -102,6 +102,9 @@ class VertexRunner:
         if vertex.tail_id in self._context.plan.stages:
             report = self.sinks.run_stage(vertex, description)
             return VertexRun(None, report.tasks, report)
+        skipped = self.sinks.skipped(vertex)
+        if skipped is not None:
+            return VertexRun(None, None, skipped)
         sessions = self._context.sessions
         session = sessions.take(self._settings(vertex, setup))
         scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}

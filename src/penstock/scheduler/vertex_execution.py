@@ -63,8 +63,9 @@ class VertexExecution:
         execution.move(ExecutionState.FINISHED)
 
     def _decide(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> VertexSetup:
-        if execution.vertex.tail_id in self._context.plan.stages:  # a stage behind a sink reads nothing
-            return VertexSetup()
+        vertex = execution.vertex
+        if vertex.tail_id in self._context.plan.stages or self._runner.sinks.skipped(vertex) is not None:
+            return VertexSetup()  # it reads nothing
         decided = self._decider.decide(execution.vertex, inferred)
         execution.decided(decided.parallelism, decided.reason, decided.bytes_in)
         return decided.setup

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.connectors.base import Sink, SinkJob, checked_parallelism
+from penstock.connectors.base import Sink, SinkJob, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
 from penstock.connectors.jdbc.dialect import share_of
@@ -161,6 +161,10 @@ class _JdbcSinkJob(SinkJob):
     def check(self, schema: StructType) -> None:
         if self._known is not None and not self._done:
             self._known.of(schema)
+
+    @property
+    def nothing_to_write(self) -> str | None:
+        return already_written(str(self._sink.token)) if self._done else None
 
     def write(self, df: DataFrame) -> None:
         if self._done:

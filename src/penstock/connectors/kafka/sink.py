@@ -100,7 +100,7 @@ class KafkaSink(Sink):
             return _KafkaSinkJob(self)
         if has_token(self.servers, self.properties, self.topic, self.token):
             log.warning("topic %s holds %s already, nothing is written", self.topic, self.token)
-            return NothingToWrite()
+            return NothingToWrite(self.token)
         return _TransactionalSinkJob(Bridge(spark), self, self.topic, self.token)
 
 
