@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
+_WIDTH = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,17 @@ class VertexRow:
     seconds: float
 
 
-def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[str, str]]) -> Table:
+class TextTable(Table):
+    """A table whose `str` is its text."""
+
+    def __str__(self) -> str:
+        console = Console(width=_WIDTH, file=io.StringIO())
+        with console.capture() as shown:
+            console.print(self)
+        return shown.get().rstrip()
+
+
+def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[str, str]]) -> TextTable:
     """Return a table with a row per vertex: what it does, how many tasks it got, and why.
 
     Parameters
@@ -42,7 +53,7 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[
     notes
         What was chosen and why, shown where there are no vertices.
     """
-    table = Table(title=title, title_justify="left", expand=False)
+    table = TextTable(title=title, title_justify="left", expand=False)
     table.add_column("vertex", no_wrap=True)
     table.add_column("operators", ratio=3, overflow="fold")
     table.add_column("bytes in", justify="right", no_wrap=True)
@@ -62,7 +73,7 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[
 
 def html_of_table(table: Table) -> str:
     """Return a table of the terminal as HTML."""
-    console = Console(record=True, width=150, file=io.StringIO())
+    console = Console(record=True, width=_WIDTH, file=io.StringIO())
     console.print(table)
     return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
 

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
-from penstock.shadow.comparison import REPORTS
+from penstock.cli.verify import _rows
+from penstock.shadow.comparison import REPORTS, Comparison, ShadowReport, Verdict
 from penstock.shadow.sinks import ShadowedSinkJob
 from tests.cli.test_main import penstock
 
@@ -104,3 +105,13 @@ def test_nothing_to_compare(here: Any) -> None:
     done = here("print('hello')")
     assert done.exit_code == 2
     assert "nothing was compared" in done.stdout
+
+
+def test_the_time_of_a_job_stands_at_its_first_output_only() -> None:
+    """It is that of all its outputs; plain Spark's is that of each."""
+    one = Comparison("orders", Verdict.EQUAL, "bit by bit", 2000, 2000, seconds=3.0, plain_seconds=1.0)
+    two = Comparison("users", Verdict.EQUAL, "bit by bit", 5, 5, seconds=3.0, plain_seconds=None)
+    assert list(_rows(ShadowReport("nightly", [one, two]))) == [
+        ["nightly", "orders", "equal", "2,000", "2,000", "3.0", "1.0", "bit by bit"],
+        ["nightly", "users", "equal", "5", "5", "", "-", "bit by bit"],
+    ]

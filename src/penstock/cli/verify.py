@@ -12,7 +12,7 @@ from penstock.cli.session import Common, common_options, run_file
 from penstock.shadow.comparison import REPORTS, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from penstock.shadow.comparison import Comparison, ShadowReport
 
@@ -59,25 +59,27 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
 
 def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
     told = [report for report in reports if report.comparisons]
-    found = [(report, one) for report in told for one in report.comparisons]
+    found = [one for report in told for one in report.comparisons]
     if not found:
         output.note("nothing was compared: the file ran no job of an Environment")
     if isinstance(output, JsonOutput):
         output.record("verify", {"jobs": [report.as_dict() for report in told]})
     if isinstance(output, JsonOutput) or not found:
         return
-    columns = ("job", "output", "verdict", "rows", "Spark's rows", "seconds", "Spark's seconds", "why")
-    output.rows(columns, [_row(report.job, one) for report, one in found], "Penstock and plain Spark")
+    columns = ("job", "output", "verdict", "rows", "Spark's rows", "job's seconds", "Spark's seconds", "why")
+    output.rows(columns, [row for report in told for row in _rows(report)], "Penstock and plain Spark")
     for report in told:
         for one in report.differences:
             output.note(str(one))
-    output.note(_summary([one for _, one in found]))
+    output.note(_summary(found))
 
 
-def _row(job: str, one: Comparison) -> Sequence[object]:
-    counts = ["-" if rows is None else f"{rows:,}" for rows in (one.rows, one.plain_rows)]
-    times = ["-" if seconds is None else f"{seconds:.1f}" for seconds in (one.seconds, one.plain_seconds)]
-    return [job, one.output, one.verdict.value, *counts, *times, one.reason]
+def _rows(report: ShadowReport) -> Iterator[Sequence[object]]:
+    """Return a row for each output of a job; the time of the job, which made all of them, stands in the first."""
+    for number, one in enumerate(report.comparisons):
+        counts = ["-" if rows is None else f"{rows:,}" for rows in (one.rows, one.plain_rows)]
+        own, plain = ("-" if seconds is None else f"{seconds:.1f}" for seconds in (one.seconds, one.plain_seconds))
+        yield [report.job, one.output, one.verdict.value, *counts, "" if number else own, plain, one.reason]
 
 
 def _summary(found: Sequence[Comparison]) -> str:
