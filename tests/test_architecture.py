@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ PURE = (
     "web/pages",
     "web/store",
     "web/api",
-    "web/models",
+    "web/api_schema",
 )
 JVM = re.compile(r"\._(jvm|jdf|jsc|jsparkSession|gateway)\b|py4j")
 
@@ -167,3 +168,22 @@ def test_pure_modules_import_no_spark(name: str) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_modules_are_small(path: Any) -> None:
     assert len(path.read_text().splitlines()) <= 600
+
+
+def test_the_docs_name_all_rooms_in_their_order() -> None:
+    """Whoever reads the table must see in which direction rooms import each other."""
+    text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
+    table = text.split("| room |")[1].split("\n\n")[0].splitlines()[2:]
+    rows = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in table]
+    assert sorted(name for row in rows for name in row) == sorted(LEVEL)
+    levels = [[LEVEL[name] for name in row] for row in rows]
+    for row, following in pairwise(levels):
+        assert max(row) <= min(following)
+
+
+def test_each_question_of_the_docs_has_one_file() -> None:
+    text = (SOURCE.parent.parent / "docs" / "architecture.md").read_text()
+    table = text.split("| question |")[1].split("\n\n")[0].splitlines()[2:]
+    for row in table:
+        (file,) = re.findall(r"`([\w/]+\.py)`", row)
+        assert (SOURCE / file).is_file()

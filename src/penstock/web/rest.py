@@ -8,23 +8,23 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 import penstock
-from penstock.web import models, views
+from penstock.web import api_schema, views
 from penstock.web.access import JobId, Record, Vertex, checked_token
 from penstock.web.drawing import draw
 
 router = APIRouter()
 Pending = Annotated[bool, Query(description="Whether to draw operators that are not part of a vertex yet.")]
 _Responses = dict[int | str, dict[str, Any]]
-_MISSING: _Responses = {404: {"description": "There is no such job or vertex.", "model": models.Problem}}
+_MISSING: _Responses = {404: {"description": "There is no such job or vertex.", "model": api_schema.Problem}}
 _CANCEL: _Responses = {
-    401: {"description": "The token is missing or wrong.", "model": models.Problem},
-    409: {"description": "The job does not run in this driver.", "model": models.Problem},
+    401: {"description": "The token is missing or wrong.", "model": api_schema.Problem},
+    409: {"description": "The job does not run in this driver.", "model": api_schema.Problem},
 }
 _SVG: _Responses = {200: {"description": "The drawing.", "content": {"image/svg+xml": {}}}}
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
 
 
-@router.get("/config", response_model=models.Config)
+@router.get("/config", response_model=api_schema.Config)
 async def config(request: Request) -> Any:
     """Say what serves here."""
     return {
@@ -36,7 +36,7 @@ async def config(request: Request) -> Any:
     }
 
 
-@router.get("/overview", response_model=models.Overview)
+@router.get("/overview", response_model=api_schema.Overview)
 def overview(request: Request) -> Any:
     """Count jobs by their state."""
     state = request.app.state
@@ -46,7 +46,7 @@ def overview(request: Request) -> Any:
     )
 
 
-@router.get("/jobs/overview", response_model=models.JobsOverview)
+@router.get("/jobs/overview", response_model=api_schema.JobsOverview)
 def jobs_overview(request: Request) -> Any:
     """List all jobs, newest first."""
     store = request.app.state.store
@@ -55,7 +55,7 @@ def jobs_overview(request: Request) -> Any:
     )
 
 
-@router.get("/jobs/{job_id}", response_model=models.JobDetails, responses=_MISSING)
+@router.get("/jobs/{job_id}", response_model=api_schema.JobDetails, responses=_MISSING)
 async def job(request: Request, record: Record) -> Any:
     """Tell all about a job: vertices, pending operators, and the stream graph as it is now."""
     return request.app.state.answers.get(record, "job", lambda: views.job_details(record, time.time()))
@@ -65,7 +65,7 @@ async def job(request: Request, record: Record) -> Any:
     "/jobs/{job_id}",
     status_code=202,
     dependencies=[Depends(checked_token)],
-    response_model=models.Accepted,
+    response_model=api_schema.Accepted,
     responses=_MISSING | _CANCEL,
 )
 def cancel(request: Request, job_id: JobId, record: Record) -> Any:
@@ -75,7 +75,7 @@ def cancel(request: Request, job_id: JobId, record: Record) -> Any:
     return {"jid": job_id, "state": "CANCELLING"}
 
 
-@router.get("/jobs/{job_id}/plan", response_model=models.PlanAnswer, responses=_MISSING)
+@router.get("/jobs/{job_id}/plan", response_model=api_schema.PlanAnswer, responses=_MISSING)
 async def plan(request: Request, record: Record) -> Any:
     """Show vertices and edges, and the stream graph they are made from."""
 
@@ -85,32 +85,34 @@ async def plan(request: Request, record: Record) -> Any:
     return request.app.state.answers.get(record, "plan", made)
 
 
-@router.get("/jobs/{job_id}/config", response_model=models.JobConfig, responses=_MISSING)
+@router.get("/jobs/{job_id}/config", response_model=api_schema.JobConfig, responses=_MISSING)
 async def job_config(record: Record) -> Any:
     """Show the options that were set for a job; secrets are masked."""
     return views.job_config(record)
 
 
-@router.get("/jobs/{job_id}/exceptions", response_model=models.Exceptions, responses=_MISSING)
+@router.get("/jobs/{job_id}/exceptions", response_model=api_schema.Exceptions, responses=_MISSING)
 async def exceptions(record: Record) -> Any:
     """Show what a job failed with."""
     return views.job_exceptions(record)
 
 
-@router.get("/jobs/{job_id}/decisions", response_model=models.Decisions, responses=_MISSING)
+@router.get("/jobs/{job_id}/decisions", response_model=api_schema.Decisions, responses=_MISSING)
 async def decisions(request: Request, record: Record) -> Any:
     """Show every decision with figures and reason, and what the optimizer changed."""
     return request.app.state.answers.get(record, "decisions", lambda: views.job_decisions(record))
 
 
-@router.get("/jobs/{job_id}/vertices/{vertex_id}", response_model=models.VertexDetails, responses=_MISSING)
+@router.get("/jobs/{job_id}/vertices/{vertex_id}", response_model=api_schema.VertexDetails, responses=_MISSING)
 async def vertex(request: Request, record: Record, one: Vertex) -> Any:
     """Show a vertex: operators, tasks, bytes of each subpartition, decisions."""
     made = f"vertex {one['id']}"
     return request.app.state.answers.get(record, made, lambda: views.vertex_details(record, one, time.time()))
 
 
-@router.get("/jobs/{job_id}/vertices/{vertex_id}/subtasktimes", response_model=models.SubtaskTimes, responses=_MISSING)
+@router.get(
+    "/jobs/{job_id}/vertices/{vertex_id}/subtasktimes", response_model=api_schema.SubtaskTimes, responses=_MISSING
+)
 async def subtask_times(record: Record, one: Vertex) -> Any:
     """Show when the tasks of a vertex ran."""
     return views.subtask_times(record, one, time.time())

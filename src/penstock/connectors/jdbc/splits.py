@@ -1,4 +1,7 @@
-"""Cutting a table into conditions that each row meets exactly one of. Pure arithmetic and text."""
+"""Splits a table of a database: conditions in SQL, of which each row meets exactly one. Pure arithmetic and text.
+
+The module of each database asks it for the figures: pages, or values of a column and how many rows they have.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
 from penstock.execution.reads import VertexSetup
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
-from penstock.scheduler.deciders.inputs import DecidedInput, InputDecider
+from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes
 from penstock.scheduler.deciders.outputs import OutputDecider
 from penstock.scheduler.deciders.settings import ParallelismSettings
@@ -88,7 +88,7 @@ class VertexDecider:
         known = KnownBytes(plan, owner, results)
         self._sources = SourceDecider(plan, self._settings)
         self._outputs = OutputDecider(plan, self._settings, owner, known, log)
-        self._inputs = InputDecider(plan, self._settings, owner, results, known, sinks, self._outputs, log)
+        self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, log)
 
     def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
         """Ask a source of a vertex for its parallelism, unless that is not left to it.
@@ -123,7 +123,7 @@ class VertexDecider:
             self._inputs.decide(edges, vertex, self._given(vertex, edges[0].target_id) or self._settings.fixed)
             for edges in self._groups(vertex).values()
         ]
-        read: list[DecidedSource | DecidedInput] = [*sources.values(), *inputs]
+        read: list[DecidedSource | DecidedExchange] = [*sources.values(), *inputs]
         numbers = [one.parallelism for one in read if one.parallelism is not None]
         parallelism = sum(numbers) if read and len(numbers) == len(read) else None
         named = [f"{one.name}: {one.reason}" if len(sources) > 1 else one.reason for one in sources.values()]

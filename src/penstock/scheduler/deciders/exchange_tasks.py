@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedInput:
+class DecidedExchange:
     """What was decided for inputs that are cut alike.
 
     Parameters
@@ -57,7 +57,7 @@ class DecidedInput:
     reads: dict[str, EdgeRead] = field(default_factory=dict)
 
 
-class InputDecider:
+class ExchangeDecider:
     """Decides the exchanged inputs of vertices.
 
     Parameters
@@ -92,7 +92,7 @@ class InputDecider:
         self._outputs = outputs
         self._log = log
 
-    def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None) -> DecidedInput:
+    def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None) -> DecidedExchange:
         """Decide what tasks read of inputs that are cut alike.
 
         Parameters
@@ -107,30 +107,30 @@ class InputDecider:
         infos = self._measured(edges)
         if infos is None:
             known = sum(self._known.written(edge.source_id) for edge in edges)
-            return DecidedInput(
+            return DecidedExchange(
                 None, "its input is not divided by size, so Spark's plan sets the number of tasks", known
             )
         known = sum(int(info.sum()) for info in infos)
         target = file_size(self._owner.graph, edges[0])
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
-            return DecidedInput(len(tasks), why, known, {edges[0].id: SlicedRead(tasks)})
+            return DecidedExchange(len(tasks), why, known, {edges[0].id: SlicedRead(tasks)})
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
             why = "skewed subpartitions are split into slices by upstream task"
             why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
-            return DecidedInput(len(cut[edges[0].id]), why, known, split)
+            return DecidedExchange(len(cut[edges[0].id]), why, known, split)
         decision = decide_vertex(infos, vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism), wanted)
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
             result = self._results.staged(edges[0].source_id)
             assert result.tasks is not None  # what can be cut was written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             why = f"{decision.reason}, each task reads the rows of its neighbours among {result.tasks} upstream tasks"
-            return DecidedInput(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
+            return DecidedExchange(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
         reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
-        return DecidedInput(decision.parallelism, decision.reason, known, reads)
+        return DecidedExchange(decision.parallelism, decision.reason, known, reads)
 
     def _measured(self, edges: list[StreamEdge]) -> list[np.ndarray] | None:
         """Return what is measured of inputs that are cut alike, None if they cannot be."""
