@@ -20,6 +20,8 @@ from penstock.testing import MIB, StrategyHarness, measured
         ("Inner", 900, 100, "lr", "right"),
         ("Inner", 100, 900, "", None),  # both sides are known
         ("Inner", 5, 10, "l", None),  # nothing to save
+        ("Inner", None, 900, "l", "left"),  # it may be small
+        ("Inner", 900, None, "l", None),
         ("LeftOuter", 100, 900, "l", "left"),  # cannot be broadcast, but filters the right side
         ("LeftOuter", 100, 900, "r", None),
         ("LeftOuter", 300, 100, "r", "right"),
@@ -27,7 +29,7 @@ from penstock.testing import MIB, StrategyHarness, measured
         ("LeftSemi", 500, 500, "lr", "right"),  # the right side can be broadcast as well
     ],
 )
-def test_first_side(join_type: str, left: int, right: int, shrinking: str, expected: str | None) -> None:
+def test_first_side(join_type: str, left: int | None, right: int | None, shrinking: str, expected: str | None) -> None:
     held = {Side.LEFT: left, Side.RIGHT: right}
     assert first_side(JoinType(join_type), held, [side for side in Side if side[0] in shrinking], 16) == expected
 

@@ -27,10 +27,10 @@ class PlainScan(Scan):
         self._at_most: int | None = None
 
     @cached_property
-    def size_in_bytes(self) -> int:
-        """What it holds, by Spark's statistics."""
+    def size_in_bytes(self) -> int | None:
+        """What it holds, by Spark's statistics; None if they do not tell, as of an RDD."""
         size = self._leaf.size_in_bytes
-        return size if size < LARGE else 0
+        return size if size < LARGE else None
 
     def asked(self, given: object | None) -> object | None:
         """Return what the user has given: Spark does not tell before it plans."""

@@ -74,10 +74,10 @@ class ProvidedScan(Scan):
         return self._provider.uses_predicates
 
     @property
-    def size_in_bytes(self) -> int:
-        """About how many bytes it gives, 0 if that is not known yet."""
+    def size_in_bytes(self) -> int | None:
+        """About how many bytes it gives: those of its files, None before they are listed, and of other scans."""
         listing = self._built[1].listing if self._built else None
-        return int(sum(listing.sizes) * listing.fraction) if listing is not None else 0
+        return None if listing is None else int(sum(listing.sizes) * listing.fraction)
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
         """Ask the source, or count the splits of the files it would read."""

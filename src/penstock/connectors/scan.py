@@ -55,8 +55,8 @@ class Scan(ABC):
 
     @property
     @abstractmethod
-    def size_in_bytes(self) -> int:
-        """About how many bytes it gives, 0 if that is not known."""
+    def size_in_bytes(self) -> int | None:
+        """About how many bytes it gives, or None if that is not known."""
 
     @property
     def rows(self) -> int | None:

@@ -139,7 +139,7 @@ class JoinSide:
     sources
         The source nodes below it.
     source_bytes
-        What these sources hold before filters.
+        What these sources hold before filters, as far as they tell it; None if none of them tells.
     may_shrink
         Whether the side may give much less than its sources hold: it filters, aggregates or will be filtered.
     """
@@ -147,7 +147,7 @@ class JoinSide:
     hint: str | None = None
     columns: frozenset[str] = frozenset()
     sources: frozenset[int] = frozenset()
-    source_bytes: int = 0
+    source_bytes: int | None = None
     may_shrink: bool = False
 
 

@@ -38,7 +38,7 @@ _MUCH_LARGER = 4
 
 
 def first_side(
-    join_type: JoinType, source_bytes: Mapping[Side, int], shrinking: Collection[Side], small: int
+    join_type: JoinType, source_bytes: Mapping[Side, int | None], shrinking: Collection[Side], small: int
 ) -> Side | None:
     """Return the side of a join to measure first, or None if both should start at once.
 
@@ -47,22 +47,27 @@ def first_side(
     join_type
         The type of the join.
     source_bytes
-        The bytes of the sources below each side.
+        The bytes of the sources below each side; unknown ones count as few.
     shrinking
         The sides that may be much smaller than their sources.
     small
         A side of fewer bytes is not worth delaying.
     """
+    held = {side: source_bytes[side] or 0 for side in Side}
     useful = [
         side
         for side in Side
         if side in shrinking
         and (join_type.can_build(side) or join_type.can_filter(side.other))
-        and source_bytes[side.other] >= small
-        and source_bytes[side] <= source_bytes[side.other] * _MUCH_LARGER
+        and held[side.other] >= small
+        and held[side] <= held[side.other] * _MUCH_LARGER
     ]
     # If both may be small: the side with smaller sources, then the one that can be broadcast.
-    return min(useful, key=lambda side: (source_bytes[side], not join_type.can_build(side)), default=None)
+    return min(useful, key=lambda side: (held[side], not join_type.can_build(side)), default=None)
+
+
+def _shown(size: int | None) -> str:
+    return "an unknown number of bytes" if size is None else show_bytes(size)
 
 
 class BuildSideFirst(StreamGraphOptimizationStrategy):
@@ -92,9 +97,10 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 given_by = equi_join(graph, path.filter_source.join_id)
                 assert given_by is not None
                 side = given_by.operator.side(path.filter_source.side)
-                if side.may_shrink and self._is_worth_it(join.id, path, side.source_bytes, context):
+                size = side.source_bytes or 0
+                if side.may_shrink and self._is_worth_it(join.id, path, size, context):
                     awaited = given_by.edges[path.filter_source.side]
-                    found.append((side.source_bytes, join.id, path.targets[0], awaited))
+                    found.append((size, join.id, path.targets[0], awaited))
         changed = False
         for _, _, source_id, awaited in sorted(found, key=lambda one: one[:2]):
             if not awaited.is_forward and context.defer(source_id, awaited.source_id):
@@ -131,7 +137,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
             return
         if context.defer(join.edges[first.other].source_id, join.edges[first].source_id):
             reason = (
-                f"it reads {show_bytes(held[first])} from its sources and may be much smaller after filters, joins or "
-                f"aggregates; the other side reads {show_bytes(held[first.other])} and waits"
+                f"it reads {_shown(held[first])} from its sources and may be much smaller after filters, joins or "
+                f"aggregates; the other side reads {_shown(held[first.other])} and waits"
             )
             context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason)

@@ -9,6 +9,7 @@ from penstock.connectors.scan import Scan
 from penstock.connectors.scan_parallelism import ScanOptions
 from penstock.planner.plan import SourcePlan
 from penstock.spark import catalyst
+from penstock.spark.logical_plan import LARGE
 from penstock.spark.whole import spark_rows
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ class SparkQuery(Scan):
         return self._reason
 
     @property
-    def size_in_bytes(self) -> int:
-        """What the leaves hold, by Spark's estimates."""
-        return catalyst.leaf_bytes(self._plan)
+    def size_in_bytes(self) -> int | None:
+        """What the leaves hold, by Spark's estimates; None if there is none of some leaf."""
+        size = catalyst.leaf_bytes(self._plan)
+        return size if size < LARGE else None
 
     def asked(self, given: object | None) -> None:
         """Return nothing: its tasks are Spark's."""

@@ -51,7 +51,7 @@ class ExecutionJobVertex:
         """Where it is."""
         return self.snapshot.state
 
-    def decided(self, parallelism: int | None, reason: str, bytes_in: int) -> None:
+    def decided(self, parallelism: int | None, reason: str, bytes_in: int | None) -> None:
         """Note what was decided about it before it runs."""
         with self._lock:
             self.snapshot = replace(self.snapshot, parallelism=parallelism, reason=reason, bytes_in=bytes_in)

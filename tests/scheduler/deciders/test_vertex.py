@@ -97,6 +97,23 @@ def test_what_is_written_follows_what_is_known_before(sources: Any, expected: in
     assert decision.chosen == expected
 
 
+@pytest.mark.parametrize(
+    ("sources", "reason"),
+    [
+        ({1: 300, 2: 200}, "500 B of input to n3"),
+        ({1: None, 2: 200}, "at least 200 B of input to n3"),
+        ({1: None, 2: None}, "input of unknown size to n3"),
+    ],
+)
+def test_a_size_that_no_source_tells_is_unknown(sources: Any, reason: str) -> None:
+    job = Deciding("1 #> 3\n2 #> 3", sources=sources, groups={"1-3": 1, "2-3": 1})
+    assert job.decide(1, {1: NO_ANSWER}).bytes_in == sources[1]
+    (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
+    assert decision.reason == f"{reason}, four subpartitions for each 100 B (Penstock's default)"
+    (tasks,) = [one for one in job.log if one.kind is DecisionKind.SOURCE_PARALLELISM]
+    assert tasks.figures.get("bytes in") == sources[1]
+
+
 def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job = Deciding("1 #> 2\n2 -> 3", results={1: EVEN})
     job.decide(3)

@@ -213,15 +213,15 @@ class JdbcScan(Scan):
         return len(self._conditions)
 
     @property
-    def size_in_bytes(self) -> int:
-        """About what is read, by the database's statistics; 0 if they cannot be had."""
+    def size_in_bytes(self) -> int | None:
+        """About what is read, by the database's statistics; None if they cannot be had."""
         if self._estimate is None:
             try:
                 with self._connect() as database:
                     self._estimated(database)
             except Exception:
                 log.warning("%s could not be reached", self._relation.table, exc_info=True)
-        return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else 0
+        return round(self._estimate.rows * self._estimate.row_bytes) if self._estimate else None
 
     def cut(self, parallelism: int) -> int:
         """Cut the table into at most so many conditions; return how many there are."""

@@ -30,7 +30,8 @@ def add_source_sizes(draft: Draft) -> Draft:
             join = node.operator
             for edge in edges:
                 side, sources = Side.of_input(edge.type_number), below[edge.source_id]
-                size = sum(held[source] for source in sources)
+                told = [size for source in sources if (size := held[source]) is not None]
+                size = sum(told) if told else None
                 join = join.with_side(side, replace(join.side(side), sources=sources, source_bytes=size))
             changed[node.id] = join
     return draft.with_operators(changed)

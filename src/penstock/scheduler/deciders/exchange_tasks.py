@@ -10,6 +10,7 @@ from penstock.execution.reads import CoalescedRead, EdgeRead, SlicedRead
 from penstock.graph.partitioner import RESCALE
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
+from penstock.scheduler.deciders.known_bytes import total
 from penstock.scheduler.deciders.outputs import file_size
 from penstock.sizing.file_sizes import cut_for_files
 from penstock.sizing.parallelism import decide_vertex, vertex_bounds
@@ -46,14 +47,14 @@ class DecidedExchange:
     reason
         One sentence.
     bytes_in
-        What they hold.
+        What they hold, None if that was not measured.
     reads
         How each of their edges is read; edges that are not in it are read whole.
     """
 
     parallelism: int | None
     reason: str
-    bytes_in: int
+    bytes_in: int | None
     reads: dict[str, EdgeRead] = field(default_factory=dict)
 
 
@@ -106,7 +107,7 @@ class ExchangeDecider:
         """
         infos = self._measured(edges)
         if infos is None:
-            known = sum(self._known.written(edge.source_id) for edge in edges)
+            known = total(self._known.written(edge.source_id) for edge in edges)
             return DecidedExchange(
                 None, "its input is not divided by size, so Spark's plan sets the number of tasks", known
             )

@@ -8,6 +8,7 @@ from penstock.connectors.file_scan import FileScan
 from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
 from penstock.graph import SinkOperator
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.scheduler.deciders.known_bytes import Known, KnownBytes
 from penstock.sizing.file_sizes import slot_count
 from penstock.sizing.parallelism import subpartition_count
 from penstock.units import show_bytes
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from penstock.execution.context import GraphOwner
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan
-    from penstock.scheduler.deciders.known_bytes import KnownBytes
     from penstock.scheduler.deciders.settings import ParallelismSettings
 
 _FOR_FILES = 256
@@ -86,7 +86,7 @@ class OutputDecider:
             files = [size for scan in scans if isinstance(scan, FileScan) for size in scan.listing().sizes]
             places = [-(-size // _ROW_GROUP) for size in files]
             writers = min([parallelism or 1, *([sum(places)] if places else [])])
-            self._slots[group] = slot_count(self._known.before(vertex.tail_id), target, writers)
+            self._slots[group] = slot_count(self._known.before(vertex.tail_id).bytes, target, writers)
         return self._slots[group]
 
     def subpartitions(self, vertex: JobVertex, slots: int) -> int:
@@ -96,7 +96,7 @@ class OutputDecider:
         upper = max(bounds.maximum, self._settings.fixed or 1)
         if not outgoing or isinstance(outgoing[0].partitioner, (GlobalPartitioner, BroadcastPartitioner)):
             # Nothing is written in parts; exchanges that Spark plans inside the vertex get this many.
-            return subpartition_count(self._known.before(vertex.tail_id), bounds.volume_per_task, upper)
+            return subpartition_count(self._known.before(vertex.tail_id).bytes, bounds.volume_per_task, upper)
         group = self._plan.groups[outgoing[0].id]
         fixed = self._plan.width(group)
         if fixed is not None:
@@ -105,8 +105,8 @@ class OutputDecider:
         if family not in self._widths:
             groups = self._plan.groups
             edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
-            known = sum(self._known.before(edge.source_id) for edge in {e.source_id: e for e in edges}.values())
-            number = subpartition_count(known, bounds.volume_per_task, upper)
+            known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
+            number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
             if any(file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
             self._widths[family] = number
@@ -117,8 +117,8 @@ class OutputDecider:
                     DecisionKind.SUBPARTITIONS,
                     VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
-                    f"{show_bytes(known)} of input to {names}, four subpartitions per task of {volume}",
-                    {"known bytes": known, "maximum": upper},
+                    f"{known} to {names}, four subpartitions for each {volume} (Penstock's default)",
+                    {"known bytes": known.bytes, "maximum": upper},
                 )
             )
         return self._widths[family]

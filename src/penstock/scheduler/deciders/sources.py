@@ -32,12 +32,12 @@ class DecidedSource:
     split
         How it is cut.
     bytes_in
-        What it holds.
+        What it holds, None if it does not tell.
     """
 
     name: str
     split: Splitting
-    bytes_in: int
+    bytes_in: int | None
 
     @property
     def parallelism(self) -> int | None:

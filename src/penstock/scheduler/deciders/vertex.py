@@ -10,7 +10,7 @@ from penstock.execution.reads import VertexSetup
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
-from penstock.scheduler.deciders.known_bytes import KnownBytes
+from penstock.scheduler.deciders.known_bytes import KnownBytes, total
 from penstock.scheduler.deciders.outputs import OutputDecider
 from penstock.scheduler.deciders.settings import ParallelismSettings
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
@@ -41,13 +41,13 @@ class DecidedVertex:
     reason
         One sentence.
     bytes_in
-        Bytes it reads.
+        Bytes it reads, None if they are not known.
     """
 
     setup: VertexSetup
     parallelism: int | None
     reason: str
-    bytes_in: int
+    bytes_in: int | None
 
 
 class VertexDecider:
@@ -128,7 +128,7 @@ class VertexDecider:
         parallelism = sum(numbers) if read and len(numbers) == len(read) else None
         named = [f"{one.name}: {one.reason}" if len(sources) > 1 else one.reason for one in sources.values()]
         reason = "; ".join(dict.fromkeys([*named, *(one.reason for one in inputs)])) or "nothing to read"
-        bytes_in = sum(one.bytes_in for one in read)
+        bytes_in = total(one.bytes_in for one in read)
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
         self._record(vertex, kind, parallelism, reason, bytes_in)
         slots = self._outputs.slots(vertex, parallelism)
@@ -141,11 +141,10 @@ class VertexDecider:
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     def _record(
-        self, vertex: JobVertex, kind: DecisionKind, parallelism: int | None, reason: str, bytes_in: int
+        self, vertex: JobVertex, kind: DecisionKind, parallelism: int | None, reason: str, bytes_in: int | None
     ) -> None:
         bounds = self._settings.bounds
-        figures = {
-            "bytes in": bytes_in,
+        figures = ({} if bytes_in is None else {"bytes in": bytes_in}) | {
             "volume per task": bounds.volume_per_task,
             "minimum": bounds.minimum,
             "maximum": bounds.maximum,
