@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from penstock.config.options import DEFAULT_SOURCE_PARALLELISM, MAX_PARALLELISM
 from penstock.connectors.scan_parallelism import ScanOptions, SourceBounds, choose_scan_parallelism, is_asked, limited
 
 JOB = SourceBounds(128)
-EVERYWHERE = SourceBounds(4, everywhere=4)
+EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
 """``parallelism.default`` is the job's bound as well where no other is set."""
 
 
@@ -19,16 +20,18 @@ EVERYWHERE = SourceBounds(4, everywhere=4)
         (ScanOptions(), None, 7, JOB, 7, "7 inferred"),
         (ScanOptions(infer_max=5), None, 7, JOB, 5, "scan.infer-parallelism.max is 5"),
         (ScanOptions(infer_max=50), None, 7, JOB, 7, "7 inferred"),
-        (ScanOptions(), None, -1, JOB, 128, "the source gave no number, so the upper bound of 128 applies"),
-        (ScanOptions(), None, 0, EVERYWHERE, 4, "the source gave no number"),
-        (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "inference is off"),
-        (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "inference is off"),
+        (ScanOptions(), None, -1, JOB, 128, "gave no number, so the upper bound of 128 applies (Penstock's default)"),
+        (ScanOptions(), None, 0, EVERYWHERE, 4, "so the upper bound of 4 applies (parallelism.default)"),
+        (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "so the default of 4 applies (parallelism.default)"),
+        (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "default of 128 applies (Penstock's default)"),
+        (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),
         # whoever ignores the bound it is asked with is clipped to the vertex's maximum, which is the job's
-        (ScanOptions(), None, 700, JOB, 128, "the job's maximum is 128"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128"),
-        (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, "the job's maximum is 200"),
-        (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, "the vertex's maximum is 9"),
-        (ScanOptions(), None, 7, EVERYWHERE, 4, "the default parallelism is 4"),
+        (ScanOptions(), None, 700, JOB, 128, "700 inferred, but the job's maximum is 128 (Penstock's default)"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128 (Penstock's default)"),
+        (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, f"is 200 ({DEFAULT_SOURCE_PARALLELISM.key})"),
+        (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, f"vertex's maximum is 9 ({MAX_PARALLELISM.key})"),
+        (ScanOptions(), None, 7, EVERYWHERE, 4, "the default parallelism is 4 (parallelism.default)"),
         # the source's own maximum counts instead of the global parallelism, and below the vertex's
         (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "20 inferred"),
         (ScanOptions(infer_max=50), None, 70, EVERYWHERE, 50, "scan.infer-parallelism.max is 50"),
@@ -62,7 +65,7 @@ def test_choice(options: Any, static: int | None, inferred: int, bounds: Any, ex
     ],
 )
 def test_bounds(bounds: Any, options: Any, upper: int, asked: int) -> None:
-    assert (bounds.upper, bounds.asked(options)) == (upper, asked)
+    assert (bounds.upper[0], bounds.asked(options)) == (upper, asked)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.splits import count_splits, evenly, split_size_for, worth_opening
+from penstock.connectors.splits import count_splits, evenly, split_size_for, why_not_more, worth_opening
 
 MB = 1 << 20
 
@@ -45,6 +45,19 @@ def test_files_that_cannot_be_cut() -> None:
 )
 def test_small_splits_only_while_they_keep_cores_busy(fine: int, coarse: int, cores: int | None, expected: int) -> None:
     assert worth_opening(fine, coarse, cores) == expected
+
+
+@pytest.mark.parametrize(
+    ("fine", "coarse", "cores", "expected"),
+    [
+        (30, 8, 4, "16 splits instead of 30, as 4 for each of 4 cores are Penstock's default"),
+        (300, 75, 2, "75 large splits instead of 300, as more than 4 for each of 2 cores only cost time"),
+        (3, 1, 2, ""),
+        (30, 8, None, ""),
+    ],
+)
+def test_why_there_are_fewer_splits(fine: int, coarse: int, cores: int | None, expected: str) -> None:
+    assert why_not_more(fine, coarse, cores) == expected
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ class FileScan(Scan):
     def __init__(self, leaf: LogicalNode, plan: LogicalPlan, cores: int) -> None:
         self._leaf = leaf
         self._cores = cores
+        self._why_not_more = ""
         self.listing = cache(lambda: files.list_files(leaf, plan))
 
     @property
@@ -62,7 +63,10 @@ class FileScan(Scan):
         if given is not None and not isinstance(given, FileSource):
             return given
         assert self._leaf.files is not None
-        return (given or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores)
+        return (given or FileSource(self._leaf.files.name)).with_listing(self.listing, self._cores, self._note)
+
+    def _note(self, why_not_more: str) -> None:
+        self._why_not_more = why_not_more
 
     def cut(self, parallelism: int) -> int:
         """Return how many splits there are of the size that comes closest to so many."""
@@ -75,6 +79,7 @@ class FileScan(Scan):
         if not sum(listing.sizes):
             return Splitting(None, f"{why}, but the files are empty")
         possible = self.cut(parallelism)
+        why = f"{why}, {self._why_not_more}" if self._why_not_more else why
         settings = files.split_settings(_split_size(listing, parallelism), OPEN_COST)
         found = f"{show_count(len(listing.sizes), 'file')} of {show_bytes(sum(listing.sizes))}"
         if listing.fraction < 1:

@@ -22,7 +22,7 @@ from penstock.connectors.base import (
 from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
 from penstock.connectors.file_job import FileSinkJob
 from penstock.connectors.partition_commit import policies_of
-from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, worth_opening
+from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, why_not_more, worth_opening
 from penstock.errors import SinkError, SourceError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -70,6 +70,8 @@ class FileSource(Source):
         Lists the files; filled in by the planner, which knows the partitions that are left.
     cores
         How many tasks run at a time; filled in by the planner.
+    note
+        Takes why there are fewer splits than there could be; filled in by the planner.
     """
 
     path: str | Sequence[str]
@@ -79,6 +81,7 @@ class FileSource(Source):
     parallelism: int | None = None
     listing: Callable[[], FileListing] | None = field(default=None, repr=False, compare=False)
     cores: int | None = field(default=None, repr=False, compare=False)
+    note: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SourceError))
@@ -97,11 +100,12 @@ class FileSource(Source):
             reader = reader.schema(self.schema)
         return reader.load(self.path if isinstance(self.path, str) else list(self.path))
 
-    def with_listing(self, listing: Callable[[], FileListing], cores: int) -> FileSource:
+    def with_listing(self, listing: Callable[[], FileListing], cores: int, note: Callable[[str], None]) -> FileSource:
         """Return the source, which may be of a class of the user's own, as one that is part of a plan."""
         found = copy(self)
         object.__setattr__(found, "listing", listing)
         object.__setattr__(found, "cores", cores)
+        object.__setattr__(found, "note", note)
         return found
 
     def infer_parallelism(self, context: ParallelismInferenceContext) -> int:
@@ -116,6 +120,8 @@ class FileSource(Source):
         volume = context.data_volume_per_task
         fine = count_splits(read, files.splittable, volume, OPEN_COST)
         coarse = count_splits(read, files.splittable, COARSE * volume, OPEN_COST)
+        if self.note is not None:
+            self.note(why_not_more(fine, coarse, self.cores))
         return min(worth_opening(fine, coarse, self.cores), context.parallelism_inference_upper_bound)
 
 

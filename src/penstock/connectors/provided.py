@@ -13,7 +13,7 @@ from penstock.connectors.base import (
 )
 from penstock.connectors.predicates import Predicate
 from penstock.connectors.scan import Scan
-from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, split_size_for, worth_opening
+from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, split_size_for, why_not_more, worth_opening
 from penstock.spark import predicates
 from penstock.spark.files import split_settings
 from penstock.spark.provided import ProvidedPlan
@@ -96,6 +96,8 @@ class ProvidedScan(Scan):
         self._reason = found + (f", {plan.listing.fraction:.0%} of each row read" if plan.listing.fraction < 1 else "")
         fine = count_splits(sizes, plan.listing.splittable, self._volume, OPEN_COST)
         coarse = count_splits(sizes, plan.listing.splittable, COARSE * self._volume, OPEN_COST)
+        fewer = why_not_more(fine, coarse, self._cores)
+        self._reason += f", {fewer}" if fewer else ""
         return max(1, min(worth_opening(fine, coarse, self._cores), bound))
 
     def with_filters(self, plan: LogicalPlan) -> ProvidedScan:

@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
+
+from penstock.config.options import (
+    DEFAULT_SOURCE_PARALLELISM,
+    MAX_PARALLELISM,
+    PARALLELISM_DEFAULT,
+    SCAN_INFER_MAX,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +50,22 @@ class SourceBounds:
         The vertex's maximum as far as somebody said it: the vertex's own or ``max-parallelism``; else None.
     everywhere
         ``parallelism.default``, or None.
+    job_from, vertex_from
+        What sets the bounds of the job and of the vertex, in words.
     """
 
     job: int
     default: int | None = None
     vertex: int | None = None
     everywhere: int | None = None
+    job_from: str = "Penstock's default"
+    vertex_from: str = MAX_PARALLELISM.key
 
     @property
-    def upper(self) -> int:
-        """What a source gets that has no answer."""
-        return _least(self.default or self.job, self.vertex)
+    def upper(self) -> tuple[int, str]:
+        """What a source gets that has no answer, and what sets that."""
+        default = (self.job, self.job_from) if self.default is None else (self.default, DEFAULT_SOURCE_PARALLELISM.key)
+        return default if self.vertex is None else min(default, (self.vertex, self.vertex_from), key=itemgetter(0))
 
     def asked(self, options: ScanOptions) -> int:
         """Return the bound that a source is asked with; its own maximum stands in for the job's."""
@@ -64,18 +77,23 @@ class SourceBounds:
 
         A source that ignores the bound it is asked with gets what it wants as far as the vertex may have it.
         """
-        bounds = {
-            "scan.infer-parallelism.max": options.infer_max,
-            "the maximum for this kind of source": options.kind_max,
-            "the vertex's maximum": self.vertex,
-        }
+        bounds = [
+            (options.infer_max, SCAN_INFER_MAX.key, ""),
+            (options.kind_max, "the maximum for this kind of source", ""),
+            (self.vertex, "the vertex's maximum", self.vertex_from),
+        ]
         if options.infer_max is None:
-            bounds |= {
-                "the default parallelism": self.everywhere,
-                "the job's maximum": max(self.job, self.default or 0),
-            }
-        name, bound = min(((n, one) for n, one in bounds.items() if one is not None), key=lambda one: one[1])
-        return (number, "") if number <= bound else (bound, f"{name} is {bound}")
+            bounds.append((self.everywhere, "the default parallelism", PARALLELISM_DEFAULT.key))
+            bounds.append(max((self.job, "the job's maximum", self.job_from), self._default_bound, key=itemgetter(0)))
+        given = [(bound, name, origin) for bound, name, origin in bounds if bound is not None]
+        bound, name, origin = min(given, key=itemgetter(0))
+        if number <= bound:
+            return number, ""
+        return bound, f"{name} is {bound} ({origin})" if origin else f"{name} is {bound}"
+
+    @property
+    def _default_bound(self) -> tuple[int, str, str]:
+        return self.default or 0, "the job's maximum", DEFAULT_SOURCE_PARALLELISM.key
 
 
 def _least(*bounds: int | None) -> int:
@@ -108,10 +126,11 @@ def choose_scan_parallelism(
     if static is not None:
         return static, f"fixed by the connector at {static}"
     if not options.infer:
-        number = bounds.everywhere or bounds.upper
-        return number, f"inference is off, so the default of {number} applies"
+        number, origin = (bounds.everywhere, PARALLELISM_DEFAULT.key) if bounds.everywhere else bounds.upper
+        return number, f"inference is off, so the default of {number} applies ({origin})"
     if inferred <= 0:
-        return bounds.upper, f"the source gave no number, so the upper bound of {bounds.upper} applies"
+        number, origin = bounds.upper
+        return number, f"the source gave no number, so the upper bound of {number} applies ({origin})"
     number, by = bounds.inferred(inferred, options)
     return number, f"{inferred} inferred, but {by}" if by else f"{inferred} inferred"
 

@@ -69,6 +69,18 @@ def worth_opening(fine: int, coarse: int, cores: int | None) -> int:
     return fine if cores is None else max(coarse, min(fine, _WAVES * cores))
 
 
+def why_not_more(fine: int, coarse: int, cores: int | None) -> str:
+    """Return why `worth_opening` makes fewer splits than there could be, half a sentence; empty if it does not."""
+    number = worth_opening(fine, coarse, cores)
+    if number == fine:
+        return ""
+    if number == coarse:
+        return (
+            f"{number} large splits instead of {fine}, as more than {_WAVES} for each of {cores} cores only cost time"
+        )
+    return f"{number} splits instead of {fine}, as {_WAVES} for each of {cores} cores are Penstock's default"
+
+
 def split_size_for(sizes: Sequence[int], splittable: Sequence[bool], wanted: int, open_cost: int = OPEN_COST) -> int:
     """Return the split size that makes the most tasks, but not more than `wanted`.
 

@@ -120,12 +120,21 @@ def spread_by_count(units: int, ranges: int) -> list[Range]:
     return [(i * units // ranges, (i + 1) * units // ranges) for i in range(ranges)]
 
 
-def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list[Range], str]:
+def pack_within(
+    row: SizeRow, volume: int, lower: int, upper: int, lower_from: str = "", upper_from: str = ""
+) -> tuple[list[Range], str]:
     """Return contiguous ranges of about `volume` bytes, between `lower` and `upper` in number if possible.
 
     With too few ranges, it takes the largest limit that gives at least `lower`, then the smallest limit that gives the
     same number, which is the most even. With too many, it takes the smallest limit that gives at most `upper`. If no
     limit gives an allowed number, it divides the units by count.
+
+    Parameters
+    ----------
+    row, volume, lower, upper
+        What is divided, and within which bounds.
+    lower_from, upper_from
+        What sets the bounds, for the reason.
 
     Returns
     -------
@@ -140,10 +149,10 @@ def pack_within(row: SizeRow, volume: int, lower: int, upper: int) -> tuple[list
         limit = row.largest_limit(lower, low, volume)
         if limit >= 0:
             limit = row.smallest_limit(row.count(limit), low, limit)
-        why = f"raised to the minimum parallelism {lower}"
+        why = f"raised to the minimum parallelism {lower} ({lower_from})"
     else:
         limit = row.smallest_limit(upper, volume, max(row.total, volume))
-        why = f"limited by the maximum parallelism {upper}"
+        why = f"limited by the maximum parallelism {upper} ({upper_from})"
     if limit >= 0:
         ranges = row.pack(limit)
         if lower <= len(ranges) <= upper:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.config.options import MIN_PARALLELISM
 from penstock.sizing.packing import Range, SizeRow, pack_exactly, pack_within
 from penstock.units import show_bytes
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FALLBACK_MAX_PARALLELISM = 128
+PENSTOCKS_DEFAULT = "Penstock's default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +34,14 @@ class Bounds:
         The global bounds.
     volume_per_task
         Bytes.
+    maximum_from
+        What sets the maximum, in words.
     """
 
     minimum: int
     maximum: int
     volume_per_task: int
+    maximum_from: str = PENSTOCKS_DEFAULT
 
     def __post_init__(self) -> None:
         if self.minimum < 1 or self.maximum < self.minimum:
@@ -73,9 +78,9 @@ def global_maximum(max_parallelism: int | None, parallelism_default: int | None,
 
 def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
     """Return the bounds of one vertex; its own maximum wins over a larger global minimum."""
-    if maximum is None:
+    if maximum is None or maximum >= bounds.maximum:
         return bounds
-    return Bounds(min(bounds.minimum, maximum), min(bounds.maximum, maximum), bounds.volume_per_task)
+    return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this vertex")
 
 
 def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:
@@ -95,7 +100,7 @@ def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int
         raise ValueError(f"inputs of one vertex have different numbers of subpartitions: {sorted(widths)}")
     low, high = (bounds.minimum, bounds.maximum) if parallelism is None else (parallelism, parallelism)
     row = SizeRow(np.sum(inputs, axis=0))
-    ranges, why = pack_within(row, bounds.volume_per_task, low, high)
+    ranges, why = pack_within(row, bounds.volume_per_task, low, high, MIN_PARALLELISM.key, bounds.maximum_from)
     if not low <= len(ranges) <= high:
         ranges = pack_exactly(row, low)
     reason = f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"

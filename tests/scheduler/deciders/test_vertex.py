@@ -37,6 +37,25 @@ def test_options(config: Any, parallelism: int) -> None:
     assert Deciding("1 #> 2", results={1: EVEN}, config=config).decide(2).parallelism == parallelism
 
 
+MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
+MINIMUM = "execution.batch.adaptive.auto-parallelism.min-parallelism"
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({MAXIMUM: 2}, f"limited by the maximum parallelism 2 ({MAXIMUM})"),
+        ({"parallelism.default": 2}, "limited by the maximum parallelism 2 (parallelism.default)"),
+        ({VOLUME: "1 b"}, "limited by the maximum parallelism 128 (Penstock's default)"),
+        ({MINIMUM: 6}, f"raised to the minimum parallelism 6 ({MINIMUM})"),
+        ({VOLUME: "1 b", MINIMUM: 130}, f"limited by the maximum parallelism 130 ({MINIMUM})"),
+    ],
+)
+def test_a_bound_is_named_by_what_sets_it(config: Any, reason: str) -> None:
+    many = written(*[40] * 200) if VOLUME in config else EVEN
+    assert reason in Deciding("1 #> 2", results={1: many}, config=config).decide(2).reason
+
+
 def test_what_the_user_gave_is_kept() -> None:
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")

@@ -16,7 +16,7 @@ from penstock.connectors.jdbc.postgres import PostgresDialect
 from penstock.connectors.jdbc.splits import count_splits
 from penstock.connectors.jdbc.sqlite import SqliteDialect
 from penstock.connectors.scan import Scan
-from penstock.connectors.splits import worth_opening
+from penstock.connectors.splits import why_not_more, worth_opening
 from penstock.connectors.timeouts import answered, timeout
 from penstock.errors import SourceError, SourceTimeoutError
 from penstock.masking import may_be_kept
@@ -206,7 +206,8 @@ class JdbcScan(Scan):
             limit = self._limit(database)
             self._conditions = estimate.cut(database, min(wanted, limit))
         rows = f"{show_count(round(estimate.rows), 'row')} of {show_bytes(round(estimate.row_bytes))} each"
-        capped = f", with at most {limit} connections" if limit < wanted else ""
+        fewer = why_not_more(fine, coarse, self._cores)
+        capped = f", with at most {limit} connections" if limit < wanted else f", {fewer}" if fewer else ""
         self._reason = f"{rows} by {self._dialect.name}'s statistics, read in {estimate.how}{capped}"
         if len(self._conditions) > 1 and self._dialect.no_snapshot:
             self._reason += f"; {self._dialect.no_snapshot}"

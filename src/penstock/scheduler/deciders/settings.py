@@ -15,7 +15,7 @@ from penstock.config.options import (
     SKEWED_FACTOR,
     SKEWED_THRESHOLD,
 )
-from penstock.sizing.parallelism import Bounds, global_maximum
+from penstock.sizing.parallelism import PENSTOCKS_DEFAULT, Bounds, global_maximum
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
@@ -54,11 +54,15 @@ class ParallelismSettings:
         """Read them; `cores` is how many tasks the cluster runs at a time."""
         default, own_maximum = config.maybe_integer(PARALLELISM_DEFAULT), config.maybe_integer(MAX_PARALLELISM)
         minimum = config.integer(MIN_PARALLELISM)
-        maximum = max(minimum, global_maximum(own_maximum, default, cores))
+        maximum = global_maximum(own_maximum, default, cores)
+        given = {MAX_PARALLELISM.key: own_maximum, PARALLELISM_DEFAULT.key: default}
+        maximum_from = next((key for key, number in given.items() if number), PENSTOCKS_DEFAULT)
+        if minimum > maximum:
+            maximum, maximum_from = minimum, MIN_PARALLELISM.key
         factor = config.get(SKEWED_FACTOR)
         assert isinstance(factor, float)
         return cls(
-            bounds=Bounds(minimum, maximum, config.integer(DATA_VOLUME_PER_TASK)),
+            bounds=Bounds(minimum, maximum, config.integer(DATA_VOLUME_PER_TASK), maximum_from),
             fixed=None if config.flag(AUTO_PARALLELISM_ENABLED) else default or maximum,
             default=default,
             own_maximum=own_maximum,

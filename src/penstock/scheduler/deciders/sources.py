@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.config.options import MAX_PARALLELISM
 from penstock.connectors.base import ParallelismInferenceContext
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.connectors.scan import Splitting
@@ -117,9 +118,17 @@ class SourceDecider:
 
     def _bounds(self, vertex: JobVertex) -> SourceBounds:
         settings = self._settings
-        own = None if vertex.max_parallelism is None else vertex.max_parallelism
-        said = [bound for bound in (own, settings.own_maximum) if bound is not None]
-        return SourceBounds(settings.bounds.maximum, settings.source_default, min(said, default=None), settings.default)
+        said = [bound for bound in (vertex.max_parallelism, settings.own_maximum) if bound is not None]
+        least = min(said, default=None)
+        by_option = least == settings.own_maximum
+        return SourceBounds(
+            settings.bounds.maximum,
+            settings.source_default,
+            least,
+            settings.default,
+            job_from=settings.bounds.maximum_from,
+            vertex_from=MAX_PARALLELISM.key if by_option else "the most tasks of this vertex",
+        )
 
     def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:
         """Return the number of tasks a source should have, and the reason."""
