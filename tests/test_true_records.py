@@ -198,3 +198,46 @@ def test_a_strategys_decision_shows_with_its_vertex_and_gets_its_outcome(
             assert "parallelism" in " ".join(
                 one["kind"] for one in record.decisions_of(record.vertices[execution.vertex.id])
             )
+
+
+def test_a_decision_has_the_tasks_of_the_stage_that_it_is_about(
+    spark: SparkSession, make_env: Callable[..., Environment]
+) -> None:
+    """A limit in the middle of a vertex needs an exchange of its own, so a single task gives the vertex's rows."""
+    rows = spark.range(0, 20_000, 1, 2).selectExpr("id % 5000 as k", "id")
+    df = rows.groupBy("k").agg(F.max("id").alias("id")).limit(50).repartition(3)
+    env = make_env(**SMALL | {"execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"})
+    assert len(env.collect(df)) == 50
+    job = env.last_job
+    assert job is not None
+    (limited,) = (one for one in job.vertices if "GlobalLimit" in one.vertex.name)
+    (decision,) = job.decisions.of(limited.vertex.node_ids, DecisionKind.VERTEX_PARALLELISM)
+    assert decision.chosen == decision.outcome["tasks"] > 1
+    assert limited.tasks == 1
+
+
+def test_a_broadcast_that_spark_fixed_is_told_with_its_figures(
+    tables: Any, make_env: Callable[..., Environment]
+) -> None:
+    facts, small = tables
+    env = make_env()
+    assert_as_plain_spark(env, facts.join(small, F.col("k") == F.col("j")).groupBy("a").count())
+    job = env.last_job
+    assert job is not None
+    (told,) = (one for one in job.decisions if one.kind is DecisionKind.BROADCAST)
+    assert told.chosen == "right"
+    assert "Spark's statistics say" in told.reason
+    assert told.reason.endswith("the limit is 10.0 MiB (spark.sql.autoBroadcastJoinThreshold)")
+    assert 0 < told.figures["bytes"] < told.figures["limit"] == 10 << 20
+    assert told.outcome["tasks"] > 0
+
+
+def test_a_size_that_spark_does_not_know_is_not_shown_as_nothing(
+    spark: SparkSession, make_env: Callable[..., Environment]
+) -> None:
+    env = make_env()
+    env.collect(spark.createDataFrame([(number,) for number in range(10)], "k int").groupBy("k").count())
+    job = env.last_job
+    assert job is not None
+    assert job.vertices[0].bytes_in is None
+    assert "input of unknown size" in " ".join(one.reason for one in job.decisions)

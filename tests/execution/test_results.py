@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.optimizer import ResultInfo
 
 VERTEX = JobVertex("v1", "n1 -> n2", (1, 2), (), None, None)
-RELATION = BroadcastResult(None, 7, 300, 2, None)
+RELATION = BroadcastResult(None, 7, 300, 2, 2, None)
 
 
 def store(result: Any = None) -> ResultStore:

@@ -109,14 +109,14 @@ def test_sessions_are_given_back_once_nothing_needs_them(
 def test_settings(monkeypatch: pytest.MonkeyPatch, setup: VertexSetup, is_sink: bool, writers: str | None) -> None:
     Built(monkeypatch)
     context = job("1 #> 2" if is_sink else "1 #> 2\n2 #> 3", sinks={2: None} if is_sink else None)
-    monkeypatch.setattr("penstock.execution.sink_writer.SinkWriter.write", lambda *_: 3)
+    monkeypatch.setattr("penstock.execution.sink_writer.SinkWriter.write", lambda *_: (3, 7))
     _, ran = run(context, setup)
     sessions: Any = context.sessions
     (settings,) = sessions.taken
     assert settings[SUBPARTITIONS] == str(setup.subpartitions)
     assert settings.get(WRITERS) == writers
     if is_sink:
-        assert ran == VertexRun(None, 3)
+        assert ran == VertexRun(None, 3, 7)
 
 
 def test_a_stage_behind_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_a_stage_behind_a_sink_needs_no_plan(monkeypatch: pytest.MonkeyPatch) ->
     stage = SinkStage("merge", lambda sink: asked.append(sink) or report)
     sink: Any = "what the sink's vertex wrote to"
     _, ran = run(job("1 #> 2\n2 #> 3", sinks={2: sink}, stages={3: (2, stage)}), CUT, 3)
-    assert (ran, asked, built.setups) == (VertexRun(None, 2, report), [sink], [])
+    assert (ran, asked, built.setups) == (VertexRun(None, 2, report=report), [sink], [])
 
 
 def test_a_sink_that_needs_no_rows_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_a_sink_that_needs_no_rows_is_not_written(monkeypatch: pytest.MonkeyPatc
     context = job("1 #> 2", sinks={2: NothingToWrite("2026-11")})
     _, ran = run(context)
     report = StageReport("nothing is written", "the target already has the rows of token '2026-11'")
-    assert (ran, built.setups) == (VertexRun(None, None, report), [])
+    assert (ran, built.setups) == (VertexRun(None, None, report=report), [])
 
 
 def test_reads_are_checked_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,9 @@ class Stored(Results):
     def subpartitions(self, vertex: Any) -> Any:
         return self[vertex.tail_id].sizes[0].tolist() if vertex.tail_id in self else []
 
+    def skipped(self, vertex: Any) -> None:
+        """Return None: all rows are needed."""
+
 
 class Runner:
     """Runs vertices by writing down that they ran; the last one is a sink."""

@@ -69,6 +69,16 @@ def test_decisions_about_its_operators_are_settled_and_no_others() -> None:
     assert other.outcome == {}
 
 
+def test_a_decision_has_the_tasks_of_the_stage_that_it_is_about() -> None:
+    made = [
+        Choice(kind, NameRef("x", (3,)), 7, "")
+        for kind in (DecisionKind.VERTEX_PARALLELISM, DecisionKind.SUBPARTITIONS)
+    ]
+    execution, log = recorded(VertexRun(written(40), 4, input_tasks=7), *made)
+    assert [one.outcome["tasks"] for one in log] == [7, 4]
+    assert execution.tasks == 4
+
+
 def test_a_sink_writes_nothing_for_others() -> None:
     execution, log = recorded(VertexRun(None, 4), choice(3))
     assert (execution.rows_out, execution.bytes_out, execution.subpartitions) == (None, None, [])
@@ -76,7 +86,7 @@ def test_a_sink_writes_nothing_for_others() -> None:
 
 
 def test_a_stage_behind_a_sink_says_what_it_did() -> None:
-    execution, log = recorded(VertexRun(None, None, StageReport("3 files merged", "they were small")))
+    execution, log = recorded(VertexRun(None, None, report=StageReport("3 files merged", "they were small")))
     assert execution.reason == "3 files merged: they were small"
     (said,) = log
     assert (said.kind, said.chosen, said.reason) == (DecisionKind.SINK_STAGE, "3 files merged", "they were small")

@@ -108,7 +108,7 @@ def test_it_is_decided_then_told_to_run_then_run() -> None:
 
 def test_a_sink_that_needs_no_rows_has_no_tasks() -> None:
     report = StageReport("nothing is written", "the target already has the rows of token 't'")
-    case = Case(VertexRun(None, None, report), skipped=report)
+    case = Case(VertexRun(None, None, report=report), skipped=report)
     case.execute()
     found = case.execution.snapshot
     assert (found.state, found.parallelism, found.tasks) == (ExecutionState.FINISHED, None, None)
@@ -116,7 +116,7 @@ def test_a_sink_that_needs_no_rows_has_no_tasks() -> None:
 
 
 def test_a_stage_behind_a_sink_has_nothing_to_decide() -> None:
-    case = Case(VertexRun(None, 2, StageReport("merged", "they were small")), stages={4: None})
+    case = Case(VertexRun(None, 2, report=StageReport("merged", "they were small")), stages={4: None})
     case.execute()
     assert [step[0] for step in case.steps] == ["told", "told", "run"]
     assert case.steps[2][1] == VertexSetup()

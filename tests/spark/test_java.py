@@ -151,6 +151,7 @@ def test_both_ways_answer_the_same(spark: SparkSession, both: Any, tmp_path: Pat
             "overflow": helper("ExpressionSafety").cannotOverflow(total),
             "layout": str(helper("HashedLayout").of(exchanged, exchanged.output())),
             "scans": answers.text(helper("ScanMetrics").rows(exchanged)),
+            "tasks": helper("ScanMetrics").tasks(exchanged, 3),
         }
 
     exchanged = spark.range(5).repartition(3, "id")._jdf.queryExecution().sparkPlan()

@@ -49,13 +49,15 @@ class SinkWriter:
         self._context = context
         self._results = results
 
-    def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> int:
-        """Give the rows of a vertex to its sink; return the number of tasks that make them."""
+    def write(self, vertex: JobVertex, session: Session, logical: LogicalPlan) -> tuple[int, int]:
+        """Give the rows of a vertex to its sink; return how many tasks make them, and how many read its inputs."""
         limits, below = split_limits(logical)
         if below.kind == "LogicalRDD":
             leaf = fragment.without_layout(session, below)
+            input_tasks = rows_of(leaf).tasks
         else:
-            leaf = fragment.rdd_leaf(session, below.output, exchange.run_to_rows(session, below))
+            last = exchange.run_to_rows(session, below)
+            leaf, input_tasks = fragment.rdd_leaf(session, below.output, last.rows), last.input_tasks
         rows = with_limits(limits, leaf)
         sink = self._context.sinks[vertex.tail_id]
         for attempt in range(1, _ATTEMPTS + 1):
@@ -66,7 +68,7 @@ class SinkWriter:
                 if attempt == _ATTEMPTS or not is_failed_last_stage(error) or not sink.restart():
                     raise
                 log.warning("the last stage of %s failed, and is run again", vertex.name, exc_info=True)
-        return 1 if limits else rows_of(leaf).tasks
+        return 1 if limits else rows_of(leaf).tasks, input_tasks
 
     def skipped(self, vertex: JobVertex) -> StageReport | None:
         """Return what to say of a sink that needs no rows; None if it does, or if the vertex has no sink."""

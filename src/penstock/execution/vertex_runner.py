@@ -43,13 +43,16 @@ class VertexRun:
     result
         What its consumers read; None of a sink.
     tasks
-        How many tasks ran, None where nothing had to run yet.
+        How many tasks gave its rows, None where nothing had to run yet.
+    input_tasks
+        How many tasks read its inputs, if tasks did: others, where Spark exchanged rows in between.
     report
         What a stage behind a sink says that it did, or why a sink writes nothing.
     """
 
     result: Result | None
     tasks: int | None
+    input_tasks: int | None = None
     report: StageReport | None = None
 
 
@@ -101,10 +104,10 @@ class VertexRunner:
         """Run a vertex to its end; return what it gave."""
         if vertex.tail_id in self._context.plan.stages:
             report = self.sinks.run_stage(vertex, description)
-            return VertexRun(None, report.tasks, report)
+            return VertexRun(None, report.tasks, report=report)
         skipped = self.sinks.skipped(vertex)
         if skipped is not None:
-            return VertexRun(None, None, skipped)
+            return VertexRun(None, None, report=skipped)
         sessions = self._context.sessions
         session = sessions.take(self._settings(vertex, setup))
         scan_sessions = {node_id: sessions.take(settings) for node_id, settings in setup.scans.items()}
@@ -134,11 +137,11 @@ class VertexRunner:
         builder = FragmentBuilder(context, self._leaves, self._filters, setup, session, scan_sessions, graph)
         logical = builder.build(vertex)
         if vertex.tail_id in context.sinks:
-            return VertexRun(None, self.sinks.write(vertex, session, logical))
+            return VertexRun(None, *self.sinks.write(vertex, session, logical))
         (edge, *_) = graph.out_edges(vertex.tail_id)
         result = write_output(context, self._broadcasts, session, logical, edge, setup)
         self.results.add(vertex.tail_id, result)
-        return VertexRun(result, result.tasks)
+        return VertexRun(result, result.tasks, result.input_tasks)
 
     def _settings(self, vertex: JobVertex, setup: VertexSetup) -> dict[str, str]:
         settings = {

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from penstock.scheduler.execution_graph import ExecutionJobVertex
 
 
+_ABOUT_WHAT_IS_WRITTEN = {DecisionKind.SUBPARTITIONS, DecisionKind.SINK_PARALLELISM, DecisionKind.SINK_STAGE}
+"""Decisions about the last stage of a vertex; all others are about the stage that reads its inputs."""
+
+
 def record_run(
     context: JobContext,
     execution: ExecutionJobVertex,
@@ -39,7 +43,8 @@ def record_run(
     rows, size = (None, None) if run.result is None else (run.result.exact_rows, run.result.size_in_bytes)
     execution.measured(run.tasks, rows, size, results.subpartitions(vertex), reason)
     for decision in decisions.of(vertex.node_ids):
-        decisions.settle(decision.id, tasks=run.tasks, rows=rows, bytes=size)
+        tasks = run.tasks if decision.kind in _ABOUT_WHAT_IS_WRITTEN or run.input_tasks is None else run.input_tasks
+        decisions.settle(decision.id, tasks=tasks, rows=rows, bytes=size)
     for report in channels:
         decisions.record(_channel(vertex, report))
 

@@ -66,12 +66,13 @@ class StagedResult:
     sizes
         Bytes per subpartition, shape (1, subpartitions); all bytes in one where there is not exactly one stage.
     rows, size_in_bytes
-        Rows and bytes written, -1 where not measured.
+        Rows and bytes written, None where not measured.
     is_counted_once
         Whether no row is counted twice. Where what a task had written was lost meanwhile, with an executor for
         instance, Spark counts the rows of the task that ran again as well; it counts bytes once.
-    tasks
-        How many tasks wrote it, None where nothing ran.
+    tasks, input_tasks
+        How many tasks wrote it, and how many read the inputs of the plan: others, if Spark exchanged rows in between.
+        None where nothing ran.
     statistics
         Spark's own measured ``Statistics``, or None.
     mapper_bytes
@@ -82,9 +83,10 @@ class StagedResult:
     stages: tuple[QueryStage, ...]
     sizes: np.ndarray = field(repr=False)
     rows: int | None = None
-    size_in_bytes: int = -1
+    size_in_bytes: int | None = None
     is_counted_once: bool = True
     tasks: int | None = None
+    input_tasks: int | None = None
     statistics: Statistics | None = None
     mapper_bytes: Callable[[Sequence[int]], np.ndarray] | None = field(default=None, repr=False)
 
@@ -133,8 +135,8 @@ class BroadcastResult:
         A ``BroadcastQueryStageExec`` that has run.
     rows, size_in_bytes
         Measured; the bytes are those of the relation in memory.
-    tasks
-        How many tasks gave its rows.
+    tasks, input_tasks
+        How many tasks gave its rows, and how many read the inputs of the plan.
     plan
         The physical plan of its rows.
     """
@@ -143,6 +145,7 @@ class BroadcastResult:
     rows: int | None
     size_in_bytes: int
     tasks: int
+    input_tasks: int
     plan: PhysicalPlan
 
     @property
@@ -199,6 +202,10 @@ def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
         is_counted_once=executors <= executors_of(bridge) or not has_repeated_tasks(bridge),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
+        input_tasks=sum(
+            _input_tasks(PhysicalPlan(bridge, stage.shuffle().child()), int(stage.shuffle().numMappers()))
+            for stage in stages
+        ),
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
@@ -256,19 +263,43 @@ def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
-    statistics = exchange.runtimeStatistics()
+    statistics, tasks = exchange.runtimeStatistics(), rows.rows().tasks
     return BroadcastResult(
         QueryStage(bridge, stage),
         _row_count(statistics),
         _whole(statistics.sizeInBytes()),
-        rows.rows().tasks,
+        tasks,
+        _input_tasks(rows, tasks),
         rows,
     )
 
 
-def run_to_rows(session: Session, logical: LogicalPlan) -> InternalRows:
+@dataclass(frozen=True, slots=True)
+class LastStage:
+    """The last stage of a plan, which has not run; all others have.
+
+    Parameters
+    ----------
+    rows
+        What its tasks will make.
+    input_tasks
+        How many tasks read the inputs of the plan, or will.
+    """
+
+    rows: InternalRows
+    input_tasks: int
+
+
+def run_to_rows(session: Session, logical: LogicalPlan) -> LastStage:
     """Run the stages of a plan; return its last one, which has not run."""
-    return physical_plan(session, logical).rows()
+    plan = physical_plan(session, logical)
+    rows = plan.rows()
+    return LastStage(rows, _input_tasks(_with_stages_run(plan), rows.tasks))
+
+
+def _input_tasks(plan: PhysicalPlan, tasks: int) -> int:
+    """Return how many tasks have read the inputs of a plan whose last stage has some number of tasks."""
+    return int(plan._bridge.helper("ScanMetrics").tasks(plan, tasks))
 
 
 def as_cut(result: StagedResult, ranges: Sequence[tuple[int, int]] | None) -> PhysicalPlan:

@@ -21,5 +21,5 @@ def spark_rows(plan: LogicalPlan) -> LogicalPlan:
     session = plan._bridge.session
     limits, below = split_limits(plan)
     with active_session(session):
-        leaf = rdd_leaf(session, below.output, run_to_rows(session, below))
+        leaf = rdd_leaf(session, below.output, run_to_rows(session, below).rows)
     return with_limits(limits, leaf)
