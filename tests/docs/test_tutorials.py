@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlparse
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import penstock.testing
 from penstock import Environment
+from penstock.connectors.split_source import arrow_schema
 from penstock.errors import SinkError
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
@@ -151,3 +154,27 @@ def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> N
 
 def test_the_explanation_of_key_groups() -> None:
     run(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1], {})
+
+
+def test_the_first_job_runs_as_often_as_one_likes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(blocks("first-job.md")).replace("5_000_000", "5_000")
+    assert "env = Environment() " in code
+    code = code.replace("env = Environment() ", "env = Environment(spark, progress=False) ")
+    for _ in range(2):
+        run(code, {"spark": spark})
+        assert spark.read.parquet("out/by_country").count() == 12
+
+
+def test_the_types_of_columns() -> None:
+    """The table of the page: a type's name in a schema, and what record batches have of it."""
+    text = (DOCS / "tutorials" / "own-connector.md").read_text()
+    table = text.split("### Types of columns")[1].split("\n\n")[1].splitlines()[2:]
+    for row in table:
+        names, arrow, _ = ([one.strip() for one in re.findall(r"`([^`]*)`", cell)] for cell in row.split("|")[1:4])
+        assert len(names) == len(arrow) > 0
+        for name, kind in zip(names, arrow, strict=True):
+            schema = StructType().add("x", eval(name))
+            assert arrow_schema(schema).field("x").type == eval(kind, {"pa": pa}), name

@@ -216,12 +216,13 @@ class DeltaSink(Sink):
     partition_by
         Columns that become folders, of a new table.
     parallelism
-        The number of writing tasks; if None, that of the upstream.
+        The number of tasks that write; if None, the tasks that make the rows.
     storage_options
         For ``deltalake``, to reach the log on an object store.
     token
-        A name for what is written. Once it is in the log (as a ``txn`` of Delta's protocol), a job that would write it
-        again does nothing: a rerun after a driver that died is safe, whatever it had reached.
+        A name that you give to these rows, such as the day of a daily load. The table's log keeps it (as a ``txn`` of
+        Delta's protocol). If the log has it, the job writes nothing here. So a job whose driver died can run again at
+        any time, and the table has the rows once.
     """
 
     path: str

@@ -144,11 +144,11 @@ class FileSink(Sink):
     options
         Options of Spark's writer.
     parallelism
-        The number of writing tasks; if None, what the size of files makes, else that of the upstream.
+        The number of tasks that write. If None: as many as files of the target size need; without a target size, the
+        tasks that make the rows.
     target_file_size
         The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
-        ``sink.target-file-size`` where there are `partition_by` columns, and whatever the upstream's tasks give where
-        there are none.
+        ``sink.target-file-size`` where there are `partition_by` columns; where there are none, each task writes a file.
     auto_compaction
         Whether files of half the target size and less are merged within their folder before they become visible;
         parquet and orc only. If None, as the option ``sink.auto-compaction`` says.
@@ -159,8 +159,9 @@ class FileSink(Sink):
     table
         The table of Spark's catalogue that lies at the path; for the policy ``metastore``.
     token
-        A name for what is written. Once it is in the folder, a job that would write it again does nothing: a rerun
-        after a driver that died is safe, whatever it had reached.
+        A name that you give to these rows, such as the day of a daily load. The folder keeps the names of the rows that
+        it has. If it has this one, the job writes nothing here. So a job whose driver died can run again at any time,
+        and the folder has the rows once.
     """
 
     path: str

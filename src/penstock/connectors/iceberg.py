@@ -172,10 +172,11 @@ class IcebergSink(Sink):
     mode
         ``append`` or ``overwrite``.
     parallelism
-        The number of writing tasks; if None, that of the upstream.
+        The number of tasks that write; if None, the tasks that make the rows.
     token
-        A name for what is written. Once a snapshot that is kept has it among its properties, a job that would write it
-        again does nothing: a rerun after a driver that died is safe, whatever it had reached.
+        A name that you give to these rows, such as the day of a daily load. The properties of the table's snapshots
+        keep it. If a snapshot that still exists has it, the job writes nothing here. So a job whose driver died can run
+        again, and the table has the rows once.
     """
 
     table: str

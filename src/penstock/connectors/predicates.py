@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 COMPARISONS = ("=", "<", "<=", ">", ">=", "in", "is null", "is not null")
+"""The operators that compare a column. ``in`` has one value or more, the last two have none, all others have one."""
 CONNECTIVES = ("and", "or")
+"""The operators that connect conditions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,13 @@ class Predicate:
     Parameters
     ----------
     operator
-        One of `COMPARISONS` or `CONNECTIVES`.
+        One of `COMPARISONS` (``=``, ``<``, ``<=``, ``>``, ``>=``, ``in``, ``is null``, ``is not null``) or of
+        `CONNECTIVES` (``and``, ``or``).
     column
         The column that is compared; empty of a connective.
     values
-        What it is compared with; none of them is null.
+        What it is compared with, each a ``bool``, ``int``, ``float``, ``str``, ``bytes``, ``Decimal`` or ``date``; none
+        of them is None. There are no conditions on columns of other types, such as timestamps.
     parts
         Of a connective, its conditions.
     """

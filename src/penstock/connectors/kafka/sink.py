@@ -51,11 +51,11 @@ class KafkaSink(Sink):
     properties
         Further properties of librdkafka's producer.
     parallelism
-        The number of writing tasks; if None, that of the upstream.
+        The number of tasks that write; if None, the tasks that make the rows.
     token
-        A name for what is written. Once it is in the topic, a job that would write it again does nothing: a rerun after
-        a driver that died is safe, whatever it had reached. Brokers know it as long as they keep the offsets of a
-        consumer group without members: seven days, if nobody has changed that.
+        A name that you give to these rows, such as the day of a daily load. If the topic has it, the job writes nothing
+        here. So a job whose driver died can run again, and the topic has the rows once. Brokers know it as long as they
+        keep the offsets of a consumer group without members: seven days, if nobody has changed that.
     """
 
     servers: str

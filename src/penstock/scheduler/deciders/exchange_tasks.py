@@ -119,7 +119,7 @@ class ExchangeDecider:
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
-            why = "skewed subpartitions are split into slices by upstream task"
+            why = "the rows of skewed keys are split among several tasks"
             why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
             return DecidedExchange(len(cut[edges[0].id]), why, known, split)
@@ -128,7 +128,7 @@ class ExchangeDecider:
             result = self._results.staged(edges[0].source_id)
             assert result.tasks is not None  # what can be cut was written by tasks
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
-            why = f"{decision.reason}, each task reads the rows of its neighbours among {result.tasks} upstream tasks"
+            why = f"{decision.reason}; each task reads what some of the {result.tasks} tasks before it have written"
             return DecidedExchange(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
         reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
         return DecidedExchange(decision.parallelism, decision.reason, known, reads)

@@ -58,7 +58,8 @@ public final class ScanMetrics {
             if (leaf instanceof ShuffleQueryStageExec) {
                 ShuffleExchangeLike shuffle = ((ShuffleQueryStageExec) leaf).shuffle();
                 if (seen.add(shuffle.shuffleId())) {
-                    found += tasks((SparkPlan) ((Exchange) shuffle).child(), shuffle.numMappers(), seen);
+                    Object below = ((Exchange) shuffle).child();
+                    found += tasks((SparkPlan) below, shuffle.numMappers(), seen);
                 }
             } else if (!(leaf instanceof BroadcastQueryStageExec)) {
                 hasOwn = true;
