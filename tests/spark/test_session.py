@@ -1,0 +1,43 @@
+"""What the session says about broadcasts, and which of its settings says it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.spark.session import broadcast_threshold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PLANNED = "spark.sql.autoBroadcastJoinThreshold"
+AT_RUN_TIME = "spark.sql.adaptive.autoBroadcastJoinThreshold"
+
+
+class Conf:
+    """Settings of a session."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+
+    def get(self, key: str, default: str | None) -> str | None:
+        return self._settings.get(key, default)
+
+
+@pytest.mark.parametrize(
+    ("settings", "at_run_time", "expected"),
+    [
+        ({}, False, (10 << 20, PLANNED)),
+        ({}, True, (10 << 20, PLANNED)),
+        ({PLANNED: "-1"}, True, (-1, PLANNED)),
+        ({PLANNED: "-1", AT_RUN_TIME: "3m"}, True, (3 << 20, AT_RUN_TIME)),
+        ({PLANNED: "5m", AT_RUN_TIME: "3m"}, False, (5 << 20, PLANNED)),
+    ],
+)
+def test_the_threshold_for_broadcasts(
+    settings: Mapping[str, str], at_run_time: bool, expected: tuple[int, str]
+) -> None:
+    bridge: Any = SimpleNamespace(spark=SimpleNamespace(conf=Conf(settings)))
+    assert broadcast_threshold(bridge, at_run_time=at_run_time) == expected
