@@ -114,6 +114,7 @@ def test_what_is_written_follows_what_is_known_before(sources: Any, expected: in
     assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == expected
     (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
     assert decision.chosen == expected
+    assert decision.reason.endswith(", at most 128 (Penstock's default)") is (expected == 128)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +130,7 @@ def test_a_size_that_no_source_tells_is_unknown(sources: Any, reason: str) -> No
     assert job.decide(1, {1: NO_ANSWER}).bytes_in == sources[1]
     (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
     assert decision.reason == f"{reason}, four subpartitions for each 100 B (Penstock's default)"
+    assert decision.figures.get("known bytes") == (sum(filter(None, sources.values())) or None)
     (tasks,) = [one for one in job.log if one.kind is DecisionKind.SOURCE_PARALLELISM]
     assert tasks.figures.get("bytes in") == sources[1]
 

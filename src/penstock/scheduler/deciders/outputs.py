@@ -111,14 +111,16 @@ class OutputDecider:
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
             self._widths[family] = number
             volume = show_bytes(bounds.volume_per_task)
+            limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
+            figures = {"known bytes": known.bytes} if known.is_all or known.bytes else {}
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
             self._log.record(
                 Choice(
                     DecisionKind.SUBPARTITIONS,
                     VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
-                    f"{known} to {names}, four subpartitions for each {volume} (Penstock's default)",
-                    {"known bytes": known.bytes, "maximum": upper},
+                    f"{known} to {names}, four subpartitions for each {volume} (Penstock's default){limit}",
+                    figures | {"maximum": upper},
                 )
             )
         return self._widths[family]
