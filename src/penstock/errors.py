@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class PenstockError(Exception):
@@ -127,6 +127,17 @@ class SinkError(PenstockError):
         return cls(
             f"output {path} exists already",
             hint='choose another path, or mode="overwrite", "append" or "ignore"',
+        )
+
+    @classmethod
+    def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
+        """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
+        where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)
+        return cls(
+            "the old rows cannot be put back",
+            cause="another program has made a folder in their place that cannot be replaced",
+            hint=f"{where}. Keep either: move the folder in the way aside, or remove the old rows. Then run "
+            "`penstock recover`",
         )
 
     @classmethod
