@@ -130,6 +130,21 @@ class SinkError(PenstockError):
         )
 
     @classmethod
+    def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
+        """Build the error for a table whose user may not write down what was committed to it."""
+        wanted, instead = (
+            ("by which its job is recovered", "write it by a job of its own")
+            if token is None
+            else (f"with the token {token!r}", "leave out the token")
+        )
+        return cls(
+            f"table {table} of {database} cannot be written {wanted}: its user may not write to penstock_commits",
+            cause=cause,
+            hint="create the table penstock_commits (target varchar(200), token varchar(200), primary key (target, "
+            f"token)) if it does not exist, and grant the user SELECT, INSERT and DELETE on it; or {instead}",
+        )
+
+    @classmethod
     def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
         """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
         where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)
