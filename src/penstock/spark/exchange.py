@@ -66,7 +66,7 @@ class StagedResult:
     sizes
         Bytes per subpartition, shape (1, subpartitions); all bytes in one where there is not exactly one stage.
     rows, size_in_bytes
-        Rows and bytes written, -1 where not measured.
+        Rows and bytes written, None where not measured.
     is_counted_once
         Whether no row is counted twice. Where what a task had written was lost meanwhile, with an executor for
         instance, Spark counts the rows of the task that ran again as well; it counts bytes once.
@@ -82,7 +82,7 @@ class StagedResult:
     stages: tuple[QueryStage, ...]
     sizes: np.ndarray = field(repr=False)
     rows: int | None = None
-    size_in_bytes: int = -1
+    size_in_bytes: int | None = None
     is_counted_once: bool = True
     tasks: int | None = None
     statistics: Statistics | None = None
@@ -137,6 +137,8 @@ class BroadcastResult:
         How many tasks gave its rows.
     plan
         The physical plan of its rows.
+    is_counted_once
+        Whether no scan has counted a row twice, see `StagedResult`.
     """
 
     stage: QueryStage
@@ -144,10 +146,11 @@ class BroadcastResult:
     size_in_bytes: int
     tasks: int
     plan: PhysicalPlan
+    is_counted_once: bool = True
 
     @property
     def exact_rows(self) -> int | None:
-        """Rows of the relation: the driver has counted those it has."""
+        """Rows of the relation: the driver has counted those it has, whatever tasks ran again."""
         return self.rows
 
     @property
@@ -197,11 +200,16 @@ def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -
         sizes.reshape(1, -1),
         rows=None if None in rows else sum(filter(None, rows)),
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
-        is_counted_once=executors <= executors_of(bridge) or not has_repeated_tasks(bridge),
+        is_counted_once=_is_counted_once(bridge, executors),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
+
+
+def _is_counted_once(bridge: Bridge, executors: set[str]) -> bool:
+    """Whether no task has counted again what another had, since there were some executors."""
+    return executors <= executors_of(bridge) or not has_repeated_tasks(bridge)
 
 
 def _with_stages_run(plan: PhysicalPlan) -> PhysicalPlan:
@@ -237,7 +245,8 @@ def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Seque
 
 def broadcast(session: Session, logical: LogicalPlan, mode: BroadcastMode) -> BroadcastResult:
     """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
-    return _relation(mode, _with_stages_run(physical_plan(session, logical)))
+    executors = executors_of(session._bridge)
+    return _relation(mode, _with_stages_run(physical_plan(session, logical)), executors)
 
 
 def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence[tuple[int, int]]) -> BroadcastResult:
@@ -248,10 +257,11 @@ def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence
     Py4JJavaError
         If the relation does not fit Spark's limits or the memory; see `spark_errors.is_out_of_memory`.
     """
-    return _relation(mode, _cut(result, _merged(result, ranges)) if result.can_be_cut else result.above)
+    rows = _cut(result, _merged(result, ranges)) if result.can_be_cut else result.above
+    return _relation(mode, rows, executors_of(mode._bridge))
 
 
-def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
+def _relation(mode: BroadcastMode, rows: PhysicalPlan, executors: set[str]) -> BroadcastResult:
     bridge = mode._bridge
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
@@ -263,6 +273,7 @@ def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
         _whole(statistics.sizeInBytes()),
         rows.rows().tasks,
         rows,
+        _is_counted_once(bridge, executors),
     )
 
 
