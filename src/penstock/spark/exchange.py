@@ -159,7 +159,7 @@ class BroadcastResult:
         return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
 
 
-def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> PhysicalPlan:
+def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> PhysicalPlan:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
@@ -167,14 +167,14 @@ def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = 
 
     Parameters
     ----------
-    sums_first
+    pre_aggregated
         Whether an aggregate over grouping sets sums up before rows are multiplied.
     """
     bridge = session._bridge
     logical._handle.setAnalyzed()
     query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
     plan = spark_plan(session, logical)
-    if sums_first:
+    if pre_aggregated:
         plan = aggregated_first(bridge, plan) or plan
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
@@ -182,9 +182,9 @@ def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = 
     return PhysicalPlan(bridge, adaptive if is_adaptive else query.executedPlan())
 
 
-def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> StagedResult:
+def write(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them."""
-    bridge, plan = session._bridge, physical_plan(session, logical, sums_first=sums_first)
+    bridge, plan = session._bridge, physical_plan(session, logical, pre_aggregated=pre_aggregated)
     executors = executors_of(bridge)
     above = _with_stages_run(plan)
     stages = _stages(above._handle)
