@@ -189,7 +189,7 @@ class PreparedFolders(Prepared):
 
     def _places(self, access: Access) -> Iterator[tuple[Folder, Folder, Folder]]:
         """Iterate over the folders: in the target, in the staging folder, and where the old one is moved aside."""
+        roots = [Folder(access.bridge, root) for root in (self.path, self.staging, self._old)]
         for name in self.folders:
-            below = f"/{name}" if name else ""
-            place, staged, old = (Folder(access.bridge, root + below) for root in (self.path, self.staging, self._old))
+            place, staged, old = (root.child(name) if name else root for root in roots)
             yield place, staged, old
