@@ -131,10 +131,8 @@ class FileSinkJob(SinkJob):
         staging, target, path = self._staging, self._target, str(self._target)
         if self._skip:
             return PreparedFiles(path, str(staging), ())
-        is_new = self._files is None
-        if self._files is None:
-            self._files = sorted(file for file, _ in staging.files_below(unread=True))
-        files = self._files
+        known = self._files
+        files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
         if target.exists():
@@ -144,8 +142,9 @@ class FileSinkJob(SinkJob):
             prepared = PreparedFolders(path, str(staging), ("",), replaces=replaces)
         else:
             prepared = self._added(files, token, None, owned=() if self._sink.mode == "append" else ("",))
-        if is_new:
+        if known is None:
             staging.sync()
+            self._files = files
         else:
             staging.child(TOKENS).sync()
             staging.sync_entries()
