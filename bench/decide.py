@@ -32,7 +32,8 @@ def run(count: int, subpartitions: int) -> tuple[float, float]:
     manager = AdaptiveGraphManager(chains(count))
     todo = [vertex.id for vertex in manager.job_graph]
     while todo:
-        todo += [vertex.id for vertex in manager.on_job_vertex_finished(todo.pop())]
+        manager.finish(todo.pop())
+        todo += [vertex.id for vertex in manager.grow()]
     assert manager.pending_operators == 0
     made = time.perf_counter()
     bounds = Bounds(1, 128, 16 << 20)

@@ -1,6 +1,6 @@
-"""Thousands of jobs in one Environment: what grows with them? Memory, threads, classes, sessions, files and marks are counted.
+"""Thousands of jobs in one Environment: what grows with them? Memory, threads, classes, sessions, files and plan hints are counted.
 
-Jobs take turns: groups, a parallelism given by a mark, a small one that Spark runs whole, a join, a window, a write of files, a
+Jobs take turns: groups, a parallelism given by a plan hint, a small one that Spark runs whole, a join, a window, a write of files, a
 rebalance, one that fails, one that is cancelled. After every block the driver's heap is collected and looked at. A table and a chart go
 to bench/results, with how far a straight line through the second half climbs or falls there.
 """
@@ -145,7 +145,7 @@ class Soak:
             sessions=objects.get("org.apache.spark.sql.classic.SparkSession", 0),
             threads=threading.active_count(),
             jvm_threads=int(beans.getThreadMXBean().getThreadCount()),
-            marks=len(dataframes._MARKS) + len(barrier._FUNCTIONS),
+            marks=len(dataframes._HINTS) + len(barrier._FUNCTIONS),
             files=sum(len(files) for _, _, files in os.walk(self.folder)),
         )
 

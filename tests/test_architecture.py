@@ -27,7 +27,7 @@ LEVELS = [
     {"commit"},
     {"connectors"},
     {"testing"},
-    {"marks", "state"},
+    {"plan_hints", "state"},
     {"functions", "rebalance", "results"},
     {"planner"},
     {"execution"},

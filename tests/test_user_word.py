@@ -287,6 +287,17 @@ def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark: S
     assert "Stream graph" in str(env.explain(with_parallelism(df, 2)))
 
 
+def test_what_was_said_below_another_exchange_counts_and_what_was_said_elsewhere_does_not(
+    spark: SparkSession, tables: Any
+) -> None:
+    """Spark's optimiser drops an exchange below another one, and with it what the user said there."""
+    env = Environment(spark, progress=False)
+    df = few(spark.read.parquet(tables("1 row")))
+    said = penstock.rebalance(df, 3).dataframe()
+    assert "Stream graph" in str(env.explain(said.repartition(2)))
+    assert str(env.explain(df.repartition(2))).startswith("Handed to Spark whole")
+
+
 def test_bad_options_are_refused_whatever_the_size(spark: SparkSession, tables: Any) -> None:
     df = spark.read.option("scan.paralelism", 3).parquet(tables("1 row"))
     with pytest.raises(PenstockError, match=r"(?s)scan\.paralelism.*did you mean .scan\.parallelism."):

@@ -15,9 +15,9 @@ from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
-from penstock.marks import Mark, marked
 from penstock.observer import Observer
 from penstock.optimizer.optimizer import strategies_of
+from penstock.plan_hints import PlanHint, with_hint
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
@@ -143,7 +143,7 @@ class Environment:
             parallelism = checked_parallelism(parallelism, source.name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
             df = source.read(self.spark)
-        return marked(df, Mark(parallelism, static=static, source=source, location=callers_line()))
+        return with_hint(df, PlanHint(parallelism, static=static, source=source, location=callers_line()))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""

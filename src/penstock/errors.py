@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class PenstockError(Exception):
@@ -127,6 +127,32 @@ class SinkError(PenstockError):
         return cls(
             f"output {path} exists already",
             hint='choose another path, or mode="overwrite", "append" or "ignore"',
+        )
+
+    @classmethod
+    def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
+        """Build the error for a table whose user may not write down what was committed to it."""
+        wanted, instead = (
+            ("by which its job is recovered", "write it by a job of its own")
+            if token is None
+            else (f"with the token {token!r}", "leave out the token")
+        )
+        return cls(
+            f"table {table} of {database} cannot be written {wanted}: its user may not write to penstock_commits",
+            cause=cause,
+            hint="create the table penstock_commits (target varchar(200), token varchar(200), primary key (target, "
+            f"token)) if it does not exist, and grant the user SELECT, INSERT and DELETE on it; or {instead}",
+        )
+
+    @classmethod
+    def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
+        """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
+        where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)
+        return cls(
+            "the old rows cannot be put back",
+            cause="another program has made a folder in their place that cannot be replaced",
+            hint=f"{where}. Keep either: move the folder in the way aside, or remove the old rows. Then run "
+            "`penstock recover`",
         )
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.connectors.base import checked_parallelism
 from penstock.location import callers_line
-from penstock.marks import Mark, marked
+from penstock.plan_hints import PlanHint, with_hint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,4 +40,4 @@ def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> Data
     tasks cannot be set (a union, cached data, rows in memory) get an additional exchange.
     """
     number = checked_parallelism(parallelism, "with_parallelism")
-    return marked(df, Mark(number, name, location=callers_line()))
+    return with_hint(df, PlanHint(number, name, location=callers_line()))

@@ -7,6 +7,7 @@ import re
 MASK = "******"
 _TELLING = (
     r"password|passwd|passphrase|pwd|secret|token|credential|authorization|cipher|connection[._-]?string|key[._-]pem"
+    r"|sessionid"
     r"|(?:access|account|api|shared|sas|service[._-]account)[._-]?key"
 )
 _SECRET_KEY = re.compile(rf"{_TELLING}|private|(?:^|[._-])sas(?:[._-]|$)", re.IGNORECASE)
@@ -26,10 +27,12 @@ _PLAIN_KEY = re.compile(
 _FLAGS = {"", "true", "false"}
 _USER_INFO = re.compile(r"(?<=://)([^\s/@:]+):([^\s/?#]+)(?=@)")
 _ASSIGNED = re.compile(
-    rf"(?P<key>[\w.-]*(?:{_TELLING})[\w.-]*)(?P<between>[\"']?\s*[=:]\s*[\"']?)"
-    r"(?P<value>(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
+    rf"(?<![\w.-])(?=[\w.-]*?(?:{_TELLING}))(?P<key>[\w.-]+)(?P<between>[\"']?\s*[=:]\s*)"
+    r"(?:(?P<quote>[\"'])(?:\\.|(?!(?P=quote))[^\\\n])+(?P=quote)"
+    r"|(?P<open>[\"']?)(?:(?:bearer|basic)\s+)?[^\s&;,\"'<>)}]+)",
     re.IGNORECASE,
 )
+"""A word and a value behind it, which ends with its quote if it begins with one."""
 _LETTERS = ("-----BEGIN", "{")
 """How keys and accounts begin that are written out."""
 
@@ -54,4 +57,9 @@ def may_be_kept(key: str, value: str) -> bool:
 def mask(text: str) -> str:
     """Return a text without the passwords in its URLs and assignments."""
     text = _USER_INFO.sub(rf"\1:{MASK}", text)
-    return _ASSIGNED.sub(rf"\g<key>\g<between>{MASK}", text)
+    return _ASSIGNED.sub(_masked, text)
+
+
+def _masked(found: re.Match[str]) -> str:
+    quote = found["quote"] or ""
+    return f"{found['key']}{found['between']}{quote or found['open']}{MASK}{quote}"

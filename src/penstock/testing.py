@@ -255,7 +255,7 @@ def read_splits(
     volume: int = 16 * MIB,
     predicates: Sequence[Predicate] = (),
 ) -> SplitReading:
-    """Read a source as a job would, without Spark: splits are told, dealt to tasks, and read by a copy of the source.
+    """Read a source as a job would, without Spark: splits are told, assigned to tasks, and read by its copies.
 
     Parameters
     ----------
@@ -277,12 +277,12 @@ def read_splits(
     """
     from penstock.connectors import ScanContext
     from penstock.connectors.split_format import read_without_spark
-    from penstock.connectors.split_source import arrow_schema, dealt
+    from penstock.connectors.split_source import arrow_schema, assigned
 
     names = list(columns or source.schema.fieldNames())
     context = ScanContext(parallelism, volume, tuple(names), tuple(predicates))
     splits = source.enumerate_splits(context)
-    tasks = dealt(source, splits, parallelism)
+    tasks = assigned(source, splits, parallelism)
     expected = arrow_schema(source.schema, names)
     rows: list[tuple[Any, ...]] = []
     for batch in read_without_spark(source, names, tasks):

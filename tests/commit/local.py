@@ -71,6 +71,9 @@ class LocalFolder:
     def local_path(self) -> str:
         return str(self._path)
 
+    def at(self, path: str) -> Any:
+        return LocalFolder(None, path)
+
     def child(self, name: str) -> Any:
         return LocalFolder(None, f"{self._path}/{name}")
 

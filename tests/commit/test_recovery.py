@@ -561,6 +561,37 @@ def test_a_target_that_somebody_has_replaced_since(local: Any, template: Any, tm
     assert end.result == (Direction.FORWARD, True, True, [])
 
 
+@pytest.mark.parametrize("case", ["overwrite", "dynamic"])
+def test_old_rows_stay_where_they_are_if_others_are_in_their_place(
+    local: Any, template: Any, tmp_path: Path, case: str
+) -> None:
+    """Killed with the old folder moved aside, and plain Spark makes one of its name before the recovery."""
+    one = files(template, tmp_path / "f", case)
+
+    def work() -> Any:
+        LocalFolder.exchange = lambda self, other: False  # type: ignore[method-assign]
+        journal = killed(local, [one], "move_to")
+        told = json.loads(open(journal).read())["parts"][0]
+        name = next(name for name in told["folders"] if not (one.path / name).exists())
+        old = tmp_path / "f" / f"{os.path.basename(told['staging'])}-old" / name
+        shutil.copytree(template("new", "plain"), one.path / name)
+        before = [sorted(os.listdir(folder)) for folder in (one.path / name, old)]
+        raised = ""
+        for _ in range(2):
+            try:
+                recover(Access(None), journal)
+            except SinkError as error:
+                raised = str(error)
+        kept = [sorted(os.listdir(folder)) for folder in (one.path / name, old)] == before
+        shutil.rmtree(one.path / name)
+        direction = recover(Access(None), journal).direction
+        return str(old) in raised, kept, direction, one.rows() == one.old, leftovers(one)
+
+    end = in_child(local, work)
+    assert end.error is None, end.error
+    assert end.result == (True, True, Direction.BACK, True, [])
+
+
 def test_a_recovery_that_fails_tells_what_to_do(
     local: Any, template: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

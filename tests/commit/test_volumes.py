@@ -137,7 +137,7 @@ def test_an_old_folder_is_only_removed_if_it_is_not_needed(
         path.unlink()
     if died:
         monkeypatch.setattr(LocalFolder, "remove_if_empty", lambda self: None)
-        with pytest.raises(SinkError, match="its rows are in"):
+        with pytest.raises(SinkError, match="are in"):
             part.undo(access)
         monkeypatch.undo()
         assert LocalFolder(None, part._old).exists()

@@ -82,6 +82,25 @@ def test_a_listener_that_raises_hears_no_more(caplog: pytest.LogCaptureFixture) 
     assert [record.message for record in caplog.records] == ["a listener of job nightly raised, and hears no more"]
 
 
+class Equal(Hearing):
+    """As a dataclass without fields of its own would be."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Equal)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_of_two_equal_listeners_the_one_that_raises_hears_no_more() -> None:
+    account, good, bad = JobAccount(), Equal(), Equal(lambda: 1 / 0)
+    account.watch(good)
+    account.watch(bad)
+    for event in states(2):
+        account.emit(event)
+        account.deliver()
+    assert (good.all, bad.heard) == (states(2), [])
+
+
 def test_what_a_listener_does_itself_is_told_after_what_it_hears() -> None:
     account = JobAccount()
     one, two = states(2)

@@ -27,7 +27,9 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     """Return the plan that is run, whether its sums come first, and what was broadcast."""
     said: list[Any] = []
     monkeypatch.setattr(
-        exchange, "write", lambda *given, sums_first=False: said.append((str(given[-1]), sums_first)) or "stages"
+        exchange,
+        "write",
+        lambda *given, pre_aggregated=False: said.append((str(given[-1]), pre_aggregated)) or "stages",
     )
 
     class Relations:
@@ -43,8 +45,8 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     logical: Any = Plan("rows")
     result: Any = write_output(context, relations, session, logical, context.graph.edge("1-2"), setup)
     assert result == ("relation" if kind is KIND.BROADCAST else "stages")
-    ((plan, sums_first),) = said
-    return plan, sums_first
+    ((plan, pre_aggregated),) = said
+    return plan, pre_aggregated
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -73,6 +74,17 @@ def test_rows_that_scans_have_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "scanned_rows", scanned_rows)
     assert told(written(1)).scanned == {1: 20}
     assert asked == [(stage, {1: "relation 1"}) for stage in ("first stage", "second stage")]
+
+
+@pytest.mark.parametrize("result", [RELATION, written(1)])
+@pytest.mark.parametrize("is_counted_once", [True, False])
+def test_scans_of_tasks_that_ran_again_are_unknown(
+    monkeypatch: pytest.MonkeyPatch, result: Any, *, is_counted_once: bool
+) -> None:
+    monkeypatch.setattr(exchange, "plans_run", lambda result: ["a plan"])
+    monkeypatch.setattr(exchange, "scanned_rows", lambda *_: {1: 10})
+    found = told(replace(result, is_counted_once=is_counted_once))
+    assert found.scanned == ({1: 10} if is_counted_once else {})
 
 
 def test_scans_that_do_not_tell_cost_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,7 @@ def test_frozen_once_the_inputs_have_finished() -> None:
     manager, context = context_of(JOIN)
     assert not context.is_frozen(3)
     for vertex in list(manager.job_graph):
-        manager.on_job_vertex_finished(vertex.id)
+        manager.finish(vertex.id)
+    manager.grow()
     assert context.is_frozen(3)
     assert not context.modify_stream_edge([StreamEdgeUpdateRequest("1-3", BROADCAST)])

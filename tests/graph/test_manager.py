@@ -17,6 +17,12 @@ def vertices(manager: Any) -> Any:
     return {vertex.name for vertex in manager.job_graph}
 
 
+def after(manager: Any, vertex_id: str) -> Any:
+    """Let a vertex finish; return those that can be made then."""
+    manager.finish(vertex_id)
+    return manager.grow()
+
+
 def test_sources_and_what_is_chained_come_first() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
     assert vertices(manager) == {"n1 -> n2", "n3 -> n4"}
@@ -25,8 +31,8 @@ def test_sources_and_what_is_chained_come_first() -> None:
 
 def test_a_vertex_waits_for_all_its_inputs() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 -> 2\n2 #> 5\n3 -> 4\n4 #> 5\n5 -> 6"))
-    assert manager.on_job_vertex_finished("v1") == []
-    (made,) = manager.on_job_vertex_finished("v2")
+    assert after(manager, "v1") == []
+    (made,) = after(manager, "v2")
     assert made.name == "n5 -> n6"
     assert made.tail_id == 6
     assert [edge.source_vertex_id for edge in made.inputs] == ["v1", "v2"]
@@ -36,13 +42,13 @@ def test_a_vertex_waits_for_all_its_inputs() -> None:
 def test_a_chain_waits_for_the_broadcast_side() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 *> 3\n2 -> 3\n3 #> 4"))
     assert vertices(manager) == {"n1"}
-    (made,) = manager.on_job_vertex_finished("v1")
+    (made,) = after(manager, "v1")
     assert made.name == "n2 -> n3"
 
 
 def test_a_shared_result_feeds_all_its_readers() -> None:
     manager = AdaptiveGraphManager(stream_graph("1 #> 2\n1 #> 3"))
-    assert {vertex.name for vertex in manager.on_job_vertex_finished("v1")} == {"n2", "n3"}
+    assert {vertex.name for vertex in after(manager, "v1")} == {"n2", "n3"}
 
 
 def test_what_users_ask_for_reaches_the_vertex() -> None:
@@ -55,9 +61,9 @@ def test_what_users_ask_for_reaches_the_vertex() -> None:
 @pytest.mark.parametrize("vertex", ["v9", "v1"])
 def test_only_what_runs_can_finish(vertex: str) -> None:
     manager = AdaptiveGraphManager(stream_graph("1 #> 2"))
-    manager.on_job_vertex_finished("v1")
+    manager.finish("v1")
     with pytest.raises(GraphError):
-        manager.on_job_vertex_finished(vertex)
+        manager.finish(vertex)
 
 
 @st.composite
@@ -95,7 +101,7 @@ def test_every_node_gets_into_one_vertex_after_its_inputs_whatever_finishes_firs
                 assert position[edge.source_id] < position[edge.target_id]
         seen += vertex.node_ids
         finished.add(vertex_id)
-        running += [made.id for made in manager.on_job_vertex_finished(vertex_id)]
+        running += [made.id for made in after(manager, vertex_id)]
     assert sorted(seen) == sorted(node.id for node in stream_graph)
     assert manager.pending_operators == 0
 
@@ -106,7 +112,7 @@ def test_a_thousand_nodes() -> None:
     start = time.perf_counter()
     todo = [v.id for v in manager.job_graph]
     while todo:
-        todo += [v.id for v in manager.on_job_vertex_finished(todo.pop())]
+        todo += [v.id for v in after(manager, todo.pop())]
     assert manager.pending_operators == 0
     assert len(manager.job_graph) == 500
     assert time.perf_counter() - start < 10  # a quadratic walk would take minutes

@@ -92,6 +92,42 @@ def test_what_a_strategy_changed_before_it_raised_is_undone_and_said_so() -> Non
     assert [(old.partitioner, new) for old, new in undone.edges] == [(REBALANCE, before.edge("2-3"))]
 
 
+@pytest.mark.parametrize("by_change", [True, False])
+def test_a_request_that_changes_nothing_is_no_change(by_change: bool) -> None:
+    """A strategy that returns what it is told would otherwise be called again for ever."""
+
+    class Content(StreamGraphOptimizationStrategy):
+        def on_operators_finished(self, finished: Any, context: Any) -> Any:
+            node = context.stream_graph.node(3)
+            same = StreamNodeUpdateRequest(3, operator=node.operator)
+            if by_change:
+                return context.change([same], DecisionKind.STRATEGY, node, "so", "it is so")
+            return context.modify_stream_node([same])
+
+    job = StrategyHarness([Content], "1 #> 2\n2 #> 3", {})
+    job.finish(1, measured(1))
+    assert (job.events, job.decisions) == ([], [])
+
+
+def test_a_refusal_is_told_again_once_the_graph_has_changed() -> None:
+    class Insisting(StreamGraphOptimizationStrategy):
+        def on_operators_finished(self, finished: Any, context: Any) -> Any:
+            return context.change([TOO_LATE], DecisionKind.STRATEGY, context.stream_graph.node(1), "so", "it is better")
+
+    class Other(Insisting):
+        calls = 0
+
+        def on_operators_finished(self, finished: Any, context: Any) -> Any:
+            super().on_operators_finished(finished, context)
+            self.calls += 1
+            return self.calls == 2 and context.modify_stream_edge([SPREAD])
+
+    job = StrategyHarness([Insisting, Other], "1 #> 2\n2 #> 3", {})
+    for node, kinds in ((1, [ChangeRefused] * 2), (2, [ChangeRefused] * 2 + [GraphChanged] + [ChangeRefused] * 2)):
+        job.finish(node, measured(1))
+        assert list(map(type, job.events)) == kinds
+
+
 def test_a_change_without_a_decision() -> None:
     class Silent(StreamGraphOptimizationStrategy):
         def on_operators_finished(self, finished: Any, context: Any) -> Any:

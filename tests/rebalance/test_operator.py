@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.config import Configuration
 from penstock.errors import RebalanceError, SourceError
-from penstock.marks import Exchange
+from penstock.plan_hints import Exchange
 from penstock.spark.barrier import _CHECKSUMS
 from tests.test_cluster import cluster
 

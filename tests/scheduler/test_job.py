@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from typing import TYPE_CHECKING, Any, Never
 
 import pytest
@@ -12,6 +13,7 @@ from penstock.connectors import SinkJob
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, JobError
 from penstock.events import DecisionMade, ErrorOccurred, JobStateChanged
+from penstock.history.lines import EventLines
 from penstock.scheduler.job import Job
 from penstock.threads import doing
 
@@ -190,6 +192,20 @@ def test_what_happens_to_a_job(run: Any, state: str, kinds: Any) -> None:
     assert job.events[-1].at == job.ended
     late = Telling(lambda: None).watch(job)
     assert late.states == ["RUNNING", state]
+
+
+def test_an_error_reads_the_same_however_often_and_late() -> None:
+    """Who waits adds to the traceback of the error; what is told of it, and the next who waits, do not see that."""
+    job = started(lambda commit: [].pop())
+    lengths, told = [], []
+    for _ in range(3):
+        with pytest.raises(JobError) as raised:
+            job.wait(10)
+        lengths.append(len(list(traceback.walk_tb(raised.value.__traceback__))))
+        lines = EventLines()
+        told += [line["trace"] for event in job.events for line in lines.of(event) if line["type"] == "exception"]
+    assert len(set(lengths)) == len(set(told)) == 1
+    assert "IndexError: pop from empty list" in told[0]
 
 
 def test_what_wakes_up_after_the_end_is_no_part_of_the_account(free: Any) -> None:

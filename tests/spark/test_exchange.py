@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.spark import catalyst, exchange
-from penstock.spark.jobs import active_session, executors_of
+from penstock.spark import catalyst, exchange, jobs
+from penstock.spark.jobs import StageRun, active_session, executors_of, has_repeated_tasks
 from penstock.spark.jvm import Bridge
+from tests.spark.relations import RELATIONS, relation_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,3 +35,34 @@ def test_rows_are_exact_unless_a_task_ran_again(
         result = exchange.write(bridge.session, plan)
     assert result.rows == 100
     assert result.exact_rows == exact
+
+
+@pytest.mark.parametrize(("lost", "is_counted_once"), [(set(), True), ({"gone:1"}, False)])
+def test_rows_of_a_relation_are_those_it_has_and_its_scans_may_have_read_more(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, lost: set[str], *, is_counted_once: bool
+) -> None:
+    bridge = Bridge(spark)
+    seen = iter([lost])
+    monkeypatch.setattr(exchange, "executors_of", lambda bridge: next(seen, set()) | executors_of(bridge))
+    monkeypatch.setattr(exchange, "has_repeated_tasks", lambda bridge: True)
+    with active_session(bridge.session):
+        _, result, _ = relation_of(spark, bridge, *RELATIONS["longs"])
+    assert (result.exact_rows, result.is_counted_once) == (4, is_counted_once)
+
+
+def test_nothing_is_known_of_a_stage_that_spark_has_forgotten(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = Bridge(spark)
+    with active_session(bridge.session):
+        assert not has_repeated_tasks(bridge)
+        forgotten = StageRun(1 << 30, 1, 1)
+        monkeypatch.setattr(jobs, "stages_of", lambda bridge, group: [forgotten])
+        assert has_repeated_tasks(bridge)
+
+
+def test_the_bytes_of_what_was_not_measured_are_unknown(spark: SparkSession) -> None:
+    bridge = Bridge(spark)
+    with active_session(bridge.session):
+        result = exchange.write(bridge.session, catalyst.optimized_plan(bridge, spark.range(3)))
+    assert (result.rows, result.size_in_bytes) == (None, None)

@@ -96,7 +96,7 @@ def test_rows_are_the_same(spark: SparkSession, table: Any, text: str) -> None:
     bridge = Bridge(spark)
     plan = aggregate_of(spark, text)
     assert can_aggregate_first(plan)
-    plain, early = (exchange.write(bridge.session, plan, sums_first=first) for first in (False, True))
+    plain, early = (exchange.write(bridge.session, plan, pre_aggregated=first) for first in (False, True))
     leaf = rdd_leaf(bridge.session, plan.output, exchange.as_cut(early, None).rows())
     found, expected = (dataframe(bridge.session, one).collect() for one in (leaf, plan))
     assert_same_rows(found, expected)

@@ -9,7 +9,7 @@ from py4j.clientserver import JavaClient
 from pyspark.sql import functions as F
 
 from penstock.spark import catalyst, files
-from penstock.spark.dataframes import marks_and_options
+from penstock.spark.dataframes import hints_and_options
 from penstock.spark.expressions import Expression
 from penstock.spark.joins import join_facts
 from penstock.spark.jvm import Bridge, items, option, with_fields
@@ -152,7 +152,7 @@ CALLS = {
     "settings": (lambda bridge, plan, join: read_settings(bridge.session, "spark.sql.s"), 1),
     "metrics": (lambda bridge, plan, join: catalyst.observes_metrics(plan), 1),
     "listings": (lambda bridge, plan, join: catalyst.mixes_listings(plan), 1),
-    "marks": (lambda bridge, plan, join: marks_and_options(plan), 1),
+    "marks": (lambda bridge, plan, join: hints_and_options(plan), 1),
     "plan": (lambda bridge, plan, join: read_plan(plan), 1 + 2 + 4),
     "join": (lambda bridge, plan, join: join_facts(join), 1 + 2 + 2),
     "sequence": (lambda bridge, plan, join: bridge.seq([1, 2, 3, 4]), 1),

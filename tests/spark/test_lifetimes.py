@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def kept(spark: SparkSession) -> Any:
-    """Return how many marks and functions are kept once all garbage is collected."""
+    """Return how many plan hints and functions are kept once all garbage is collected."""
     gc.collect()
     _tell_the_jvm(spark)
     for _ in range(3):
@@ -24,7 +24,7 @@ def kept(spark: SparkSession) -> Any:
         time.sleep(0.2)
     # What is gone is noticed when something comes.
     penstock.rebalance(penstock.with_parallelism(spark.range(1), 1), 2, adaptive=True).dataframe()
-    return len(dataframes._MARKS), len(barrier._FUNCTIONS)
+    return len(dataframes._HINTS), len(barrier._FUNCTIONS)
 
 
 def _tell_the_jvm(spark: SparkSession) -> None:

@@ -101,7 +101,7 @@ class PreparedFiles(Prepared):
                 aside.parent.make()
                 move(file, aside)
         for folder in self.added:
-            Folder(access.bridge, folder).make()
+            target.at(folder).make()
         move_files(access, self.staging, self.path, files)
         self._mark_again(access)
         sync_folders(access, (*self.added, *map(folder_of, self.added)))
@@ -116,8 +116,9 @@ class PreparedFiles(Prepared):
     def undo(self, access: Access) -> None:
         """Remove the files again, and bring back those that were replaced."""
         remove_files(access, self.staging, self.path, self.files)
+        target = Folder(access.bridge, self.path)
         for name in self.away:
-            file, aside = Folder(access.bridge, f"{self.path}/{name}"), self._aside(access, name)
+            file, aside = target.child(name), self._aside(access, name)
             if aside.exists() and not file.exists():
                 file.parent.make()
                 move(aside, file)

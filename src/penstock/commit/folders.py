@@ -121,15 +121,24 @@ class PreparedFolders(Prepared):
         )
 
     def undo(self, access: Access) -> None:
-        """Put the old folders back; what somebody else has put there since stays."""
+        """Put the old folders back.
+
+        Raises
+        ------
+        SinkError
+            If somebody else has put rows in the place of old ones, which stay where they are then; all else is done.
+        """
         remove_files(access, self.staging, self.path, self.moved_files)
+        kept: list[tuple[Folder, Folder]] = []
         for place, staged, old in self._places(access):
             if self._is_new(place):
                 self._take_back(place, staged, old)
-            else:
-                self._bring_back(old, place)
+            elif not self._bring_back(old, place):
+                kept.append((place, old))
         remove_made(access, self.path, self.made)
         sync_folders(access, (folder_of(one) for one in (self.path, *self.replaced, *self._files)))
+        if kept:
+            raise SinkError.in_the_way([(str(place), str(old)) for place, old in kept])
         self._clean(access)
 
     @staticmethod
@@ -147,17 +156,15 @@ class PreparedFolders(Prepared):
         move(old, place)
 
     @staticmethod
-    def _bring_back(old: Folder, place: Folder) -> None:
-        """Put the old rows where nothing is, or nothing but an empty folder."""
+    def _bring_back(old: Folder, place: Folder) -> bool:
+        """Put the old rows where nothing is, or nothing but an empty folder; return whether none wait any more."""
         if not old.exists():
-            return
+            return True
         place.remove_if_empty()
         if not place.exists():
             move(old, place)
-        elif not place.entries():
-            raise SinkError(
-                f"{place} is empty and cannot be replaced", hint=f"its rows are in {old}: move them back yourself"
-            )
+            return True
+        return not old.exists()  # another process has brought them back just then
 
     def finish(self, access: Access) -> None:
         """Remove what was replaced, and the hidden files."""
@@ -182,7 +189,7 @@ class PreparedFolders(Prepared):
 
     def _places(self, access: Access) -> Iterator[tuple[Folder, Folder, Folder]]:
         """Iterate over the folders: in the target, in the staging folder, and where the old one is moved aside."""
+        roots = [Folder(access.bridge, root) for root in (self.path, self.staging, self._old)]
         for name in self.folders:
-            below = f"/{name}" if name else ""
-            place, staged, old = (Folder(access.bridge, root + below) for root in (self.path, self.staging, self._old))
+            place, staged, old = (root.child(name) if name else root for root in roots)
             yield place, staged, old

@@ -42,8 +42,9 @@ def move(source: Folder, target: Folder) -> None:
 
 def move_files(access: Access, staging: str, path: str, names: Iterable[str]) -> None:
     """Move files; those that have been moved before stay, and a marker that is there says what another would."""
+    below, above = Folder(access.bridge, staging), Folder(access.bridge, path)
     for name in names:
-        source, target = Folder(access.bridge, f"{staging}/{name}"), Folder(access.bridge, f"{path}/{name}")
+        source, target = below.child(name), above.child(name)
         if target.exists() and (name == MARKER or not source.exists()):
             continue
         try:
@@ -55,15 +56,17 @@ def move_files(access: Access, staging: str, path: str, names: Iterable[str]) ->
 
 def unmoved(access: Access, staging: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the files that have not been moved yet."""
-    return tuple(name for name in names if Folder(access.bridge, f"{staging}/{name}").exists())
+    below = Folder(access.bridge, staging)
+    return tuple(name for name in names if below.child(name).exists())
 
 
 def remove_files(access: Access, staging: str, path: str, names: tuple[str, ...]) -> None:
     """Remove files that were added; where there are none nothing happens, and what another run has put there stays."""
+    below, above = Folder(access.bridge, staging), Folder(access.bridge, path)
     for name in reversed(names):
-        file = Folder(access.bridge, f"{path}/{name}")
+        file = above.child(name)
         if name == MARKER:
-            is_own = Folder(access.bridge, staging).exists() and not Folder(access.bridge, f"{staging}/{name}").exists()
+            is_own = below.exists() and not below.child(name).exists()
         else:
             is_own = not is_token_file(name) or (file.exists() and is_written_by(file, staging))
         if is_own:
@@ -72,8 +75,9 @@ def remove_files(access: Access, staging: str, path: str, names: tuple[str, ...]
 
 def remove_made(access: Access, path: str, made: tuple[str, ...]) -> None:
     """Remove folders that were made for new rows, the deepest first; one that somebody has written to stays."""
+    target = Folder(access.bridge, path)
     for name in sorted(made, key=lambda one: (bool(one), one.count("/")), reverse=True):
-        folder = Folder(access.bridge, f"{path}/{name}" if name else path)
+        folder = target.child(name) if name else target
         if folder.exists() and [one for one, _, _ in folder.entries()] == [MARKER]:
             folder.child(MARKER).delete()
         folder.remove_if_empty()
@@ -81,8 +85,10 @@ def remove_made(access: Access, path: str, made: tuple[str, ...]) -> None:
 
 def sync_folders(access: Access, paths: Iterable[str]) -> None:
     """Let what was moved into folders, or out of them, survive a loss of power."""
+    near: Folder | None = None
     for path in sorted(set(paths)):
-        Folder(access.bridge, path).sync_entries()
+        near = Folder(access.bridge, path) if near is None else near.at(path)
+        near.sync_entries()
 
 
 def folder_of(path: str) -> str:

@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//[^/]*)?(?=/|$)")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(?=/|$)")
+_OF_ONE_CLUSTER = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
+"""File systems whose server may be named in several ways, or left out; of others the name is that of a bucket."""
 
 
 def place_of(path: str) -> str:
     """Return a path without the name of its file system, and on this machine without symbolic links.
 
-    Who shares a journal's folder shares the file system, by whatever name (``s3a://bucket`` or ``s3://bucket``).
+    A bucket stays: who shares a journal's folder shares the file system, by whatever name (``s3a://bucket`` or
+    ``s3://bucket``), but a journal may name targets in several buckets.
     """
     scheme = _SCHEME.match(path)
-    plain = path[scheme.end() :] if scheme is not None else path
-    if scheme is None or scheme[1] == "file":
-        plain = os.path.realpath(plain)
-    return plain.rstrip("/")
+    if scheme is None or scheme[1].lower() == "file":
+        return os.path.realpath(path if scheme is None else path[scheme.end() :]).rstrip("/")
+    bucket = "" if scheme[1].lower() in _OF_ONE_CLUSTER else scheme[2] or ""
+    return bucket + path[scheme.end() :].rstrip("/")
 
 
 def are_within(inner: Iterable[str], outer: Iterable[str]) -> bool:

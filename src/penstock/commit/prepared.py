@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit.paths import place_of
 from penstock.errors import CommitError
@@ -91,11 +91,6 @@ class Prepared(ABC):
     def together(self) -> str | None:
         """What all records have in common that commit in one step; None for one that commits by itself."""
         return None
-
-    def beside_others(self, mark: str) -> Self:
-        """Return the record as one of several of its job; `mark` is a name that no other record has."""
-        del mark
-        return self
 
     def point(self, access: Access, journal: str) -> None:  # noqa: B027
         """Note in a target without a `folder` where the journal lies."""

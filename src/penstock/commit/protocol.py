@@ -151,8 +151,6 @@ class Commit:
         return sorted(found, key=lambda part: not part.is_reversible)
 
     def _begin(self) -> None:
-        for place, part in self._prepared.items():
-            self._prepared[place] = self._beside_others(place, part)
         parts = self._parts()
         if not needs_journal(parts):
             return
@@ -167,11 +165,8 @@ class Commit:
         before = dict(self._prepared)
         for place, part in before.items():
             if part is not None and (part.replaced or part.added):
-                self._prepared[place] = self._beside_others(place, self._sinks[place].prepare())
+                self._prepared[place] = self._sinks[place].prepare()
         return self._prepared != before
-
-    def _beside_others(self, place: int, part: Prepared | None) -> Prepared | None:
-        return part.beside_others(f"{self._job}-{place}") if part is not None and len(self._parts()) > 1 else part
 
     def _check(self) -> None:
         """Look whether nobody has recovered the commit, which would be for good then, whatever this process does."""

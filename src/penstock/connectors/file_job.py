@@ -62,6 +62,7 @@ class FileSinkJob(SinkJob):
         self._skip = _why_to_skip(sink, target, done=done)
         self._by_partition = by_partition
         self._schema: StructType | None = None
+        self._files: list[str] | None = None
         self._partitions: list[str] = []
         if done:
             log.warning("%s holds %s already, nothing is written", target, sink.token)
@@ -95,6 +96,7 @@ class FileSinkJob(SinkJob):
 
     def restart(self) -> bool:
         """Remove what a write that failed has left."""
+        self._files = None
         self._staging.delete()
         return True
 
@@ -126,11 +128,16 @@ class FileSinkJob(SinkJob):
         return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
 
     def prepare(self) -> Prepared:
-        """Look what has to be moved where."""
+        """Look what has to be moved where.
+
+        It is asked again once other jobs see the journal, as they may have changed the target. The staging folder has
+        not changed by then, but for tokens that others have written meanwhile.
+        """
         staging, target, path = self._staging, self._target, str(self._target)
         if self._skip:
             return PreparedFiles(path, str(staging), ())
-        files = sorted(file for file, _ in staging.files_below(unread=True))
+        known = self._files
+        files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
         if target.exists():
@@ -139,24 +146,35 @@ class FileSinkJob(SinkJob):
             replaces = self._sink.mode == "overwrite"
             prepared = PreparedFolders(path, str(staging), ("",), replaces=replaces)
         else:
-            prepared = self._added(files, token, owned=() if self._sink.mode == "append" else ("",))
-        staging.sync()
+            prepared = self._added(files, token, None, owned=() if self._sink.mode == "append" else ("",))
+        if known is None:
+            staging.sync()
+            self._files = files
+        else:
+            staging.child(TOKENS).sync()
+            staging.sync_entries()
         return prepared
 
     def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
         """Look what has to be moved into a target that is there."""
         staging, target, path = self._staging, self._target, str(self._target)
         if self._sink.mode == "append":
-            self._refuse_taken(files)
-            return self._added(files, token, marked=self._marked())
+            there = _Listing(target)
+            for file in files:
+                if there.has(file):  # a file that is taken back later must be one of this job
+                    hint = "run the job again: its files then get other names"
+                    raise SinkError(f"{target}/{file} exists already", hint=hint)
+            marked = tuple(name for name in self._partitions if there.has(f"{name}/{MARKER}"))
+            return self._added(files, token, there, marked=marked)
         if self._sink.mode != "overwrite":
             raise SinkError.exists(self._sink.path)
+        there = _Listing(target)
         if not target.renames_whole or (self._is_volume and not self._by_partition):
             owned = tuple(self._partitions) if self._by_partition else ("",)
-            return self._added(files, token, away=self._replaced_files(), owned=owned)
+            return self._added(files, token, there, away=self._replaced_files(), owned=owned)
         if self._by_partition:
             beside = self._beside(token)
-            made = self._missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)])
+            made = _missing([name.rpartition("/")[0] for name in (*beside, *self._partitions)], there)
             return PreparedFolders(path, str(staging), tuple(self._partitions), made, beside)
         keep_tokens(target, staging)
         return PreparedFolders(path, str(staging), ("",))
@@ -165,6 +183,7 @@ class FileSinkJob(SinkJob):
         self,
         files: Sequence[str],
         token: str | None,
+        there: _Listing | None,
         *,
         marked: tuple[str, ...] = (),
         away: tuple[str, ...] = (),
@@ -172,7 +191,7 @@ class FileSinkJob(SinkJob):
     ) -> PreparedFiles:
         """Return files that are moved one by one: a token's first, the marker of the whole folder last."""
         beside = self._beside(token)
-        made = self._missing([file.rpartition("/")[0] for file in (*beside, *files)])
+        made = _missing([file.rpartition("/")[0] for file in (*beside, *files)], there)
         tokens, marker = (tuple(name for name in beside if (name == MARKER) is wanted) for wanted in (False, True))
         names = (*tokens, *files, *marker)
         return PreparedFiles(str(self._target), str(self._staging), names, made, marked, away, owned)
@@ -201,24 +220,6 @@ class FileSinkJob(SinkJob):
         marks = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
         return (() if token is None else (token,)) + ((MARKER,) if marks else ())
 
-    def _missing(self, folders: Iterable[str]) -> tuple[str, ...]:
-        """Return which folders, and which above them, the target does not have yet; its own for tokens aside."""
-        wanted = set()
-        for folder in set(folders) - {""}:
-            parts = folder.split("/")
-            wanted |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
-        if not self._target.exists():
-            wanted.add("")
-        return tuple(sorted(name for name in wanted if name in {"", TOKENS} or not self._target.child(name).exists()))
-
-    def _refuse_taken(self, files: Sequence[str]) -> None:
-        """Refuse names that are there: a file that is taken back later must be one of this job."""
-        for file in files:
-            if self._target.child(file).exists():
-                raise SinkError(
-                    f"{self._target}/{file} exists already", hint="run the job again: its files then get other names"
-                )
-
     def abort(self) -> None:
         """Remove the hidden folder."""
         self._staging.delete()
@@ -238,3 +239,41 @@ def _why_to_skip(sink: FileSink, target: Folder, *, done: bool) -> str | None:
     if done:
         return already_written(str(sink.token))
     return "the folder exists, and the mode is ignore" if sink.mode == "ignore" and target.exists() else None
+
+
+class _Listing:
+    """What lies below a folder that is there; each folder on the way is listed once, when it is asked for."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._names: dict[str, set[str]] = {}
+
+    def has(self, path: str) -> bool:
+        """Whether there is anything at a path relative to the folder."""
+        above, _, name = path.rpartition("/")
+        if above and not self.has(above):
+            return False
+        if above not in self._names:
+            self._names[above] = self._names_in(self._folder.child(above) if above else self._folder)
+        return name in self._names[above]
+
+    @staticmethod
+    def _names_in(folder: Folder) -> set[str]:
+        try:
+            return {name for name, _, _ in folder.entries()}
+        except Exception:
+            if folder.exists():
+                raise
+            return set()  # another job has just moved it aside
+
+
+def _missing(folders: Iterable[str], there: _Listing | None) -> tuple[str, ...]:
+    """Return which folders, and which above them, a target does not have yet, also one that is not there itself (None).
+
+    A folder for tokens is among them always.
+    """
+    wanted = set() if there is not None else {""}
+    for folder in set(folders) - {""}:
+        parts = folder.split("/")
+        wanted |= {"/".join(parts[: depth + 1]) for depth in range(len(parts))}
+    return tuple(sorted(name for name in wanted if there is None or name == TOKENS or not there.has(name)))

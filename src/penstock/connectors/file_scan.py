@@ -90,7 +90,7 @@ class FileScan(Scan):
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:
         """Return the relation; it takes the size of its splits from the session."""
-        return self._leaf if session is None else files.recut(self._leaf, session)
+        return self._leaf if session is None else files.with_split_size(self._leaf, session)
 
     def with_filters(self, plan: LogicalPlan) -> FileScan:
         """Return a scan of the files that are left by more filters."""

@@ -113,7 +113,7 @@ class ProvidedScan(Scan):
         if not sum(listing.sizes):
             return max(plan.partitions, 1)
         split = split_size_for(listing.sizes, listing.splittable, parallelism, OPEN_COST)
-        plan.recut(split_settings(split, OPEN_COST))
+        plan.set_split_size(split_settings(split, OPEN_COST))
         return count_splits(listing.sizes, listing.splittable, split, OPEN_COST)
 
     def leaf(self, session: Session | None = None) -> LogicalPlan:

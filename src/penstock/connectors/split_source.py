@@ -60,7 +60,7 @@ class SplitSource(DataFrameScanProvider):
         """Return the splits, distributed over the tasks."""
         columns = self.schema.fieldNames() if context.columns is None else context.columns
         columns = columns or self.schema.fieldNames()[:1]  # rows that are only counted need a column all the same
-        return self._scan(spark, columns, dealt(self, self.enumerate_splits(context), context.parallelism))
+        return self._scan(spark, columns, assigned(self, self.enumerate_splits(context), context.parallelism))
 
     def _scan(self, spark: SparkSession, columns: Sequence[str], tasks: list[list[Any]] | None) -> DataFrame:
         from penstock.connectors.split_format import scan
@@ -68,7 +68,7 @@ class SplitSource(DataFrameScanProvider):
         return scan(spark, self, list(columns), tasks)
 
 
-def dealt(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
+def assigned(source: SplitSource, splits: Sequence[Any], parallelism: int) -> list[list[Any]]:
     """Return the splits that each task reads: the largest first, each to the task with the least."""
     groups = evenly([source.split_size(split) for split in splits], parallelism)
     return [[splits[i] for i in group] for group in groups]

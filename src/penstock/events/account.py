@@ -32,7 +32,7 @@ class JobStatusListener(Protocol):
         """Take what has happened since the last call, in order; each event comes once."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)  # equal listeners are two all the same
 class _Hearing:
     """A listener, and how many events it has heard."""
 

@@ -95,11 +95,14 @@ class ErrorOccurred(JobStatusEvent):
     ----------
     error
         What `Job.wait` raises.
+    trace
+        Its traceback at the end of the job, in words.
     vertex_id
         The vertex that failed, or None.
     """
 
     error: BaseException
+    trace: str
     vertex_id: JobVertexID | None = None
 
 

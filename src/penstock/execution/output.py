@@ -41,4 +41,4 @@ def write_output(
             logical = logical.rebalanced(setup.subpartitions)
     reader = context.graph.node(edge.target_id).operator
     aggregates_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
-    return exchange.write(session, logical, sums_first=aggregates_first)
+    return exchange.write(session, logical, pre_aggregated=aggregates_first)

@@ -109,7 +109,7 @@ class ResultStore:
         leaves = {n: sources[n].leaf for n in vertex.node_ids if n in sources}
         found: dict[int, int] = {}
         try:
-            for plan in exchange.plans_run(result) if leaves and result.exact_rows is not None else ():
+            for plan in exchange.plans_run(result) if leaves and result.is_counted_once else ():
                 found |= exchange.scanned_rows(plan, leaves)
         except Exception:
             log.info("the scans of %s do not tell their rows", vertex.name, exc_info=True)

@@ -58,6 +58,11 @@ class GraphChange:
     asked: tuple[UpdateRequest, ...] = ()
     decision: Decision | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all is as it was."""
+        return not self.nodes and not self.edges
+
     def applied_to(self, graph: StreamGraph) -> StreamGraph:
         """Return the changed graph."""
         return graph.replace((new for _, new in self.nodes), (new for _, new in self.edges))

@@ -91,7 +91,7 @@ class StreamGraphContext:
         Returns
         -------
         bool
-            Whether the batch was applied; the reason of a refusal goes to the log ``penstock.graph``.
+            Whether that changed anything; the reason of a refusal goes to the log ``penstock.graph``.
         """
         return self._carry_out(self._planned(requests))
 
@@ -101,7 +101,7 @@ class StreamGraphContext:
         Returns
         -------
         bool
-            Whether the batch was applied.
+            Whether that changed anything.
 
         Raises
         ------
@@ -111,10 +111,12 @@ class StreamGraphContext:
         return self._carry_out(self._planned(requests))
 
     def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
-        """Commit a change, or note its refusal; return whether it was a change."""
+        """Commit a change, or note its refusal; return whether anything was changed."""
         if isinstance(planned, RefusedChange):
             log.info("change refused: %s", planned.because)
             self._owner.refuse(planned)
+            return False
+        if planned.is_empty:
             return False
         self._owner.commit(planned)
         return True

@@ -105,17 +105,6 @@ class AdaptiveGraphManager:
             made = self._grow(node.id for node in self._graph)
         return made
 
-    def on_job_vertex_finished(self, vertex_id: JobVertexID) -> list[JobVertex]:
-        """Note that a vertex has finished; return the vertices that could be made because of it.
-
-        Raises
-        ------
-        GraphError
-            If there is no such vertex, or it has finished before.
-        """
-        self.finish(vertex_id)
-        return self.grow()
-
     def is_frozen(self, node_id: int) -> bool:
         """Whether a node belongs to a job vertex already."""
         return node_id in self._vertex_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from penstock.events import (
@@ -75,10 +74,10 @@ class EventLines:
                 yield {"type": "vertex", "id": vertex.vertex.id, **_progress(vertex)}
             case DecisionMade(decision) | DecisionSettled(decision):
                 yield _decision(decision)
-            case ErrorOccurred(error, vertex_id):
-                trace = "".join(traceback.format_exception(error))[-_CLIP:]
-                message = mask(str(error))[:_CLIP]
-                yield {"type": "exception", "message": message, "trace": mask(trace), "vertex": vertex_id}
+            case ErrorOccurred(error, trace, vertex_id):
+                # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
+                message, trace = mask(str(error)[: 2 * _CLIP])[:_CLIP], mask(trace[-2 * _CLIP :])[-_CLIP:]
+                yield {"type": "exception", "message": message, "trace": trace, "vertex": vertex_id}
             case JobStateChanged(state, pending):
                 self._state, self._pending = state, pending
                 yield self._job()

@@ -73,7 +73,7 @@ class StreamGraphOptimizer:
         """Show the strategies the graph before anything runs."""
         self._context = StrategyContext(owner, self._config, self._resources, self._decisions)
         for strategy in list(self._strategies):
-            self._context.begin()
+            self._context.begin(strategy.name)
             try:
                 strategy.initialize(self._context)
             except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
@@ -99,7 +99,7 @@ class StreamGraphOptimizer:
         raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
-        self._context.begin()
+        self._context.begin(strategy.name)
         try:
             return strategy.on_operators_finished(finished, self._context)
         except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on

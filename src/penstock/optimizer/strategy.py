@@ -120,6 +120,9 @@ class StrategyContext(StreamGraphContext):
         self._decisions = decisions
         self._begun = owner.graph
         self._changed_by: list[Decision] = []
+        self._asking = ""
+        self._refused_in = owner.graph
+        self._refused: list[tuple[str, tuple[UpdateRequest, ...], str]] = []
         self._results: dict[int, ResultInfo] = {}
         self._scanned: dict[int, int] = {}
 
@@ -168,19 +171,33 @@ class StrategyContext(StreamGraphContext):
         Returns
         -------
         bool
-            Whether all of it was done.
+            Whether all of it was done; False, and nothing is recorded, if nothing would change by it.
         """
         choice = self._choice(kind, about, chosen, reason, figures)
         planned = self._planned(requests)
         if isinstance(planned, RefusedChange):
             return self._carry_out(replace(planned, choice=choice))
+        if planned.is_empty:
+            return False
         decision = self._decisions.record(choice)
         self._changed_by.append(decision)
         return self._carry_out(replace(planned, decision=decision))
 
-    def begin(self) -> None:
-        """Note where `undo` goes back to; for the optimizer, before it calls a strategy."""
+    def begin(self, strategy: str) -> None:
+        """Note who asks from now on, and where `undo` goes back to; for the optimizer, before it calls a strategy."""
+        self._asking = strategy
         self._begun, self._changed_by = self.stream_graph, []
+
+    def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
+        """Tell of a refusal once: strategies are called until none changes anything, and ask again each time."""
+        if isinstance(planned, RefusedChange):
+            if self._refused_in is not self.stream_graph:
+                self._refused_in, self._refused = self.stream_graph, []
+            refused = self._asking, planned.asked, planned.because
+            if refused in self._refused:
+                return False
+            self._refused.append(refused)
+        return super()._carry_out(planned)
 
     def undo(self, strategy: str, because: str) -> None:
         """Take back what was changed since `begin`, and say so of the decisions that changed it; for the optimizer.

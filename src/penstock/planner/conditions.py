@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.plans import LogicalNode
 
-OF_A_PLACE = frozenset(
+PARTITION_DEPENDENT = frozenset(
     {
         "Rand",
         "Randn",
@@ -34,10 +34,10 @@ OF_A_PLACE = frozenset(
 )
 """What gives each row a value by the task and the position it is at: the same each time for the same tasks."""
 
-OF_A_CALL = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
+CALL_DEPENDENT = frozenset({"PythonUDF", "ScalaUDF", "CallMethodViaReflection", "RaiseError"})
 """What may give another value each time it is called, wherever the row is."""
 
-KEEPS_PLACES = frozenset(
+PRESERVES_PARTITIONS = frozenset(
     {
         "Project",
         "Filter",
@@ -54,7 +54,7 @@ KEEPS_PLACES = frozenset(
 )
 """Operators that give each task's rows to the same task, in the same order."""
 
-FREE_OF_ORDER = frozenset(
+ORDER_INDEPENDENT = frozenset(
     {
         "Project",
         "Filter",
@@ -73,7 +73,7 @@ FREE_OF_ORDER = frozenset(
 )
 """Operators that give the same rows in whatever order they find them; an aggregate if its functions do."""
 
-FUNCTIONS_FREE_OF_ORDER = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}
+ORDER_INDEPENDENT_FUNCTIONS = MERGEABLE | {"Percentile", "PercentileCont", "PercentileDisc", "Median"}
 """Aggregate functions that give the same in whatever order they find the rows of a group."""
 
 
@@ -95,7 +95,7 @@ def why_run_by_spark(plan: LogicalNode) -> str:
 def leaves_cut_by_spark(plan: LogicalNode) -> Iterator[LogicalNode]:
     """Return the leaves whose tasks have to be Spark's, as a value above them depends on these."""
     for node in _users_nodes(plan):
-        if node.unstable & OF_A_PLACE:
+        if node.unstable & PARTITION_DEPENDENT:
             for child in node.children:
                 yield from child.leaves()
 
@@ -108,7 +108,7 @@ def _users_nodes(plan: LogicalNode) -> list[LogicalNode]:
 
 
 def _unknown(node: LogicalNode) -> str:
-    unknown = sorted(node.unstable - OF_A_PLACE - OF_A_CALL)
+    unknown = sorted(node.unstable - PARTITION_DEPENDENT - CALL_DEPENDENT)
     return f"{unknown[0]} may return other rows each time it runs" if unknown else ""
 
 
@@ -117,21 +117,21 @@ def _counts_places(node: LogicalNode) -> str:
 
     An aggregate, for instance, computes its results where its groups are, not where the rows below it are.
     """
-    counting = sorted(node.unstable & OF_A_PLACE)
-    if not counting or (node.name in KEEPS_PLACES and _has_tasks_of_leaf(node)):
+    counting = sorted(node.unstable & PARTITION_DEPENDENT)
+    if not counting or (node.name in PRESERVES_PARTITIONS and _has_tasks_of_leaf(node)):
         return ""
     return f"{counting[0]} depends on which task each row is in, and only Spark's own plan has Spark's tasks"
 
 
 def _has_tasks_of_leaf(node: LogicalNode) -> bool:
-    return not node.children or (node.name in KEEPS_PLACES and all(map(_has_tasks_of_leaf, node.children)))
+    return not node.children or (node.name in PRESERVES_PARTITIONS and all(map(_has_tasks_of_leaf, node.children)))
 
 
 def _is_called_again(node: LogicalNode) -> str:
     """Return which function could be called again where several inputs meet, as one of these may be read twice."""
     if len(node.children) < 2:
         return ""
-    called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & OF_A_CALL)
+    called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & CALL_DEPENDENT)
     why = "is not deterministic, and only Spark's own plan calls it as often as Spark does"
     return f"{called[0]} {why}" if called else ""
 
@@ -143,7 +143,9 @@ def _observed_order(node: LogicalNode) -> tuple[bool, str]:
     ordered = any(is_ordered for is_ordered, _ in below)
     if node.sort is not None:
         return not node.sort.is_global, reason
-    free = node.name in FREE_OF_ORDER and not (node.name == "Aggregate" and node.functions - FUNCTIONS_FREE_OF_ORDER)
+    free = node.name in ORDER_INDEPENDENT and not (
+        node.name == "Aggregate" and node.functions - ORDER_INDEPENDENT_FUNCTIONS
+    )
     if ordered and not free and not reason:
         reason = f"{node.name} depends on the order of rows within tasks, which only Spark's own plan keeps"
     return ordered and node.name != "Aggregate", reason

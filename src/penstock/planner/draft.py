@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Sink, SinkStage
     from penstock.graph import Operator
     from penstock.location import SourceLine
-    from penstock.marks import Stage
+    from penstock.plan_hints import Stage
     from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan
     from penstock.spark.joins import JoinFacts
     from penstock.spark.plans import LogicalNode

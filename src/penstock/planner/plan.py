@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.connectors.scan_parallelism import ScanOptions
     from penstock.decisions import Choice
     from penstock.graph import Side, StreamGraph
-    from penstock.marks import Stage
+    from penstock.plan_hints import Stage
     from penstock.spark.expressions import Attributes, Expression
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
@@ -30,7 +30,7 @@ class WriteKind(StrEnum):
     OPERATOR = "operator"
     """The consumer's first operator, up to its exchange: partial aggregates, for instance."""
     ROWS = "rows"
-    """Its rows, dealt out in turn."""
+    """Its rows, distributed in turn."""
     BROADCAST = "broadcast"
     """Its rows as a relation, hashed for the consumer's join, that every executor can fetch."""
 
@@ -187,7 +187,7 @@ class JobPlan:
         The exchange group of an edge; edges of a group are cut alike.
     widths
         The number of subpartitions of a group where the user fixed it.
-    families
+    width_groups
         For groups of which one node writes for several: the one that stands for all. They have as many subpartitions.
     stages
         By node: the sink it belongs to, and what is done there once the sink's rows are written.
@@ -204,7 +204,7 @@ class JobPlan:
     sinks: Mapping[int, Sink]
     groups: Mapping[str, int]
     widths: Mapping[int, int] = field(default_factory=dict)
-    families: Mapping[int, int] = field(default_factory=dict)
+    width_groups: Mapping[int, int] = field(default_factory=dict)
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
@@ -215,4 +215,4 @@ class JobPlan:
 
     def family(self, group: int) -> int:
         """Return the group that stands for all that have as many subpartitions as one."""
-        return self.families.get(group, group)
+        return self.width_groups.get(group, group)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.marks import has_exchanges
+from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
 from penstock.rebalance.adapted import with_adaptive_exchanges
@@ -67,8 +67,12 @@ class Queries:
 
 def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> Queries:
     """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal."""
-    if has_exchanges():
-        outputs = [replace(output, df=with_adaptive_exchanges(bridge, config, output.df)) for output in outputs]
+    outputs = [
+        replace(output, df=with_adaptive_exchanges(bridge, config, output.df))
+        if has_exchanges(catalyst.analyzed_plan(bridge, output.df))
+        else output
+        for output in outputs
+    ]
     plans = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
     reasons = [why_run_by_spark(plan) for plan in plans]
     plans = [
@@ -87,7 +91,7 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
 
 
 def _without_shared(bridge: Bridge, outputs: Mapping[int, Output]) -> tuple[dict[int, LogicalNode], list[SharedPart]]:
-    """Return the optimised plans of outputs less the heavy parts that several share, and these; if there are any."""
+    """Return the optimised plans of outputs less the expensive parts that several share, and these, if any."""
     if len(outputs) < 2:
         return {}, []
     analyzed = [read_plan(catalyst.cached_plan(bridge, output.df)) for output in outputs.values()]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
-HEAVY = frozenset(
+EXPENSIVE = frozenset(
     {
         "Aggregate",
         "Join",
@@ -97,20 +97,20 @@ class EqualParts:
         return number if number is not None and self._count[number] > 1 else None
 
 
-def is_heavy(node: LogicalNode) -> bool:
+def is_expensive(node: LogicalNode) -> bool:
     """Whether a subtree does more than reading and narrow operators."""
-    return any(part.name in HEAVY for part in node.walk())
+    return any(part.name in EXPENSIVE for part in node.walk())
 
 
-def pays(node: LogicalNode) -> bool:
+def is_worth_keeping(node: LogicalNode) -> bool:
     """Whether running a subtree once and keeping its result is likely to be cheaper than running it again.
 
-    Its highest heavy operators decide. A join's rows are not kept: they may be many times what it reads, which lies
+    Its highest expensive operators decide. A join's rows are not kept: they may be many times what it reads, which lies
     written for several readers anyway, and what follows a join often leaves few of them in the same task.
     """
-    if node.name in HEAVY:
+    if node.name in EXPENSIVE:
         return node.name != "Join"
-    return any(map(pays, node.children))
+    return any(map(is_worth_keeping, node.children))
 
 
 def with_equal_aggregates(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], EqualParts]:
@@ -189,7 +189,7 @@ class Common:
 
 
 def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[LogicalPlan], list[Common]]:
-    """Cut heavy common subtrees out of analysed plans.
+    """Cut expensive common subtrees out of analysed plans.
 
     Returns
     -------
@@ -215,7 +215,7 @@ def cut_common(bridge: Bridge, plans: Sequence[LogicalNode]) -> tuple[list[Logic
 
 
 class _CommonParts:
-    """The heavy subtrees that several of some plans read, or one of the plans and a larger such subtree.
+    """The expensive subtrees that several of some plans read, or one of the plans and a larger such subtree.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class _CommonParts:
 
     def _common(self, node: LogicalNode) -> int | None:
         number = self._parts.class_of(node)
-        return number if number is not None and len(self._owners[number]) > 1 and is_heavy(node) else None
+        return number if number is not None and len(self._owners[number]) > 1 and is_expensive(node) else None
 
     def number_of(self, node: LogicalNode) -> int | None:
         """Return the class of a subtree that is cut out, else None."""

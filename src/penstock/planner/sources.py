@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration, Option
     from penstock.connectors.base import Source
     from penstock.connectors.scan import Scan
-    from penstock.marks import Mark
+    from penstock.plan_hints import PlanHint
     from penstock.spark.jdbc import JdbcRelation
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
@@ -89,7 +89,9 @@ class SourceMaker:
         self._cores = jobs.cluster_cores(bridge)
         self._volume = config.integer(DATA_VOLUME_PER_TASK)
 
-    def make(self, leaf: LogicalNode, filtered: LogicalNode, mark: Mark | None, limit: int | None = None) -> SourcePlan:
+    def make(
+        self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None = None
+    ) -> SourcePlan:
         """Return the source of a leaf.
 
         Parameters
@@ -98,7 +100,7 @@ class SourceMaker:
             A node without children.
         filtered
             The leaf with the filters right above it.
-        mark
+        hint
             What the user said at this place.
         limit
             The most rows that are wanted of it, None where that is not known.
@@ -114,19 +116,19 @@ class SourceMaker:
             name = leaf.files.name if leaf.files is not None else _NAMES.get(leaf.name, leaf.name)
             plain = PlainScan(leaf)
             return SourcePlan(leaf, SourceCoordinator(name, None), ScanOptions(), None, filtered, plain)
-        return self._make(leaf, filtered, mark, limit)
+        return self._make(leaf, filtered, hint, limit)
 
-    def _make(self, leaf: LogicalNode, filtered: LogicalNode, mark: Mark | None, limit: int | None) -> SourcePlan:
+    def _make(self, leaf: LogicalNode, filtered: LogicalNode, hint: PlanHint | None, limit: int | None) -> SourcePlan:
         """Return a source whose parallelism Penstock decides."""
-        given = mark.source if mark else None
+        given = hint.source if hint else None
         name, table_options, scan = self._scan(leaf, filtered, given)
         if given is not None:
             name = given.name
         asked = scan.asked(given)
-        static = mark.static if mark else None
+        static = hint.static if hint else None
         if static is None and isinstance(given, ParallelismProvider):
             static = given.parallelism
-        options = self._options(table_options, name, mark)
+        options = self._options(table_options, name, hint)
         if hive.is_hive_table(leaf):
             mode = self._config.get(HIVE_INFER_MODE)
             most = self._config.integer(HIVE_INFER_MAX)
@@ -167,7 +169,7 @@ class SourceMaker:
         request = cache(lambda: relation.request(plan))
         return JdbcScan(relation, dialect, request, self._cores, most if isinstance(most, int) else None)
 
-    def _options(self, table_options: Mapping[str, str], name: str, mark: Mark | None) -> ScanOptions:
+    def _options(self, table_options: Mapping[str, str], name: str, hint: PlanHint | None) -> ScanOptions:
         unknown = [key for key in table_options if key.startswith("scan.") and key not in _TABLE_OPTIONS]
         if unknown:
             raise ConfigError.unknown_key(unknown[0], _TABLE_OPTIONS, f"the options of {name}")
@@ -176,8 +178,8 @@ class SourceMaker:
             own = table_option(option, table_options, name)
             return self._config.get(option) if own is None else own
 
-        marked = mark.parallelism if mark else None
-        parallelism = marked if marked is not None else value(SCAN_PARALLELISM)
+        given = hint.parallelism if hint else None
+        parallelism = given if given is not None else value(SCAN_PARALLELISM)
         infer_max = value(SCAN_INFER_MAX)
         if parallelism is not None and not isinstance(parallelism, int):
             raise SourceError.bad_parallelism(parallelism, name)

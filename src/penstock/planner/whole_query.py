@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import Choice, DecisionKind, NameRef
-from penstock.marks import has_exchanges
 from penstock.planner.outputs import check_output
 from penstock.planner.sinks import sink_options
 from penstock.spark import catalyst
-from penstock.spark.dataframes import marks_and_options
+from penstock.spark.dataframes import hints_and_options
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def plan_whole(
     if output.parallelism is not None or output.sink.parallelism is not None:
         return None
     known = catalyst.leaf_bytes(plan)
-    if known >= threshold or _plan_says_how(config, plan):
+    if known >= threshold or _plan_says_how(catalyst.cached_plan(bridge, output.df)):
         return None
     why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
     return WholeQuery(known, why)
@@ -90,9 +89,10 @@ def _options_say_how(config: Configuration) -> bool:
     )
 
 
-def _plan_says_how(config: Configuration, plan: LogicalPlan) -> bool:
-    """Whether the user said something at a place of a plan, or gave one of its readers an option."""
-    if has_exchanges() and config.flag(ADAPTIVE_PARTITIONER_ENABLED):
-        return True
-    marks, keys = marks_and_options(plan)
-    return bool(marks) or any(key.startswith("scan.") for key in keys)
+def _plan_says_how(plan: LogicalPlan) -> bool:
+    """Whether the user said something at a place of a plan, or gave one of its readers an option.
+
+    The plan is not optimised yet: Spark's optimiser drops a hint below another exchange.
+    """
+    hints, keys = hints_and_options(plan)
+    return bool(hints) or any(key.startswith("scan.") for key in keys)

@@ -20,7 +20,7 @@ from penstock.connectors.base import checked_parallelism
 from penstock.errors import RebalanceError
 from penstock.hashing import hash_int
 from penstock.location import callers_line
-from penstock.marks import Exchange, Mark, Stage, marked, remember_stage
+from penstock.plan_hints import Exchange, PlanHint, Stage, register_stage, with_hint
 from penstock.rebalance import credit, pandas_function, protocol, record_writer, rendezvous, task, transport
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
@@ -148,10 +148,10 @@ class Rebalanced:
 
     def _mapped(self, exchange: Exchange) -> DataFrame:
         config = _config_of(self.df)
-        mark = Mark(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
+        hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config, self.parallelism)[0]:
-            return in_one_stage(self.df, mark, config)
-        return _plainly(marked(self.df, mark, self.parallelism), exchange)
+            return in_one_stage(self.df, hint, config)
+        return _plainly(with_hint(self.df, hint, self.parallelism), exchange)
 
 
 def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
@@ -163,7 +163,7 @@ def _plainly(df: DataFrame, exchange: Exchange) -> DataFrame:
     return df.mapInArrow(exchange.function, exchange.schema)
 
 
-def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
+def in_one_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFrame:
     """Return what the function of an adaptive exchange makes of rows.
 
     Raises
@@ -171,9 +171,9 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     RebalanceError
         If the session cannot run one, or not with so many consumers.
     """
-    exchange = mark.exchange
+    exchange = hint.exchange
     assert exchange is not None
-    _, traverse = exchange.resolved(config, mark.parallelism)
+    _, traverse = exchange.resolved(config, hint.parallelism)
     schema = df.schema if exchange.schema is None else exchange.schema
     function = exchange.function or _unchanged
     if exchange.is_pandas:
@@ -181,15 +181,15 @@ def in_one_stage(df: DataFrame, mark: Mark, config: Configuration) -> DataFrame:
     timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
     assert isinstance(timeout, float)
     spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
-    spread, spec = _spread(df, mark.parallelism, spec)
+    spread, spec = _spread(df, hint.parallelism, spec)
     reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
     place = rendezvous_of(df.sparkSession)
     with _sent_whole():
         mapped = spread.mapInArrow(ExchangeTask(spec, function, reports, place), schema, barrier=True)
-    stage = Stage(replace(mark, parallelism=spec.readers), lambda: list(reports.value))
+    stage = Stage(replace(hint, parallelism=spec.readers), lambda: list(reports.value))
     # PySpark keeps accumulators for the life of the process.
     weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
-    remember_stage(mapped, stage)
+    register_stage(mapped, stage)
     return _behind_a_boundary(mapped, spec.readers)
 
 

@@ -6,6 +6,7 @@ import contextvars
 import logging
 import threading
 import time
+import traceback
 import uuid
 from collections import deque
 from functools import partial
@@ -27,6 +28,7 @@ from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import TracebackType
 
     from rich.table import Table
 
@@ -76,6 +78,7 @@ class Job:
         RECENT.append(self)
         self.ended: float | None = None
         self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None
         self._graphs: JobGraphs | None = None
         self._whole_groups: list[str] = []
@@ -198,7 +201,7 @@ class Job:
         if not self._done.wait(timeout):
             raise TimeoutError(f"job {self.name!r} still runs after {timeout} s")
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(self._traceback)  # not that which an earlier call has made longer
         return self
 
     def start(
@@ -291,8 +294,9 @@ class Job:
     def _end(self, state: ExecutionState, error: BaseException | None) -> None:
         self._error, self.state, self.ended = error, state, time.time()
         if error is not None:
+            self._traceback, trace = error.__traceback__, "".join(traceback.format_exception(error))
             failed = (one.vertex.id for one in self.vertices if one.state is ExecutionState.FAILED)
-            self._account.emit(ErrorOccurred(error, next(failed, None), at=self.ended))
+            self._account.emit(ErrorOccurred(error, trace, next(failed, None), at=self.ended))
         self._account.emit(JobStateChanged(state, self.pending_operators, at=self.ended))
         # With these go the plans and results in the JVM.
         self._scheduler = None

@@ -1,4 +1,4 @@
-"""From plans to DataFrames and back, and marks on DataFrames that survive Spark's optimiser."""
+"""From plans to DataFrames and back, and hints on DataFrames that survive Spark's optimiser."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 _numbers = itertools.count(1)
-_MARKS: KeptByPlans[object] = KeptByPlans()
-_MARK_BASE = 64 << 20
-_MARK_END = _MARK_BASE + (1 << 24)
+_HINTS: KeptByPlans[object] = KeptByPlans()
+_HINT_BASE = 64 << 20
+_HINT_END = _HINT_BASE + (1 << 24)
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
@@ -59,44 +59,39 @@ def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> 
                 conf.set(key, old)
 
 
-def mark(df: DataFrame, what: object, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a number at this place, by which `marked_by` returns what it is marked by.
+def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> DataFrame:
+    """Return a DataFrame whose plan carries a number at this place, by which `hint_at` returns what was said.
 
-    The mark is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
+    The hint is a ``RebalancePartitions`` with an advisory size that nobody would write: filters and projections pass
     through it, and in plain Spark it is what it says, a rebalance into partitions of about 64 MiB. Spark chooses their
-    number; where one is given, a ``Repartition`` on top keeps it, see `rebalance.adapted.dealt_out_at`.
+    number; where one is given, a ``Repartition`` on top keeps it, see `rebalance.adapted.distribution_at`.
     """
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
     number = next(_numbers)
-    advisory = bridge.some_long(_MARK_BASE + number)
-    _MARKS.keep(bridge, number, advisory, what)
-    marked = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
+    advisory = bridge.some_long(_HINT_BASE + number)
+    _HINTS.keep(bridge, number, advisory, what)
+    carrier = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
     if partitions is not None:
-        marked = bridge.find(LOGICAL + "Repartition")(partitions, True, marked)
-    dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(df._jdf.sparkSession(), marked)
+        carrier = bridge.find(LOGICAL + "Repartition")(partitions, True, carrier)
+    dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(df._jdf.sparkSession(), carrier)
     from pyspark.sql import DataFrame
 
     return DataFrame(dataset, df.sparkSession)
 
 
-def marked_by(number: int) -> object | None:
-    """Return what a place is marked by, None if no plan of this process has that number."""
-    return _MARKS.get(number)
+def hint_at(number: int) -> object | None:
+    """Return what was said at a place, None if no plan of this process has that number."""
+    return _HINTS.get(number)
 
 
-def all_marks() -> list[object]:
-    """Return what any plan of this process may be marked by."""
-    return _MARKS.values()
-
-
-def mark_of(plan: LogicalPlan) -> int | None:
-    """Return the number a ``RebalancePartitions`` was marked with, None if it is a plain one."""
+def hint_number(plan: LogicalPlan) -> int | None:
+    """Return the number a ``RebalancePartitions`` carries for a hint, None if it is a plain one."""
     return _number(option(plan._handle.optAdvisoryPartitionSize()))
 
 
-def marks_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
-    """Return the numbers of all marks in a plan and its subqueries, and the keys of its readers' options."""
+def hints_and_options(plan: LogicalPlan) -> tuple[list[int], list[str]]:
+    """Return the numbers of all hints in a plan and its subqueries, and the keys of its readers' options."""
     found = _SizesAndOptions.of(answers.facts(plan._bridge.helper("PlanSearch").advisorySizesAndOptions(plan)))
     return [number for number in map(_number, found.sizes) if number is not None], list(found.options)
 
@@ -114,4 +109,4 @@ class _SizesAndOptions:
 
 
 def _number(size: int | None) -> int | None:
-    return size - _MARK_BASE if size is not None and _MARK_BASE < size < _MARK_END else None
+    return size - _HINT_BASE if size is not None and _HINT_BASE < size < _HINT_END else None

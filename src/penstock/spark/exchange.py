@@ -139,6 +139,8 @@ class BroadcastResult:
         How many tasks gave its rows, and how many read the inputs of the plan.
     plan
         The physical plan of its rows.
+    is_counted_once
+        Whether no scan has counted a row twice, see `StagedResult`.
     """
 
     stage: QueryStage
@@ -147,10 +149,11 @@ class BroadcastResult:
     tasks: int
     input_tasks: int
     plan: PhysicalPlan
+    is_counted_once: bool = True
 
     @property
     def exact_rows(self) -> int | None:
-        """Rows of the relation: the driver has counted those it has."""
+        """Rows of the relation: the driver has counted those it has, whatever tasks ran again."""
         return self.rows
 
     @property
@@ -159,7 +162,7 @@ class BroadcastResult:
         return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
 
 
-def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> PhysicalPlan:
+def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> PhysicalPlan:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
@@ -167,14 +170,14 @@ def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = 
 
     Parameters
     ----------
-    sums_first
+    pre_aggregated
         Whether an aggregate over grouping sets sums up before rows are multiplied.
     """
     bridge = session._bridge
     logical._handle.setAnalyzed()
     query = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, logical).queryExecution()
     plan = spark_plan(session, logical)
-    if sums_first:
+    if pre_aggregated:
         plan = aggregated_first(bridge, plan) or plan
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
@@ -182,9 +185,9 @@ def physical_plan(session: Session, logical: LogicalPlan, *, sums_first: bool = 
     return PhysicalPlan(bridge, adaptive if is_adaptive else query.executedPlan())
 
 
-def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -> StagedResult:
+def write(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them."""
-    bridge, plan = session._bridge, physical_plan(session, logical, sums_first=sums_first)
+    bridge, plan = session._bridge, physical_plan(session, logical, pre_aggregated=pre_aggregated)
     executors = executors_of(bridge)
     above = _with_stages_run(plan)
     stages = _stages(above._handle)
@@ -200,7 +203,7 @@ def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -
         sizes.reshape(1, -1),
         rows=None if None in rows else sum(filter(None, rows)),
         size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
-        is_counted_once=executors <= executors_of(bridge) or not has_repeated_tasks(bridge),
+        is_counted_once=_is_counted_once(bridge, executors),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         input_tasks=sum(
             _input_tasks(PhysicalPlan(bridge, stage.shuffle().child()), int(stage.shuffle().numMappers()))
@@ -209,6 +212,11 @@ def write(session: Session, logical: LogicalPlan, *, sums_first: bool = False) -
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
+
+
+def _is_counted_once(bridge: Bridge, executors: set[str]) -> bool:
+    """Whether no task has counted again what another had, since there were some executors."""
+    return executors <= executors_of(bridge) or not has_repeated_tasks(bridge)
 
 
 def _with_stages_run(plan: PhysicalPlan) -> PhysicalPlan:
@@ -244,7 +252,8 @@ def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Seque
 
 def broadcast(session: Session, logical: LogicalPlan, mode: BroadcastMode) -> BroadcastResult:
     """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
-    return _relation(mode, _with_stages_run(physical_plan(session, logical)))
+    executors = executors_of(session._bridge)
+    return _relation(mode, _with_stages_run(physical_plan(session, logical)), executors)
 
 
 def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence[tuple[int, int]]) -> BroadcastResult:
@@ -255,10 +264,11 @@ def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence
     Py4JJavaError
         If the relation does not fit Spark's limits or the memory; see `spark_errors.is_out_of_memory`.
     """
-    return _relation(mode, _cut(result, _merged(result, ranges)) if result.can_be_cut else result.above)
+    rows = _cut(result, _merged(result, ranges)) if result.can_be_cut else result.above
+    return _relation(mode, rows, executors_of(mode._bridge))
 
 
-def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
+def _relation(mode: BroadcastMode, rows: PhysicalPlan, executors: set[str]) -> BroadcastResult:
     bridge = mode._bridge
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
@@ -271,6 +281,7 @@ def _relation(mode: BroadcastMode, rows: PhysicalPlan) -> BroadcastResult:
         tasks,
         _input_tasks(rows, tasks),
         rows,
+        _is_counted_once(bridge, executors),
     )
 
 

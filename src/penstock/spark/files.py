@@ -118,7 +118,7 @@ def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], 
         return spark.read.schema(schema).options(**options).parquet(*paths)
 
 
-def recut(leaf: LogicalPlan, session: Session) -> LogicalPlan:
+def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:
     """Return a file relation that takes its split size from another session.
 
     A scan reads the settings of the session that made its relation, when it is executed. Relations of different

@@ -37,16 +37,37 @@ def is_marker(name: str) -> bool:
 
 
 class Folder:
-    """A path that Spark can write to."""
+    """A path that Spark can write to.
 
-    def __init__(self, bridge: Bridge, path: str) -> None:
+    Parameters
+    ----------
+    bridge
+        The session.
+    path
+        The path; a relative one is below the file system's working directory.
+    near
+        A path of the same file system, which need not be looked for then: `path` is a whole one.
+    """
+
+    def __init__(self, bridge: Bridge, path: str, near: Folder | None = None) -> None:
         self._bridge = bridge
         self._hadoop_path = bridge.find("org.apache.hadoop.fs.Path")(path)
-        self._fs: Any = self._hadoop_path.getFileSystem(bridge.session._handle.sessionState().newHadoopConf())
-        self._hadoop_path = self._fs.makeQualified(self._hadoop_path)
+        self._text: str | None = None
+        if near is None:
+            self._fs: Any = self._hadoop_path.getFileSystem(bridge.session._handle.sessionState().newHadoopConf())
+            self._scheme = str(self._fs.getUri().getScheme())
+            self._hadoop_path = self._fs.makeQualified(self._hadoop_path)
+        else:
+            self._fs, self._scheme = near._fs, near._scheme
 
     def __str__(self) -> str:
-        return str(self._hadoop_path.toString())
+        if self._text is None:
+            self._text = str(self._hadoop_path.toString())
+        return self._text
+
+    def at(self, path: str) -> Folder:
+        """Return another path of the same file system, given as `str` gives it."""
+        return Folder(self._bridge, path, self)
 
     @property
     def name(self) -> str:
@@ -56,11 +77,11 @@ class Folder:
     @property
     def parent(self) -> Folder:
         """The folder above."""
-        return Folder(self._bridge, str(self._hadoop_path.getParent().toString()))
+        return self.at(str(self._hadoop_path.getParent().toString()))
 
     def child(self, name: str) -> Folder:
         """Return a path below this one."""
-        return Folder(self._bridge, f"{self}/{name}")
+        return self.at(f"{self}/{name}")
 
     def exists(self) -> bool:
         """Whether there is anything at the path."""
@@ -73,7 +94,7 @@ class Folder:
     def children(self) -> list[Folder]:
         """Return what lies in the folder."""
         found = self._fs.listStatus(self._hadoop_path)
-        return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
+        return [self.at(str(status.getPath().toString())) for status in found]
 
     def files_below(self, under: str = "", *, unread: bool = False) -> Iterator[tuple[str, int]]:
         """Iterate over the files below the folder, as paths relative to it and bytes; two calls for each folder.
@@ -185,7 +206,7 @@ class Folder:
             return []
         wanted = self._bridge.find("org.apache.hadoop.fs.GlobFilter")(pattern)
         found = self._fs.listStatus(self._hadoop_path, wanted)
-        return [Folder(self._bridge, str(status.getPath().toString())) for status in found]
+        return [self.at(str(status.getPath().toString())) for status in found]
 
     def modified(self) -> float:
         """Return when it was changed, in seconds since the epoch."""
@@ -194,16 +215,15 @@ class Folder:
     @property
     def local_path(self) -> str | None:
         """The path on this machine's own file system, None of any other."""
-        return str(self._hadoop_path.toUri().getPath()) if self._scheme == "file" else None
+        if self._scheme != "file":
+            return None
+        text = str(self)
+        return str(self._hadoop_path.toUri().getPath()) if text.startswith("file://") else text.removeprefix("file:")
 
     def exchange(self, other: Folder) -> bool:
         """Let two folders change places in one step; return False where that cannot be."""
         mine, others = self.local_path, other.local_path
         return mine is not None and others is not None and exchange(mine, others)
-
-    @property
-    def _scheme(self) -> str:
-        return str(self._fs.getUri().getScheme())
 
     @property
     def renames_whole(self) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
 
 from penstock.config import parse_size
 from penstock.spark.handles import LocalProperties
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock.spark")
 
 _LOOK_AGAIN = 0.05
 _RETAINED = 100_000
@@ -197,9 +202,16 @@ def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
 
 
 def has_repeated_tasks(bridge: Bridge) -> bool:
-    """Return whether a task of this thread's job group ran again after it had succeeded: what it wrote was lost."""
+    """Return whether a task of this thread's job group ran again after it had succeeded: what it wrote was lost.
+
+    True also where Spark does not know a stage any more (``spark.ui.retainedStages``): then it may have.
+    """
     group = bridge.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
-    done = [(task.stage, task.index) for task in tasks_of(bridge, group, _RETAINED) if task.state == "SUCCESS"]
+    try:
+        done = [(task.stage, task.index) for task in tasks_of(bridge, group, _RETAINED) if task.state == "SUCCESS"]
+    except Py4JJavaError:
+        log.info("the tasks of %s are not known any more", group, exc_info=True)
+        return True
     return len(done) > len(set(done))
 
 

@@ -56,10 +56,14 @@ class Bridge:
         if not SUPPORTED[0] <= self.version <= SUPPORTED[1]:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
-        self.session = Session(self, spark._jsparkSession)
         self._gateway: Any = spark.sparkContext._gateway
         self._companions: dict[str, Any] = {}
         self._helpers: dict[str, Any] = {}
+
+    @property
+    def session(self) -> Session:
+        """The session as what others hold; made when it is asked for, as it holds the bridge."""
+        return Session(self, self.spark._jsparkSession)
 
     def owns(self, df: DataFrame) -> bool:
         """Whether a DataFrame belongs to this session."""

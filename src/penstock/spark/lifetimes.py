@@ -42,8 +42,3 @@ class KeptByPlans(Generic[T]):
     def get(self, number: int) -> T | None:
         """Return a value, None if there is none of that number."""
         return self._values.get(number)
-
-    def values(self) -> list[T]:
-        """Return all values."""
-        with self._lock:
-            return list(self._values.values())

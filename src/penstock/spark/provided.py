@@ -50,12 +50,12 @@ class ProvidedPlan:
         """How many tasks read it."""
         return int(self._df._jdf.queryExecution().toRdd().getNumPartitions())
 
-    def recut(self, settings: dict[str, str]) -> None:
+    def set_split_size(self, settings: dict[str, str]) -> None:
         """Let the files be cut by other settings."""
         assert self._file_leaf is not None
         session = self._bridge.session.clone()
         change_settings(session, settings)
-        self._cut = fragment.rebuild(self._plan, {self._file_leaf: files.recut(self._file_leaf, session)})
+        self._cut = fragment.rebuild(self._plan, {self._file_leaf: files.with_split_size(self._file_leaf, session)})
 
     def as_leaf(self, output: Attributes) -> LogicalPlan:
         """Return the plan with the columns of a leaf; those that it does not have are null."""

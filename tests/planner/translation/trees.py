@@ -98,7 +98,7 @@ class Translated:
         )
         self.nodes = [self.translator.translate(one) for one in plans]
 
-    def _source(self, leaf: LogicalNode, filtered: LogicalNode, mark: Any, limit: int | None) -> Any:
+    def _source(self, leaf: LogicalNode, filtered: LogicalNode, hint: Any, limit: int | None) -> Any:
         self.asked.append((leaf.name, filtered.name, limit))
         found = source(7)
         return replace(found, coordinator=SimpleNamespace(name=leaf.name, source=None))

@@ -44,5 +44,6 @@ class Deciding:
         while not (found := [vertex for vertex in self.manager.job_graph if vertex.tail_id == tail]):
             for vertex in [one for one in self.manager.job_graph if one.tail_id in self.results]:
                 if vertex.id not in self.manager._finished_vertices:
-                    self.manager.on_job_vertex_finished(vertex.id)
+                    self.manager.finish(vertex.id)
+                    self.manager.grow()
         return self._decider.decide(found[0], inferred or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
@@ -45,7 +45,7 @@ class PreparedJdbc(Prepared):
     token
         The name of what is written, if it has one.
     receipt
-        What the ledger tells the commit by where there is no token; None where there is no ledger.
+        What the ledger tells the commit by where there is no token; None where the user may not write to the ledger.
     of_token
         How the names of staging tables of all runs of the token begin.
     properties
@@ -80,10 +80,6 @@ class PreparedJdbc(Prepared):
     def together(self) -> str:
         """The database, and the user: its sinks share a transaction."""
         return self.address
-
-    def beside_others(self, mark: str) -> PreparedJdbc:
-        """Return it with a receipt, if it has none, and no token: else nobody could tell later what has happened."""
-        return self if self._entry is not None else replace(self, receipt=f"job {mark}")
 
     @property
     def _entry(self) -> str | None:
@@ -137,12 +133,16 @@ class PreparedJdbc(Prepared):
         Raises
         ------
         SinkError
-            If that cannot be told, as there is no ledger.
+            If that cannot be told, as the user may not write to the ledger.
         """
         if not self.staging:
             return True
         if self._entry is None:
-            raise SinkError(f"no table of tokens could be made in {self.database}", hint="look at the table itself")
+            raise SinkError(
+                f"whether rows were committed to {self.target} is unknown",
+                cause="its user may not write to the table penstock_commits",
+                hint="look at the table itself",
+            )
         with self._connect(access) as database:
             if has_token(self._dialect, database, self.table, self._entry):
                 return True
@@ -170,12 +170,22 @@ class PreparedJdbc(Prepared):
                 remove_token(database, self.table, self.receipt)
 
     def point(self, access: Access, journal: str) -> None:
-        """Put a row into a table of journals."""
+        """Put a row into a table of journals.
+
+        Raises
+        ------
+        SinkError
+            If a recovery could not tell later whether the rows were committed.
+        """
+        if self._entry is None:
+            raise SinkError.no_ledger(self.table, self.database, "its job has other sinks, with which it commits")
         with self._connect(access) as database:
             point(self._dialect, database, self.table, journal)
 
     def unpoint(self, access: Access, journal: str) -> None:
         """Remove the row."""
+        if self._entry is None:
+            return
         with self._connect(access) as database:
             unpoint(database, journal)
 

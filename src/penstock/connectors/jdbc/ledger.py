@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import uuid
 from typing import TYPE_CHECKING
 
 from penstock.commit import Direction, recover
@@ -39,6 +40,23 @@ def make_ledger(dialect: JdbcDialect, database: JdbcConnection) -> None:
     """Make the ledger if it is not there."""
     columns = f"target varchar({_WIDTH}) NOT NULL, token varchar({_WIDTH}) NOT NULL"
     make_table(dialect, database, _LEDGER, f"({columns}, PRIMARY KEY (target, token))")
+
+
+def check_ledger(dialect: JdbcDialect, database: JdbcConnection) -> None:
+    """Make the ledger if it is not there, and try to write to it; all else in the connection is in a transaction then.
+
+    Raises
+    ------
+    Exception
+        If the user may not make it, or not write to it.
+    """
+    make_ledger(dialect, database)
+    if not dialect.has_users:  # who may write to its file may write to all tables, but may have to wait
+        return
+    tried = f"try {uuid.uuid4().hex}"
+    database.begin()  # nobody commits it: closing the connection takes it back
+    add_token(database, tried, tried)
+    remove_token(database, tried, tried)
 
 
 def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token: str) -> bool:

@@ -6,14 +6,14 @@ import logging
 import re
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.connectors.base import Sink, SinkJob, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
 from penstock.connectors.jdbc.dialect import share_of
-from penstock.connectors.jdbc.ledger import has_token, make_ledger, recover_table
+from penstock.connectors.jdbc.ledger import check_ledger, has_token, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
@@ -121,13 +121,27 @@ class JdbcSink(Sink):
             if self.mode == "upsert" and not exists:
                 raise SinkError(f"table {self.table} does not exist", hint="upsert needs a table with a unique index")
             columns = list(connection.column_types(f"SELECT * FROM {self.table} WHERE 1 = 0")) if exists else None
-            done = self.token is not None and has_token(dialect, connection, self.table, self.token)
             most = self.max_connections or share_of(dialect.free_writers(connection))
+            has_ledger = self._has_ledger(dialect, connection)
+            done = self.token is not None and has_token(dialect, connection, self.table, self.token)
         if done:
             log.warning("%s holds %s already, nothing is written", self.table, self.token)
         is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         known = None if columns is None else TableColumns(columns, f"table {self.table}", is_case_sensitive)
-        return _JdbcSinkJob(self, dialect, target, known, done=done, most=most)
+        return _JdbcSinkJob(self, dialect, target, known, done=done, most=most, has_ledger=has_ledger)
+
+    def _has_ledger(self, dialect: JdbcDialect, database: JdbcConnection) -> bool:
+        """Whether the user may write to the ledger, which a token needs."""
+        try:
+            check_ledger(dialect, database)
+        except Exception as error:
+            if self.token is not None:
+                raise SinkError.no_ledger(
+                    self.table, masked(self.url), masked(root_cause(error)), self.token
+                ) from error
+            log.info("%s is written without a receipt", self.table, exc_info=True)
+            return False
+        return True
 
 
 class _JdbcSinkJob(SinkJob):
@@ -142,6 +156,7 @@ class _JdbcSinkJob(SinkJob):
         *,
         done: bool,
         most: int | None,
+        has_ledger: bool,
     ) -> None:
         self._sink = sink
         self._dialect = dialect
@@ -149,6 +164,7 @@ class _JdbcSinkJob(SinkJob):
         self._known = known
         self._done = done
         self._most = most
+        self._has_ledger = has_ledger
         schema, dot, table = sink.table.rpartition(".")
         stem = f"{schema}{dot}penstock_{re.sub(r'[^a-z0-9]', '', table.lower())[:20]}_"
         # Two runs of one token may go on at a time, each with its own table; the first to commit removes all of them.
@@ -204,6 +220,8 @@ class _JdbcSinkJob(SinkJob):
         sink = self._sink
         written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
         key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in sink.key]
+        # By a receipt the database tells later whether the job has committed, should the answer to COMMIT be lost.
+        receipt = f"job {uuid.uuid4().hex}" if self._has_ledger and sink.token is None else None
         record = PreparedJdbc(
             masked(sink.url),
             sink.table,
@@ -212,25 +230,14 @@ class _JdbcSinkJob(SinkJob):
             tuple(key),
             "" if self._done else self._staging,
             sink.token,
-            None,
+            receipt,
             self._of_token,
             without_secrets(sink.properties),
         )
         if not self._done:
             with self._target.connect() as database:
                 record.make(database, self._dialect)
-                if sink.token is None and self._can_make_ledger(database):
-                    record = replace(record, receipt=f"job {uuid.uuid4().hex}")
         return record
-
-    def _can_make_ledger(self, database: JdbcConnection) -> bool:
-        """Whether the database tells later whether the job has committed, should the answer to COMMIT be lost."""
-        try:
-            make_ledger(self._dialect, database)
-        except Exception:  # who may write to one schema only goes without
-            log.debug("no table of tokens can be made", exc_info=True)
-            return False
-        return True
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:

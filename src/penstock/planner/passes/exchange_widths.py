@@ -31,7 +31,7 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
         sinks=draft.sinks,
         groups=draft.groups,
         widths=widths,
-        families=_families(draft, widths),
+        width_groups=_width_groups(draft, widths),
         stages=draft.stages,
         exchanges=draft.exchanges,
         choices=tuple(_choice(note, graph) for note in draft.notes),
@@ -51,7 +51,7 @@ def _given(graph: StreamGraph, node_id: int) -> int | None:
     return next((number for number in given if number is not None), None)
 
 
-def _families(draft: Draft, widths: Mapping[int, int]) -> dict[int, int]:
+def _width_groups(draft: Draft, widths: Mapping[int, int]) -> dict[int, int]:
     """Return, for exchange groups that a node writes for together, one that stands for all of them."""
     family = {group: group for group in draft.groups.values()}
     first: dict[int, int] = {}

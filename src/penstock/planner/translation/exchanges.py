@@ -1,18 +1,18 @@
-"""Adaptive exchanges: a rebalance or rescale and the function behind it are one stage, in which rows are dealt out."""
+"""Adaptive exchanges: a rebalance or rescale and the function behind it are one stage."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
-from penstock.marks import stage_of
+from penstock.plan_hints import stage_of
 from penstock.planner.draft import Note
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
 from penstock.spark.barrier import function_id, is_boundary, task_slots
 
 if TYPE_CHECKING:
-    from penstock.marks import Stage
+    from penstock.plan_hints import Stage
     from penstock.planner.draft import TranslatedNode
     from penstock.planner.translation.translator import Translator
     from penstock.spark.plans import LogicalNode
@@ -29,15 +29,15 @@ def add_adaptive_edge(
     translator: Translator, inner: TranslatedNode, node_id: int, below: LogicalNode, stage: Stage
 ) -> None:
     """Deal rows out within the stage: as many tasks run as there are slots, for they must run together."""
-    mark = stage.mark
-    assert mark.exchange is not None
-    _, traverse = mark.exchange.resolved(translator.config, mark.parallelism)
-    kind = AdaptiveRescalePartitioner if mark.exchange.pointwise else AdaptiveRebalancePartitioner
+    hint = stage.hint
+    assert hint.exchange is not None
+    _, traverse = hint.exchange.resolved(translator.config, hint.parallelism)
+    kind = AdaptiveRescalePartitioner if hint.exchange.pointwise else AdaptiveRebalancePartitioner
     builder = translator.builder
     builder.exchanges[node_id] = stage
-    builder.give(node_id, max_parallelism=task_slots(translator.bridge), location=mark.location)
-    if mark.parallelism is not None and builder.can_be_given(inner.node_id, mark.parallelism):
-        builder.give(inner.node_id, parallelism=mark.parallelism)
+    builder.give(node_id, max_parallelism=task_slots(translator.bridge), location=hint.location)
+    if hint.parallelism is not None and builder.can_be_given(inner.node_id, hint.parallelism):
+        builder.give(inner.node_id, parallelism=hint.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
     compared = f"each batch goes to the least loaded of {traverse} consumers"
     builder.notes.append(Note(builder.nodes[node_id].name, "adaptive", compared))

@@ -10,7 +10,7 @@ from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashParti
 from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
-from penstock.planner.sharing import is_heavy
+from penstock.planner.sharing import is_expensive
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
 from penstock.spark.joins import join_facts
@@ -121,7 +121,7 @@ def _shuffled(translator: Translator, node: LogicalNode, node_id: int, facts: Jo
 
 def _may_be_hashed(node: LogicalNode) -> bool:
     """Whether a join input could lie hashed already; a light input cannot, and may be written once for several."""
-    return is_heavy(node) or any(part.name.startswith("Repartition") for part in node.walk())
+    return is_expensive(node) or any(part.name.startswith("Repartition") for part in node.walk())
 
 
 def _producer(

@@ -26,8 +26,8 @@ def translate_leaf(translator: Translator, node: LogicalNode, filtered: LogicalN
     stands_for = translator.placeholders(node)
     if stands_for is not None:
         return stands_for[0]
-    mark = translator.source_marks.get(node)
-    source = translator.sources.make(node, filtered or node, mark, translator.row_limits.get(node))
+    hint = translator.source_hints.get(node)
+    source = translator.sources.make(node, filtered or node, hint, translator.row_limits.get(node))
     given = source.options.parallelism
     node_id = translator.builder.node(
         ScanOperator(),
@@ -35,7 +35,7 @@ def translate_leaf(translator: Translator, node: LogicalNode, filtered: LogicalN
         NodePlan(node),
         description=node.description,
         parallelism=given if given is not None and source.scan.takes_any_number else None,
-        location=mark.location if mark else None,
+        location=hint.location if hint else None,
     )
     translator.builder.sources[node_id] = source
     return translator.noted(node, TranslatedNode(node_id))

@@ -1,4 +1,4 @@
-"""What users say about how rows are spread: repartitions, hints, and the marks of Penstock's own functions."""
+"""What users say about how rows are spread: repartitions, hints, and the hints of Penstock's own functions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import REBALANCE, RESCALE, HashPartitioner, RangePartitioner
-from penstock.marks import Mark, recall
+from penstock.plan_hints import PlanHint, lookup
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.rules import translates
-from penstock.rebalance.adapted import dealt_out_at
+from penstock.rebalance.adapted import distribution_at
 from penstock.spark.catalyst import partition_keys
-from penstock.spark.dataframes import mark_of
+from penstock.spark.dataframes import hint_number
 from penstock.spark.jobs import cluster_cores
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
     if not node.repartition.shuffles:
         return translator.one_piece(node, OperatorKind.OPAQUE)  # coalesce(n): Spark merges tasks in place
     inner = translator.translate(node.children[0])
-    if dealt_out_at(node) is not None:  # it is there for plain Spark
+    if distribution_at(node) is not None:  # it is there for plain Spark
         return inner
     return redistribute(translator, node, inner, node.repartition.partitions)
 
@@ -57,12 +57,12 @@ def translate_repartition_by(translator: Translator, node: LogicalNode) -> Trans
 
 @translates("RebalancePartitions")
 def translate_rebalance(translator: Translator, node: LogicalNode) -> TranslatedNode:
-    """Do what a mark says, or follow the hint ``REBALANCE``."""
-    number = mark_of(node)
+    """Do what a hint says, or follow the hint ``REBALANCE``."""
+    number = hint_number(node)
     if number is None:
         inner = translator.translate(node.children[0])
         return redistribute(translator, node, inner, None, partition_keys(node))
-    return _translate_mark(translator, node, recall(number))
+    return _translate_hint(translator, node, lookup(number))
 
 
 def redistribute(
@@ -88,48 +88,48 @@ def redistribute(
     return TranslatedNode(node_id, known)
 
 
-def _translate_mark(translator: Translator, node: LogicalNode, mark: Mark) -> TranslatedNode:
-    """Drop a mark, and give what it says to the operator below."""
+def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -> TranslatedNode:
+    """Drop a hint, and give what it says to the operator below."""
     child = leaf = node.children[0]
     builder = translator.builder
-    if mark.source is not None:
+    if hint.source is not None:
         while leaf.name in NARROW:
             leaf = leaf.children[0]
         if not leaf.children:
-            translator.source_marks[leaf] = mark
+            translator.source_hints[leaf] = hint
             return translator.translate(child)
         why = "its DataFrame is more than a scan, so it has no tasks of its own"
-        builder.notes.append(Note(mark.source.name, "not inferred", why))
+        builder.notes.append(Note(hint.source.name, "not inferred", why))
     inner = translator.translate(child)
-    if mark.exchange is not None:
-        return _deal_out(translator, inner, child, mark)
-    changes: dict[str, Any] = {"location": mark.location}
-    if mark.name:
-        changes["name"] = mark.name
-    if mark.parallelism is None:
+    if hint.exchange is not None:
+        return _deal_out(translator, inner, child, hint)
+    changes: dict[str, Any] = {"location": hint.location}
+    if hint.name:
+        changes["name"] = hint.name
+    if hint.parallelism is None:
         builder.give(inner.node_id, **changes)
         return inner
-    if builder.can_be_given(inner.node_id, mark.parallelism):
-        builder.give(inner.node_id, parallelism=mark.parallelism, **changes)
+    if builder.can_be_given(inner.node_id, hint.parallelism):
+        builder.give(inner.node_id, parallelism=hint.parallelism, **changes)
         return inner
-    name = mark.name or f"with_parallelism({mark.parallelism})"
-    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=mark.parallelism, location=mark.location)
+    name = hint.name or f"with_parallelism({hint.parallelism})"
+    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=hint.parallelism, location=hint.location)
     builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
     why = (
         f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
     )
-    builder.notes.append(Note(name, str(mark.parallelism), why))
+    builder.notes.append(Note(name, str(hint.parallelism), why))
     return TranslatedNode(node_id)
 
 
-def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode, mark: Mark) -> TranslatedNode:
+def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint) -> TranslatedNode:
     """Deal rows out evenly; those that a function consumes go to as many tasks as can run, however few they are."""
-    assert mark.exchange is not None
-    wanted = mark.parallelism
+    assert hint.exchange is not None
+    wanted = hint.parallelism
     if wanted is None:
-        wanted = cluster_cores(translator.bridge) if mark.exchange.function is not None else None
-    name, partitioner = ("Rescale", RESCALE) if mark.exchange.pointwise else ("Rebalance", REBALANCE)
-    node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=mark.location)
+        wanted = cluster_cores(translator.bridge) if hint.exchange.function is not None else None
+    name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
+    node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)

@@ -12,7 +12,7 @@ from penstock.graph import Operator, OperatorKind
 from penstock.graph.partitioner import FORWARD, Partitioner
 from penstock.planner.draft import DraftBuilder, TranslatedNode
 from penstock.planner.plan import EdgePlan, NodePlan, WriteKind
-from penstock.planner.sharing import pays
+from penstock.planner.sharing import is_worth_keeping
 from penstock.planner.translation.leaves import translate_leaf
 from penstock.planner.translation.rules import rule_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.config import Configuration
-    from penstock.marks import Mark
+    from penstock.plan_hints import PlanHint
     from penstock.planner.sharing import EqualParts
     from penstock.planner.sources import SourceMaker
     from penstock.spark.expressions import Attributes
@@ -52,7 +52,7 @@ class Translator:
     ----------
     read_in_place
         Repartitions that are left out, as what reads their rows can do without them.
-    source_marks
+    source_hints
         What the user said at leaves.
     row_limits
         The most rows that are wanted of leaves.
@@ -80,7 +80,7 @@ class Translator:
         self.broadcast_option = broadcast_option
         self.placeholders = placeholders
         self.read_in_place: set[LogicalNode] = set()
-        self.source_marks: dict[LogicalNode, Mark] = {}
+        self.source_hints: dict[LogicalNode, PlanHint] = {}
         self.row_limits: dict[LogicalNode, int] = {}
         self.written: dict[tuple[int, str], int] = {}
         self._first_of_class: dict[int, LogicalNode] = {}
@@ -88,7 +88,7 @@ class Translator:
         self._is_worth_keeping: dict[LogicalNode, bool] = {}
 
     def translate(self, node: LogicalNode) -> TranslatedNode:
-        """Return the graph node that gives a plan's rows; a heavy part that occurs again is the same node."""
+        """Return the graph node that gives a plan's rows; a expensive part that occurs again is the same node."""
         number = self.parts.class_of(node)
         if number is None or not self.is_worth_keeping(node):
             return self.noted(node, self._translate(node))
@@ -122,7 +122,7 @@ class Translator:
     def is_worth_keeping(self, node: LogicalNode) -> bool:
         """Whether a part that occurs again is better written once than run again."""
         if node not in self._is_worth_keeping:
-            self._is_worth_keeping[node] = pays(node)
+            self._is_worth_keeping[node] = is_worth_keeping(node)
         return self._is_worth_keeping[node]
 
     def noted(self, node: LogicalNode, translated: TranslatedNode) -> TranslatedNode:

@@ -113,7 +113,7 @@ public final class FileRelations {
         }
     }
 
-    /** Returns a relation of files that takes its split size from another session, see `files.recut`. */
+    /** Returns a relation of files that takes its split size from another session, see `files.with_split_size`. */
     @SuppressWarnings("unchecked") // Scala's maps lose their types on the way to Java
     public Object withSplitSize(LogicalRelation leaf, SparkSession session)
             throws IllegalAccessException, InvocationTargetException {

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import Source
     from penstock.location import SourceLine
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """How rows are dealt out, and to what.
+    """How rows are distributed, and to what.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PlanHint:
     """What was said.
 
     Parameters
@@ -72,7 +73,7 @@ class Mark:
     static
         The parallelism that a provider of the source has fixed, or None.
     exchange
-        How rows are dealt out at this place, or None.
+        How rows are distributed at this place, or None.
     location
         The user's line.
     """
@@ -91,42 +92,42 @@ class Stage:
 
     Parameters
     ----------
-    mark
+    hint
         What the user said there.
     reports
         Returns what its tasks have told of themselves so far.
     """
 
-    mark: Mark
+    hint: PlanHint
     reports: Callable[[], list[dict[str, Any]]]
 
 
-def marked(df: DataFrame, mark: Mark, partitions: int | None = None) -> DataFrame:
-    """Return a DataFrame whose plan carries a mark at this place; it is kept as long as a plan has it.
+def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
+    """Return a DataFrame whose plan carries a hint at this place; it is kept as long as a plan has it.
 
     Parameters
     ----------
     partitions
         The number of partitions in plain Spark; None for as many as Spark makes of 64 MiB.
     """
-    return dataframes.mark(df, mark, partitions)
+    return dataframes.add_hint(df, hint, partitions)
 
 
-def recall(number: int) -> Mark:
-    """Return a mark.
+def lookup(number: int) -> PlanHint:
+    """Return a hint.
 
     Raises
     ------
     PenstockError
         If it was made in another process.
     """
-    found = dataframes.marked_by(number)
-    if not isinstance(found, Mark):
-        raise PenstockError("a plan carries a mark of another process", hint="make the DataFrame again in this one")
+    found = dataframes.hint_at(number)
+    if not isinstance(found, PlanHint):
+        raise PenstockError("a plan carries a hint of another process", hint="make the DataFrame again in this one")
     return found
 
 
-def remember_stage(df: DataFrame, stage: Stage) -> None:
+def register_stage(df: DataFrame, stage: Stage) -> None:
     """Keep what the function of a ``DataFrame.mapInArrow`` that was just called was made for."""
     barrier.keep_with_function(df, stage)
 
@@ -137,6 +138,7 @@ def stage_of(function_id: int) -> Stage | None:
     return found if isinstance(found, Stage) else None
 
 
-def has_exchanges() -> bool:
-    """Whether any DataFrame of this process deals rows out by `penstock.rebalance` or `penstock.rescale`."""
-    return any(isinstance(mark, Mark) and mark.exchange is not None for mark in dataframes.all_marks())
+def has_exchanges(plan: LogicalPlan) -> bool:
+    """Whether a plan that is not optimised yet distributes rows by `penstock.rebalance` or `penstock.rescale`."""
+    numbers, _ = dataframes.hints_and_options(plan)
+    return any(lookup(number).exchange is not None for number in numbers)

@@ -1,0 +1,26 @@
+"""Paths that name the same place, and those that only look like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.commit.paths import are_within, place_of
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("s3a://jan/out", "s3a://jan/out/", True),
+        ("s3a://jan/out", "s3://jan/out", True),
+        ("s3a://jan/out", "s3a://feb/out", False),
+        ("abfss://jan@store.net/out", "abfss://feb@store.net/out", False),
+        ("gs://jan", "gs://feb", False),
+        ("hdfs://namenode:8020/out", "hdfs:/out", True),
+        ("file:/out", "/out", True),
+        ("file:///out", "/out", True),
+    ],
+)
+def test_places(one: str, other: str, is_same: bool) -> None:
+    assert (place_of(one) == place_of(other)) == is_same
+    assert are_within([f"{one}/p=1"], [other]) == is_same
+    assert not are_within([one], [f"{other}/p=1"])

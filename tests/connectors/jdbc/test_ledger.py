@@ -1,0 +1,118 @@
+"""Users of PostgreSQL who may not write to the ledger: rows are written without it, a token is refused at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.connectors import FileSink, JdbcSink
+from penstock.errors import SinkError
+from tests.connectors.jdbc.test_sink import ROWS, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+    from tests.services import Postgres
+
+GRANTS = {"none": "", "reads": "SELECT", "adds": "SELECT, INSERT", "all": "SELECT, INSERT, DELETE"}
+"""What the clerk may do with a ledger that is not theirs."""
+LEDGER = "penstock_commits"
+
+
+@pytest.fixture
+def clerk(postgres: Postgres) -> Iterator[dict[str, str]]:
+    """A user who may make tables in the schema `office` only, in a server with a ledger of its superuser."""
+    postgres.sql(f"""
+        create table if not exists {LEDGER}
+            (target varchar(200) not null, token varchar(200) not null, primary key (target, token));
+        create role clerk login password 'till'; create schema office authorization clerk
+    """)
+    yield postgres.properties | {"user": "clerk", "password": "till"}
+    postgres.sql("drop schema office cascade; drop owned by clerk cascade; drop role clerk")
+
+
+def grant(postgres: Postgres, rights: str) -> None:
+    if GRANTS[rights]:
+        postgres.sql(f"grant {GRANTS[rights]} on {LEDGER} to clerk")
+
+
+def in_office(postgres: Postgres) -> list[str]:
+    return postgres.sql("select tablename from pg_tables where schemaname = 'office' order by 1").split()
+
+
+@pytest.mark.parametrize("rights", GRANTS)
+def test_rows_without_a_token(
+    env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], rights: str
+) -> None:
+    grant(postgres, rights)
+    before = postgres.sql(f"select count(*) from {LEDGER}")
+    env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk))
+    env.execute()
+    assert postgres.sql("select count(*), count(distinct id) from office.sold") == f"{ROWS}|{ROWS}"
+    assert in_office(postgres) == ["sold"]
+    assert postgres.sql(f"select count(*) from {LEDGER}") == before
+
+
+@pytest.mark.parametrize("rights", GRANTS)
+def test_rows_with_a_token(
+    env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], rights: str
+) -> None:
+    grant(postgres, rights)
+    env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk, token="monday"))
+    if rights == "all":
+        env.execute()
+        assert postgres.sql(f"select token from {LEDGER} where target = 'office.sold'") == "monday"
+        postgres.sql(f"delete from {LEDGER} where target = 'office.sold'")
+        return
+    with pytest.raises(SinkError, match="'monday': its user may not write to penstock_commits") as raised:
+        env.execute()
+    env._outputs.take()
+    assert "permission denied for table penstock_commits" in str(raised.value)
+    assert "grant the user SELECT, INSERT and DELETE" in str(raised.value)
+    assert in_office(postgres) == []
+
+
+@pytest.mark.parametrize("token", [None, "monday"])
+def test_no_ledger_and_no_right_to_make_one(
+    env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], token: str | None
+) -> None:
+    postgres.sql(f"alter table {LEDGER} rename to hidden_commits")
+    try:
+        env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk, token=token))
+        if token is None:
+            env.execute()
+        else:
+            with pytest.raises(SinkError, match="permission denied for schema public"):
+                env.execute()
+            env._outputs.take()
+    finally:
+        postgres.sql(f"alter table hidden_commits rename to {LEDGER}")
+    assert in_office(postgres) == (["sold"] if token is None else [])
+
+
+def test_two_tables_of_one_database(
+    env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str]
+) -> None:
+    """They share a transaction, so nobody has to tell later which of them has committed."""
+    for name in ("sold", "returned"):
+        env.write(numbers(spark), JdbcSink(postgres.url, f"office.{name}", clerk))
+    env.execute()
+    assert in_office(postgres) == ["returned", "sold"]
+
+
+def test_a_table_beside_files_is_refused(
+    env: Environment, spark: SparkSession, postgres: Postgres, clerk: dict[str, str], tmp_path: Path
+) -> None:
+    """A recovery could not tell whether the table has committed; so nothing becomes visible."""
+    env.write(numbers(spark), FileSink(str(tmp_path / "out")))
+    env.write(numbers(spark), JdbcSink(postgres.url, "office.sold", clerk))
+    with pytest.raises(SinkError, match="its job has other sinks"):
+        env.execute()
+    env._outputs.take()
+    assert list(tmp_path.iterdir()) == []
+    assert postgres.sql("select to_regclass('office.sold') is null or not exists (select 1 from office.sold)") == "t"
