@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 _MARKS: KeptByPlans[object] = KeptByPlans()
-_MARK_BASE = 64 << 20
-_MARK_END = _MARK_BASE + (1 << 24)
+MARKS = (64 << 20, (64 << 20) + (1 << 24))
+"""Between which two advisory sizes an exchange is marked; nobody would write one of them."""
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
@@ -69,7 +69,7 @@ def mark(df: DataFrame, what: object, partitions: int | None = None) -> DataFram
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
     number = next(_numbers)
-    advisory = bridge.some_long(_MARK_BASE + number)
+    advisory = bridge.some_long(MARKS[0] + number)
     _MARKS.keep(bridge, number, advisory, what)
     marked = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
     if partitions is not None:
@@ -114,4 +114,4 @@ class _SizesAndOptions:
 
 
 def _number(size: int | None) -> int | None:
-    return size - _MARK_BASE if size is not None and _MARK_BASE < size < _MARK_END else None
+    return size - MARKS[0] if size is not None and MARKS[0] < size < MARKS[1] else None
