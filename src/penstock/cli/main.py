@@ -62,15 +62,20 @@ def run(
     job: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the Python file JOB, which makes an Environment, and print the decisions of its jobs.
+    """Run the Python file JOB, any PySpark program, and print what was decided for its queries.
+
+    JOB runs as `python JOB ARGUMENTS` would. It need not know of Penstock: the queries of every Spark session that it
+    makes run as jobs, and its own settings of the session count. Jobs of an Environment are printed with their vertices.
 
     \b
-    Example:
+    Examples:
       penstock run --master spark://host:7077 revenue.py 2026-11
+      penstock run --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=8mb nightly.py
     """
-    from penstock.scheduler.job import RECENT
+    from penstock.cli.programs import tell
+    from penstock.extension.program import all_sessions_enabled
 
-    with common.output() as output:
+    with common.output() as output, all_sessions_enabled() as program:
         common.export()
         if ui:
             os.environ["PENSTOCK_REST_ENABLED"] = "true"
@@ -80,8 +85,7 @@ def run(
             run_file(job, arguments)
         finally:
             if not quiet:
-                for done in RECENT:
-                    output.job(done)
+                tell(output, program)
 
 
 @main.command()

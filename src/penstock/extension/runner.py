@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from penstock.spark.query_hook import HandedQuery
 
 log = logging.getLogger("penstock.extension")
+
+_KEPT = 256
+"""Jobs that are kept for a summary; a server may run thousands."""
 
 
 def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | None) -> Configuration:
@@ -64,6 +68,11 @@ class JobRunner:
         Further strategies.
     observer
         Watches the jobs.
+
+    Attributes
+    ----------
+    jobs
+        The jobs of the latest queries, oldest first.
     """
 
     def __init__(
@@ -78,11 +87,13 @@ class JobRunner:
         self._strategies = tuple(strategies)
         self._observer = observer
         self._running: dict[int, Job] = {}
+        self.jobs: deque[Job] = deque(maxlen=_KEPT)
 
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
         job = Job(query.description or "query")
         self._running[query.number] = job
+        self.jobs.append(job)
         start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
 
     def cancel(self, query: HandedQuery) -> None:

@@ -70,10 +70,22 @@ def enable(
     >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
     """
     spark = embedded_session() if spark is None else spark
+    install(spark, config or {}, config_file, strategies, ui)
+    return spark
+
+
+def install(
+    spark: SparkSession,
+    config: Mapping[str, object],
+    config_file: str | Path | None = None,
+    strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+    ui: bool | None = None,  # noqa: FBT001
+) -> JobRunner:
+    """Enable a session as `enable` does; return what runs its queries."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
-    options = configuration(bridge, config or {}, file)
-    runner = JobRunner(config or {}, file, strategies, Observer(bridge, options, ui))
+    options = configuration(bridge, config, file)
+    runner = JobRunner(config, file, strategies, Observer(bridge, options, ui))
     query_hook.use(
         bridge,
         runner,
@@ -83,7 +95,7 @@ def enable(
     )
     query_hook.install(bridge)
     spark.conf.set(_ENABLED, "true")
-    return spark
+    return runner
 
 
 def disable(spark: SparkSession | None = None) -> None:
