@@ -6,6 +6,7 @@ import os
 
 import click
 
+from penstock.cli.connect_server import connect_server
 from penstock.cli.demo import run_demo
 from penstock.cli.history import history, ui
 from penstock.cli.recover import recover
@@ -32,6 +33,7 @@ main.add_command(history)
 main.add_command(ui)
 main.add_command(verify)
 main.add_command(recover)
+main.add_command(connect_server)
 
 
 @main.command()
