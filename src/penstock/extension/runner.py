@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.extension")
 
+FELL_BACK = "run by Spark instead"
+"""What is chosen where Penstock fails to run a query."""
 _KEPT = 256
 """Jobs that are kept for a summary; a server may run thousands."""
 
@@ -116,7 +118,7 @@ class JobRunner:
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
                 job.decisions.record(
-                    Choice(DecisionKind.WHOLE_QUERY, NameRef(job.name), "left to Spark", f"Penstock failed: {error}")
+                    Choice(DecisionKind.WHOLE_QUERY, NameRef(job.name), FELL_BACK, f"Penstock failed: {error}")
                 )
                 rows = self._plain_rows(query, job)
             query.complete(rows)

@@ -86,13 +86,8 @@ def install(
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
     runner = JobRunner(config, file, strategies, Observer(bridge, options, ui))
-    query_hook.use(
-        bridge,
-        runner,
-        options.integer(WHOLE_QUERY_THRESHOLD),
-        HOW_JOBS_RUN,
-        takes_small=bool(strategies) or options_say_how(options),
-    )
+    threshold, says_how = options.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(options)
+    query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
     query_hook.install(bridge)
     spark.conf.set(_ENABLED, "true")
     return runner
@@ -111,7 +106,7 @@ def disable(spark: SparkSession | None = None) -> None:
 
 @contextmanager
 def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[SparkSession]:
-    """Let Penstock run the queries of a session that are planned in the block.
+    """Let Penstock run the queries that are planned in the block; afterwards everything is as it was.
 
     Parameters
     ----------
@@ -121,11 +116,13 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
         As of `enable`.
     """
     found = _session(spark)
-    before = found.conf.get(_ENABLED, "false")
+    bridge = Bridge(found)
+    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, "false")
     try:
         yield enable(found, **options)  # type: ignore[arg-type]
     finally:
         found.conf.set(_ENABLED, before)
+        query_hook.use(bridge, service)
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

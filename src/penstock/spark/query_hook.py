@@ -14,7 +14,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 
 from penstock.spark import answers
 from penstock.spark.dataframes import MARKS
-from penstock.spark.handles import LocalProperties, PhysicalPlan
+from penstock.spark.handles import JvmObject, LocalProperties, PhysicalPlan
 from penstock.spark.jvm import Bridge
 from penstock.spark.logical_plan import LogicalPlan
 
@@ -129,8 +129,20 @@ def install(bridge: Bridge) -> None:
     bridge.helper("QueryHook").install(bridge.session)
 
 
-def use(bridge: Bridge, runner: QueryRunner, threshold: int, prefixes: Sequence[str], *, takes_small: bool) -> None:
-    """Set who runs the queries that are handed over, and which are.
+class Service(JvmObject):
+    """Who runs the queries that are handed over, and which are."""
+
+
+def use(bridge: Bridge, service: Service | None) -> Service | None:
+    """Let queries be handed over to a service from now on, or no more; return the one of before."""
+    before = bridge.helper("QueryHook").use(service)
+    return None if before is None else Service(bridge, before)
+
+
+def service(
+    bridge: Bridge, runner: QueryRunner, threshold: int, prefixes: Sequence[str], *, takes_small: bool
+) -> Service:
+    """Return a service.
 
     Parameters
     ----------
@@ -142,9 +154,8 @@ def use(bridge: Bridge, runner: QueryRunner, threshold: int, prefixes: Sequence[
         Whether small ones are always taken.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)
-    hook = bridge.helper("QueryHook")
-    rule = hook.rule(threshold, takes_small, " ".join(prefixes), *MARKS)
-    hook.use(_Callback(bridge.spark, runner), rule)
+    hook, callback = bridge.helper("QueryHook"), _Callback(bridge.spark, runner)
+    return Service(bridge, hook.service(callback, threshold, takes_small, " ".join(prefixes), *MARKS))
 
 
 def counts(bridge: Bridge) -> dict[str, int]:

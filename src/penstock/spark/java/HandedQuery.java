@@ -15,12 +15,14 @@ public final class HandedQuery {
     private static final AtomicLong NUMBERS = new AtomicLong();
 
     private final long number = NUMBERS.incrementAndGet();
+    private final QueryHook.Service service;
     private final LogicalPlan plan;
     private final SparkSession session;
     private final Properties properties;
     private final CompletableFuture<Object> answer = new CompletableFuture<>();
 
-    HandedQuery(LogicalPlan plan, SparkSession session) {
+    HandedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
+        this.service = service;
         this.plan = plan;
         this.session = session;
         this.properties = (Properties) session.sparkContext().getLocalProperties().clone();
@@ -55,11 +57,11 @@ public final class HandedQuery {
 
     /** Lets Penstock run the query, and waits; a thread that is interrupted meanwhile cancels the job. */
     SparkPlan result() {
-        QueryHook.run(this);
+        service.run(this);
         try {
             return (SparkPlan) answer.get();
         } catch (InterruptedException interrupted) {
-            QueryHook.cancel(this);
+            service.cancel(this);
             Platform.throwException(interrupted);
         } catch (ExecutionException failed) {
             Platform.throwException(failed.getCause());

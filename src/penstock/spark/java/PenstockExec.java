@@ -4,6 +4,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.CommandResultExec;
 import org.apache.spark.sql.execution.SparkPlan;
 
 import scala.Tuple2;
@@ -15,26 +16,36 @@ import scala.collection.immutable.Seq;
  * A physical leaf that stands for a whole query. Penstock runs the query when, and only when, its rows are asked for.
  *
  * Spark copies such a node by calling its constructor with the elements of the product, and compares these: so it holds
- * nothing but the query. What the job gives is a plan whose last stage has not run, and that plan does the rest.
+ * nothing but the query and who runs it. What the job gives is a plan whose last stage has not run, and that plan does the rest.
  */
 public final class PenstockExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
 
-    private final LogicalPlan query;
+    private final transient LogicalPlan query;
+    private final transient QueryHook.Service service;
     private transient SparkPlan result;
 
-    public PenstockExec(LogicalPlan query) {
+    public PenstockExec(LogicalPlan query, QueryHook.Service service) {
         this.query = query;
+        this.service = service;
     }
 
     /** Runs the query, once. Janino would let a synchronized private method hold the lock of the class. */
     private SparkPlan result() {
         synchronized (this) {
             if (result == null) {
-                result = new HandedQuery(query, session()).result();
+                result = new HandedQuery(service, query, session()).result();
             }
             return result;
         }
+    }
+
+    /**
+     * What tasks get instead, where an operator above sends itself to them with all below it, as a limit does: they
+     * have no such class. Protected, as Janino would make a function of a private method.
+     */
+    protected Object writeReplace() {
+        return new CommandResultExec(output(), null, null);
     }
 
     @Override
@@ -101,12 +112,12 @@ public final class PenstockExec extends SparkPlan {
 
     @Override
     public int productArity() {
-        return 1;
+        return 2;
     }
 
     @Override
     public Object productElement(int place) {
-        return query;
+        return place == 0 ? query : service;
     }
 
     @Override

@@ -27,18 +27,39 @@ import scala.runtime.AbstractFunction1;
  */
 public final class QueryHook {
     private static final Map<String, Object> COUNTS = new ConcurrentHashMap<>();
-    private static volatile BiConsumer<Object, Object> runner;
-    private static volatile HandoverRule rule;
+    private static volatile Service service;
 
-    /** Sets who runs queries (it is called with "run" or "cancel", and the query), and which ones. */
-    public void use(BiConsumer<Object, Object> runs, HandoverRule takes) {
-        runner = runs;
-        rule = takes;
+    /** Who runs queries (it is called with "run" or "cancel", and the query), and which ones. */
+    public static final class Service {
+        private final BiConsumer<Object, Object> runner;
+        private final HandoverRule rule;
+
+        Service(BiConsumer<Object, Object> runner, HandoverRule rule) {
+            this.runner = runner;
+            this.rule = rule;
+        }
+
+        void run(HandedQuery query) {
+            runner.accept("run", query);
+        }
+
+        void cancel(HandedQuery query) {
+            runner.accept("cancel", query);
+        }
     }
 
-    /** Returns a rule; prefixes are separated by spaces. */
-    public HandoverRule rule(long threshold, boolean takesSmall, String prefixes, long firstMark, long lastMark) {
-        return new HandoverRule(threshold, takesSmall, prefixes.split(" "), new long[] {firstMark, lastMark});
+    /** Lets queries be run from now on, or no more with null; returns who did so until now, null of nobody. */
+    public Service use(Service next) {
+        Service before = service;
+        service = next;
+        return before;
+    }
+
+    /** Returns a service; prefixes are separated by spaces. */
+    public Service service(BiConsumer<Object, Object> runner, long threshold, boolean takesSmall, String prefixes,
+            long firstMark, long lastMark) {
+        long[] marks = {firstMark, lastMark};
+        return new Service(runner, new HandoverRule(threshold, takesSmall, prefixes.split(" "), marks));
     }
 
     /** Lets the planners of a session ask, of those that are cloned from it, and of those of its application made later. */
@@ -66,14 +87,6 @@ public final class QueryHook {
         return Answer.of(found);
     }
 
-    static void run(HandedQuery query) {
-        runner.accept("run", query);
-    }
-
-    static void cancel(HandedQuery query) {
-        runner.accept("cancel", query);
-    }
-
     private static void count(String what) {
         COUNTS.putIfAbsent(what, new LongAdder());
         ((LongAdder) COUNTS.get(what)).increment();
@@ -91,15 +104,18 @@ public final class QueryHook {
     public static final class Strategy extends SparkStrategy {
         @Override
         public Seq<SparkPlan> apply(LogicalPlan plan) {
-            HandoverRule current = rule;
-            if (current == null || !current.isOn()) {
+            Service current = service;
+            if (current == null || !current.rule.isOn()) {
                 return Catalyst.none();
             }
-            String answer = current.answer(plan);
+            String answer = current.rule.answer(plan);
             if (answer != null) {
                 count(answer);
             }
-            return HandoverRule.TAKEN.equals(answer) ? Catalyst.seq((SparkPlan) new PenstockExec(plan)) : Catalyst.none();
+            if (!HandoverRule.TAKEN.equals(answer)) {
+                return Catalyst.none();
+            }
+            return Catalyst.seq((SparkPlan) new PenstockExec(plan, current));
         }
     }
 }
