@@ -66,6 +66,8 @@ class JobRunner:
     ----------
     arguments, file
         Options that hold for all queries, as in `penstock.enable`. Those of a query's session are added.
+    options
+        What these are together with those of the first session.
     strategies
         Further strategies.
     observer
@@ -81,11 +83,13 @@ class JobRunner:
         self,
         arguments: Mapping[str, object],
         file: str | None,
+        options: Configuration,
         strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
         observer: Observer,
     ) -> None:
         self._arguments = dict(arguments)
         self._file = file
+        self._options = options
         self._strategies = tuple(strategies)
         self._observer = observer
         self._running: dict[int, Job] = {}
@@ -151,6 +155,6 @@ class JobRunner:
     def _plain_rows(self, query: HandedQuery, job: Job) -> PhysicalPlan:
         """Return the plan by which Spark runs a query itself."""
         bridge = query.bridge
-        pool = SessionPool(bridge, clone_settings(bridge, configuration(bridge, self._arguments, self._file)), query.properties)
+        pool = SessionPool(bridge, clone_settings(bridge, self._options), query.properties)
         with pool.use() as session, vertex_thread(session, query.properties, f"penstock-{job.id}-plain", job.name):
             return physical_plan(session, query.plan)

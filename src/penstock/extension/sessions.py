@@ -85,7 +85,7 @@ def install(
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
-    runner = JobRunner(config, file, strategies, Observer(bridge, options, ui))
+    runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui))
     threshold, says_how = options.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(options)
     query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
     query_hook.install(bridge)
