@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli.session import Common, common_options
 from penstock.errors import PenstockError
-
-if TYPE_CHECKING:
-    from penstock.cli.output import Output
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -43,15 +39,15 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
             raise PenstockError(
                 f"--host {host} lets other machines in, and there is no token",
                 cause="whoever can reach the server can run code on the cluster",
-                hint="give --token TEXT; clients connect with sc://HOST:PORT/;token=TEXT;use_ssl=true behind a proxy "
-                "with TLS, or leave --host out",
+                hint="leave --host out, or give --token TEXT and put a proxy with TLS before the server; clients then "
+                "connect to sc://PROXY:PORT/;token=TEXT",
             )
         if history:
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
-        _serve(common, output, host, port, token, ui=ui)
+        _serve(common, host, port, token, ui=ui)
 
 
-def _serve(common: Common, output: Output, host: str, port: int, token: str | None, *, ui: bool) -> None:
+def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool) -> None:
     from penstock.extension.sessions import install
     from penstock.spark import connect
     from penstock.spark.jvm import Bridge
@@ -63,7 +59,10 @@ def _serve(common: Common, output: Output, host: str, port: int, token: str | No
         install(spark, {}, ui=ui or None)
         bridge = Bridge(spark)
         found = connect.start(bridge)
-        output.note(f"Spark Connect clients reach it at sc://{host}:{found}" + ("/;token=..." if token else ""))
+        # Standard output is for what the command says at its end.
+        # PySpark's client sends a token without TLS to the name localhost only.
+        shown = "localhost" if host in LOOPBACK else host
+        click.echo(f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True)
         _until_told_to_end()
         connect.stop(bridge)
     finally:

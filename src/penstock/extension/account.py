@@ -58,7 +58,7 @@ class QuerySummary:
         """Return the summary of a query's job."""
         decided = Counter(one.kind.value for one in job.decisions if one.kind not in _SAID_OF_EACH)
         seconds = None if job.ended is None else job.ended - job.started
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decided)
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, dict(decided))
 
 
 def left_to_spark(counts: Mapping[str, int]) -> str:
