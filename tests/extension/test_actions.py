@@ -36,7 +36,7 @@ def ordered(spark: SparkSession) -> DataFrame:
     return grouped(spark).orderBy(F.desc("v"))
 
 
-def collected_by_tasks(df: DataFrame, each_row: bool) -> int:  # noqa: FBT001
+def collected_by_tasks(df: DataFrame, each_row: bool) -> int:
     count = df.sparkSession.sparkContext.accumulator(0)
     if each_row:
         df.foreach(lambda _: count.add(1))

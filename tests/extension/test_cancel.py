@@ -61,7 +61,7 @@ def test_a_query_that_is_cancelled_ends_within_two_seconds(served: SparkSession,
         name(served)
         try:
             slow(served).collect()
-        except BaseException as error:  # noqa: BLE001 - it is looked at
+        except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -96,7 +96,13 @@ def test_vertices_have_the_groups_tags_pool_and_description_of_the_user(served: 
         context.setLocalProperty("spark.scheduler.pool", "slow ones")
         context.setLocalProperty("my.own", "1")
         context.addJobTag("tagged")
-        rows = served.range(10).select(F.udf(lambda value: look(value), "long")("id").alias("id")).groupBy("id").count().collect()
+        rows = (
+            served.range(10)
+            .select(F.udf(lambda value: look(value), "long")("id").alias("id"))
+            .groupBy("id")
+            .count()
+            .collect()
+        )
         seen["rows"] = str(len(rows))
         seen["group"] = context.getLocalProperty("spark.jobGroup.id")
         seen["description"] = context.getLocalProperty("spark.job.description")

@@ -58,7 +58,10 @@ LEFT: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
     "observed metrics": (observed, "observes metrics"),
     "micro-batches": (streamed, "a micro-batch of a streaming query"),
     "cached rows": (cached_rows, "reads cached rows only, and needs no shuffle"),
-    "a limit of scanned rows": (lambda spark: spark.range(1000).limit(3).collect(), "a limit of rows that need no shuffle"),
+    "a limit of scanned rows": (
+        lambda spark: spark.range(1000).limit(3).collect(),
+        "a limit of rows that need no shuffle",
+    ),
 }
 
 

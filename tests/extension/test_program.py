@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PROGRAM = '''
+PROGRAM = """
 import sys
 from pyspark.sql import SparkSession, functions as F
 
@@ -23,13 +23,16 @@ spark = spark.config("spark.penstock.execution.batch.adaptive.whole-query-thresh
 rows = spark.range(100).groupBy((F.col("id") % 3).alias("k")).count().orderBy("k").collect()
 print("ROWS", [tuple(row) for row in rows], sys.argv[1:], spark.conf.get("spark.sql.shuffle.partitions"), file=sys.stderr)
 spark.stop()
-'''
+"""
 ROWS = "ROWS [(0, 34), (1, 33), (2, 33)] ['--day', '2026-11'] 7"
 BIN = Path(sys.executable).parent
 
 
 def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}  # spark-submit looks for Python there
+    environment = {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    }  # spark-submit looks for Python there
     return subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=180, check=False, env=environment
     )

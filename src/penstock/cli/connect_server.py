@@ -17,7 +17,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.command("connect-server")
 @common_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that the server listens at.")
-@click.option("--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one.")
+@click.option(
+    "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one."
+)
 @click.option("--token", envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="What clients have to know to connect.")
 @click.option("--ui", is_flag=True, help="Serve the page and the REST API beside it; the address is printed.")
 @click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
@@ -34,7 +36,7 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
       python -c 'from pyspark.sql import SparkSession
       SparkSession.builder.remote("sc://localhost:15002").getOrCreate().sql("SELECT 1").show()'
     """
-    with common.output() as output:
+    with common.output():
         if host not in LOOPBACK and not token:
             raise PenstockError(
                 f"--host {host} lets other machines in, and there is no token",
@@ -62,7 +64,9 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool)
         # Standard output is for what the command says at its end.
         # PySpark's client sends a token without TLS to the name localhost only.
         shown = "localhost" if host in LOOPBACK else host
-        click.echo(f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True)
+        click.echo(
+            f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True
+        )
         _until_told_to_end()
         connect.stop(bridge)
     finally:

@@ -67,7 +67,8 @@ def run(
     """Run the Python file JOB, any PySpark program, and print what was decided for its queries.
 
     JOB runs as `python JOB ARGUMENTS` would. It need not know of Penstock: the queries of every Spark session that it
-    makes run as jobs, and its own settings of the session count. Jobs of an Environment are printed with their vertices.
+    makes run as jobs, and its own settings of the session count. Jobs of an Environment are printed with their
+    vertices.
 
     \b
     Examples:

@@ -71,8 +71,8 @@ ENABLED = Option(
     "enabled",
     BOOL,
     default=True,
-    doc="Let Penstock run the queries of a session for which `penstock.enable` was called, or of one made after it. Set "
-    "it for a single session as `spark.penstock.enabled`; it counts from the next query.",
+    doc="Let Penstock run the queries of a session for which `penstock.enable` was called, or of one made after it. "
+    "Set it for a single session as `spark.penstock.enabled`; it counts from the next query.",
 )
 VERIFY = Option(
     "execution.verify",

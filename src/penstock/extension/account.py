@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

@@ -112,8 +112,8 @@ class JobRunner:
         try:
             try:
                 rows = self._rows(query, job)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the thread that waits must hear of it
-                failed = spark_error(error)
+            except Exception as error:
+                failed = spark_error(query.bridge, error)
                 if failed is not None:
                     query.fail(failed)
                     return
@@ -126,9 +126,9 @@ class JobRunner:
                 )
                 rows = self._plain_rows(query, job)
             query.complete(rows)
-        except BaseException as error:  # noqa: BLE001 - the same
+        except BaseException as error:
             log.exception("a query has no answer")
-            query.fail(spark_error(error) or SparkError.of(query.bridge, str(error)))
+            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
         finally:
             del self._running[query.number]
 

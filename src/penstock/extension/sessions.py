@@ -117,7 +117,7 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
     """
     found = _session(spark)
     bridge = Bridge(found)
-    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, "false")
+    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, "false") or "false"
     try:
         yield enable(found, **options)  # type: ignore[arg-type]
     finally:

@@ -5,7 +5,6 @@ Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``Exp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -69,7 +68,7 @@ class HandedQuery:
 
     @property
     def description(self) -> str | None:
-        """What the user, or PySpark, calls what is done: a job description, or a line such as ``collect at job.py:3``."""
+        """What the user calls it, a job description, or PySpark: a line such as ``collect at job.py:3``."""
         properties = self.properties._handle
         for key in ("spark.job.description", "callSite.short"):
             found = properties.getProperty(key)
@@ -83,33 +82,27 @@ class HandedQuery:
 
     def fail(self, error: SparkError) -> None:
         """Answer with an error, which the user gets as if Spark had raised it."""
-        self._handle.fail(error.handle)
+        self._handle.fail(error)
 
 
-@dataclass(frozen=True)
-class SparkError:
+class SparkError(JvmObject):
     """An exception of Spark."""
-
-    handle: Any
 
     @classmethod
     def of(cls, bridge: Bridge, message: str) -> SparkError:
         """Return a ``SparkException`` that says what went wrong."""
-        return cls(bridge.find("org.apache.spark.SparkException")(message))
+        return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
 
 
-def spark_error(error: BaseException | None) -> SparkError | None:
+def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
     """Return the exception of a Spark job behind an error, None if what failed is not the query itself.
 
     An internal error of Spark's planner says nothing of the user's query: a plan that Penstock made may be its reason.
     """
     while error is not None:
-        if isinstance(error, Py4JJavaError):
-            thrown = error.java_exception
-        else:
-            thrown = getattr(error, "_origin", None)
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
-            return SparkError(thrown) if _is_of_query(thrown) else None
+            return SparkError(bridge, thrown) if _is_of_query(thrown) else None
         error = error.__cause__ or error.__context__
     return None
 
@@ -153,7 +146,7 @@ def service(
     takes_small
         Whether small ones are always taken.
     """
-    ensure_callback_server_started(bridge.spark.sparkContext._gateway)
+    ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     hook, callback = bridge.helper("QueryHook"), _Callback(bridge.spark, runner)
     return Service(bridge, hook.service(callback, threshold, takes_small, " ".join(prefixes), *MARKS))
 

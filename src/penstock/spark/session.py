@@ -104,9 +104,7 @@ class SessionPool:
         if no other is given.
     """
 
-    def __init__(
-        self, bridge: Bridge, settings: Mapping[str, str], properties: LocalProperties | None = None
-    ) -> None:
+    def __init__(self, bridge: Bridge, settings: Mapping[str, str], properties: LocalProperties | None = None) -> None:
         self._bridge = bridge
         self._settings = dict(settings)
         self.properties = user_properties(bridge) if properties is None else properties
