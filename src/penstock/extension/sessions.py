@@ -71,6 +71,7 @@ def enable(
     """
     spark = embedded_session() if spark is None else spark
     install(spark, config or {}, config_file, strategies, ui)
+    spark.conf.set(_ENABLED, "true")
     return spark
 
 
@@ -81,7 +82,7 @@ def install(
     strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
     ui: bool | None = None,  # noqa: FBT001
 ) -> JobRunner:
-    """Enable a session as `enable` does; return what runs its queries."""
+    """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs their queries."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
@@ -89,7 +90,6 @@ def install(
     threshold, says_how = options.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(options)
     query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
     query_hook.install(bridge)
-    spark.conf.set(_ENABLED, "true")
     return runner
 
 

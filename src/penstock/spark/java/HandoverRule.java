@@ -78,7 +78,7 @@ public final class HandoverRule {
 
     /** Returns TAKEN, or why a query is left to Spark; null of what is no query. */
     String answer(LogicalPlan plan) {
-        if (plan.containsTag(LEFT_TO_SPARK)) {
+        if (isTagged(plan, LEFT_TO_SPARK)) {
             return null;
         }
         if (plan instanceof ReturnAnswer) {
@@ -101,7 +101,7 @@ public final class HandoverRule {
 
     /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */
     private static boolean isLimitOfAnswer(LogicalPlan plan) {
-        return plan.containsTag(BELOW_LIMIT) && LIMITS.contains(Catalyst.name(plan));
+        return isTagged(plan, BELOW_LIMIT) && LIMITS.contains(Catalyst.name(plan));
     }
 
     private static boolean isNoQuery(LogicalPlan plan) {
@@ -118,6 +118,10 @@ public final class HandoverRule {
             name = Catalyst.name(below);
         }
         below.setTagValue(BELOW_LIMIT, true);
+    }
+
+    private static boolean isTagged(LogicalPlan plan, TreeNodeTag<Object> tag) {
+        return plan.getTagValue(tag).isDefined();
     }
 
     private static void leave(LogicalPlan plan) {
@@ -139,7 +143,7 @@ public final class HandoverRule {
             return "observes metrics";
         }
         boolean isNarrow = isNarrow(plan);
-        if (isNarrow && plan.containsTag(BELOW_LIMIT)) {
+        if (isNarrow && isTagged(plan, BELOW_LIMIT)) {
             return "a limit of rows that need no shuffle";
         }
         if (isNarrow && readsOnlyCached(plan)) {
