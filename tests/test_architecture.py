@@ -35,8 +35,9 @@ LEVELS = [
     {"history"},
     {"web"},
     {"progress", "report", "explain", "observer", "shadow"},
-    {"environment"},
+    {"environment", "extension"},
     {"cli"},
+    {"__main__"},
 ]
 LEVEL = {room: number for number, rooms in enumerate(LEVELS) for room in rooms}
 PURE = (

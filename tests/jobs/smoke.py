@@ -23,6 +23,7 @@ import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import History, LocalFolder
+from penstock.scheduler.job import RECENT
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -224,11 +225,31 @@ def watched():
     assert {task["state"] for tasks in record.tasks.values() for task in tasks} == {"SUCCESS"}
 
 
+def served():
+    """The session's own queries, as any program has them: an action, a cached table, a write."""
+
+    def grouped():
+        return joined.groupBy("n").agg(F.sum("v").alias("v"))
+
+    plain = grouped().collect()
+    before = len(RECENT)
+    with penstock.enabled(spark, config=CONFIG):
+        assert_same_rows(grouped().collect(), plain)
+        assert len(RECENT) == before + 1
+        assert grouped().cache().count() == len(plain)
+        grouped().unpersist()
+        grouped().orderBy("n").write.mode("overwrite").parquet(str(folder / "served"))
+        assert len(grouped().limit(2).collect()) == min(2, len(plain))
+    assert_same_rows(spark.read.parquet(str(folder / "served")).collect(), plain)
+    assert len(RECENT) >= before + 4
+
+
 CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
     "files of two sinks": several_files,
     "explain": explained,
     "default options": as_they_come,
     "an event log": watched,
+    "a served session": served,
 }
 failed = 0
 started = time.time()

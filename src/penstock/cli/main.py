@@ -6,6 +6,7 @@ import os
 
 import click
 
+from penstock.cli.connect_server import connect_server
 from penstock.cli.demo import run_demo
 from penstock.cli.history import history, ui
 from penstock.cli.recover import recover
@@ -32,6 +33,7 @@ main.add_command(history)
 main.add_command(ui)
 main.add_command(verify)
 main.add_command(recover)
+main.add_command(connect_server)
 
 
 @main.command()
@@ -62,15 +64,21 @@ def run(
     job: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run the Python file JOB, which makes an Environment, and print the decisions of its jobs.
+    """Run the Python file JOB, any PySpark program, and print what was decided for its queries.
+
+    JOB runs as `python JOB ARGUMENTS` would. It need not know of Penstock: the queries of every Spark session that it
+    makes run as jobs, and its own settings of the session count. Jobs of an Environment are printed with their
+    vertices.
 
     \b
-    Example:
+    Examples:
       penstock run --master spark://host:7077 revenue.py 2026-11
+      penstock run --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=8mb nightly.py
     """
-    from penstock.scheduler.job import RECENT
+    from penstock.cli.programs import tell
+    from penstock.extension.program import all_sessions_enabled
 
-    with common.output() as output:
+    with common.output() as output, all_sessions_enabled() as program:
         common.export()
         if ui:
             os.environ["PENSTOCK_REST_ENABLED"] = "true"
@@ -80,8 +88,7 @@ def run(
             run_file(job, arguments)
         finally:
             if not quiet:
-                for done in RECENT:
-                    output.job(done)
+                tell(output, program)
 
 
 @main.command()

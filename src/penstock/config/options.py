@@ -67,6 +67,13 @@ WHOLE_QUERY_THRESHOLD = Option(
     doc="Spark runs a query unchanged if its sources hold fewer bytes than this in all and you set nothing else "
     "about how it runs. 0 turns this off.",
 )
+ENABLED = Option(
+    "enabled",
+    BOOL,
+    default=True,
+    doc="Let Penstock run the queries of a session for which `penstock.enable` was called, or of one made after it. "
+    "Set it for a single session as `spark.penstock.enabled`; it counts from the next query.",
+)
 VERIFY = Option(
     "execution.verify",
     BOOL,

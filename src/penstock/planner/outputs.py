@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Sink
     from penstock.location import SourceLine
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,26 @@ class Output:
     """
 
     df: DataFrame
+    sink: Sink
+    parallelism: int | None = None
+    location: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOutput:
+    """A query that Spark has optimised already, and where its rows go.
+
+    Parameters
+    ----------
+    plan
+        The optimised plan, with cached data in place.
+    sink
+        Where the rows go.
+    parallelism, location
+        As of an `Output`.
+    """
+
+    plan: LogicalPlan
     sink: Sink
     parallelism: int | None = None
     location: SourceLine | None = None

@@ -10,7 +10,7 @@ from penstock.planner.draft import DraftBuilder, TranslatedNode
 from penstock.planner.outputs import at_one_time, check_output
 from penstock.planner.passes import PASSES
 from penstock.planner.passes.exchange_widths import job_plan
-from penstock.planner.queries import Queries, read_queries
+from penstock.planner.queries import Queries, read_planned_query, read_queries
 from penstock.planner.sinks import add_output
 from penstock.planner.sources import SourceMaker
 from penstock.planner.translation import Translator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.planner.draft import Draft
-    from penstock.planner.outputs import Output
+    from penstock.planner.outputs import Output, PlannedOutput
     from penstock.planner.plan import JobPlan
     from penstock.spark.expressions import Attributes
     from penstock.spark.jvm import Bridge
@@ -40,13 +40,23 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output in outputs:
         check_output(bridge, output)
     outputs = at_one_time(bridge, outputs)
-    draft = _translated(bridge, config, outputs, read_queries(bridge, config, outputs))
+    return _planned(_translated(bridge, config, outputs, read_queries(bridge, config, outputs)), name)
+
+
+def plan_query(bridge: Bridge, config: Configuration, output: PlannedOutput, name: str) -> JobPlan:
+    """Return the plan of a job for a query that Spark has optimised already."""
+    return _planned(_translated(bridge, config, [output], read_planned_query(output.plan)), name)
+
+
+def _planned(draft: Draft, name: str) -> JobPlan:
     for run in PASSES:
         draft = run(draft)
     return job_plan(draft, name)
 
 
-def _translated(bridge: Bridge, config: Configuration, outputs: Sequence[Output], queries: Queries) -> Draft:
+def _translated(
+    bridge: Bridge, config: Configuration, outputs: Sequence[Output | PlannedOutput], queries: Queries
+) -> Draft:
     """Return the graph of all outputs; a part that several share is translated when the first of them reads it."""
     standing = {part.number: part for part in queries.shared}
     translated: dict[int, TranslatedNode] = {}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.planner.outputs import Output
     from penstock.spark.jvm import Bridge
+    from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
 
 RUN_BY_SPARK = "Query"
@@ -73,13 +74,26 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
         else output
         for output in outputs
     ]
-    plans = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
-    reasons = [why_run_by_spark(plan) for plan in plans]
-    plans = [
-        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan for plan, why in zip(plans, reasons, strict=True)
-    ]
+    optimized = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
+    plans, reasons = _unless_run_by_spark(optimized)
     cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
-    plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
+    return _queries([cut.get(i, plan) for i, plan in enumerate(plans)], reasons, shared)
+
+
+def read_planned_query(plan: LogicalPlan) -> Queries:
+    """Return what a job has to do whose one query Spark has optimised already."""
+    return _queries(*_unless_run_by_spark([read_plan(plan)]), [])
+
+
+def _unless_run_by_spark(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], list[str]]:
+    """Return plans, leaves in place of those that Spark has to run as they are, and for each plan the reason."""
+    reasons = [why_run_by_spark(plan) for plan in plans]
+    return [
+        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan for plan, why in zip(plans, reasons, strict=True)
+    ], reasons
+
+
+def _queries(plans: Sequence[LogicalNode], reasons: Sequence[str], shared: Sequence[SharedPart]) -> Queries:
     changed, parts = with_equal_aggregates([*plans, *(one.plan for one in shared)])
     plans, rest = changed[: len(plans)], changed[len(plans) :]
     return Queries(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.config import Configuration
-    from penstock.planner.outputs import Output
+    from penstock.planner.outputs import Output, PlannedOutput
     from penstock.planner.translation import Translator
     from penstock.spark.expressions import Expression
     from penstock.spark.plans import LogicalNode
@@ -37,7 +37,7 @@ def sink_options(config: Configuration) -> SinkOptions:
     return SinkOptions(config.integer(SINK_TARGET_FILE_SIZE), config.flag(SINK_AUTO_COMPACTION), policies)
 
 
-def add_output(translator: Translator, plan: LogicalNode, output: Output) -> None:
+def add_output(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput) -> None:
     """Translate the plan of an output, and put its sink behind it with the stages that come after the sink."""
     builder, options = translator.builder, sink_options(translator.config)
     sink_id = before = _add_sink(translator, plan, output, output.sink.file_size(options))
@@ -48,7 +48,7 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output) -> Non
         before = node_id
 
 
-def _add_sink(translator: Translator, plan: LogicalNode, output: Output, file_size: int | None) -> int:
+def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, file_size: int | None) -> int:
     """Add a sink and its edge; return its node."""
     builder = translator.builder
     default = translator.config.maybe_integer(SINK_PARALLELISM)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
 
-_HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
+HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
 """How the keys of options begin that Spark knows nothing of: a job that they are given for is not handed over."""
 
 
@@ -67,7 +67,7 @@ def plan_whole(
     if any(map(catalyst.observes_metrics, plans)):
         return WholeQuery(None, "it observes metrics (DataFrame.observe), which Spark reports for whole queries only")
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
-    if len(outputs) > 1 or threshold <= 0 or has_own_strategies or _options_say_how(config):
+    if len(outputs) > 1 or threshold <= 0 or has_own_strategies or options_say_how(config):
         return None
     (output,), (plan,) = outputs, plans
     options = sink_options(config)
@@ -82,9 +82,10 @@ def plan_whole(
     return WholeQuery(known, why)
 
 
-def _options_say_how(config: Configuration) -> bool:
+def options_say_how(config: Configuration) -> bool:
+    """Whether an option was given that says how jobs are to run."""
     return any(
-        option.key.startswith(_HOW_JOBS_RUN) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
+        option.key.startswith(HOW_JOBS_RUN) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
         for option, _, origin in config.items()
     )
 

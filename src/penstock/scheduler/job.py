@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.planner.whole_query import WholeQuery
     from penstock.scheduler.adaptive_batch import JobGraphs
+    from penstock.spark.handles import LocalProperties
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.scheduler")
@@ -211,9 +212,10 @@ class Job:
         config: Configuration,
         sinks: dict[int, SinkJob],
         strategies: Sequence[StreamGraphOptimizationStrategy] = (),
+        properties: LocalProperties | None = None,
     ) -> None:
-        """Run a planned job on a thread of its own; for `Environment`."""
-        sessions = SessionPool(bridge, _clone_settings(bridge, config))
+        """Run a planned job on a thread of its own, with the properties of the user's thread; for `Environment`."""
+        sessions = SessionPool(bridge, clone_settings(bridge, config), properties)
         self._scheduler = AdaptiveBatchScheduler(
             bridge, sessions, plan, config, self.decisions, self._account, self.id, self.name, sinks, strategies
         )
@@ -326,7 +328,7 @@ class Job:
         return left
 
 
-def _clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
+def clone_settings(bridge: Bridge, config: Configuration) -> dict[str, str]:
     """Return the settings under which vertices are planned, on top of the user's."""
     from penstock.config.options import DATA_VOLUME_PER_TASK
 

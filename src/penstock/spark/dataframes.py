@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 _HINTS: KeptByPlans[object] = KeptByPlans()
-_HINT_BASE = 64 << 20
-_HINT_END = _HINT_BASE + (1 << 24)
+HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
+"""Between which two advisory sizes an exchange carries a hint; nobody would write one of them."""
 
 
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
@@ -69,7 +69,7 @@ def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> Data
     bridge = Bridge(df.sparkSession)
     plan = df._jdf.queryExecution().analyzed()
     number = next(_numbers)
-    advisory = bridge.some_long(_HINT_BASE + number)
+    advisory = bridge.some_long(HINT_SIZES[0] + number)
     _HINTS.keep(bridge, number, advisory, what)
     carrier = bridge.find(LOGICAL + "RebalancePartitions")(bridge.seq([]), plan, bridge.none, advisory)
     if partitions is not None:
@@ -109,4 +109,4 @@ class _SizesAndOptions:
 
 
 def _number(size: int | None) -> int | None:
-    return size - _HINT_BASE if size is not None and _HINT_BASE < size < _HINT_END else None
+    return size - HINT_SIZES[0] if size is not None and HINT_SIZES[0] < size < HINT_SIZES[1] else None

@@ -51,11 +51,9 @@ def vertex_thread(session: Session, properties: LocalProperties, group: str, des
     properties
         What the user's thread tells its jobs, see `user_properties`.
     """
-    context = session._bridge.spark.sparkContext
-    scala = context._jsc.sc()
+    scala = session._bridge.spark.sparkContext._jsc.sc()
     before = scala.getLocalProperties()
-    scala.setLocalProperties(thread_properties(session, properties))
-    context.setJobGroup(group, description, interruptOnCancel=True)
+    scala.setLocalProperties(thread_properties(session, properties, group, description))
     try:
         with active_session(session):
             yield
@@ -79,8 +77,13 @@ def active_session(session: Session) -> Iterator[None]:
 
 
 def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
-    """Cancel the Spark jobs of a group, and those it would still start (``cancelJobGroupAndFutureJobs``)."""
-    bridge.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group, reason)
+    """Cancel the Spark jobs of a group of ours, and those it would still start (``cancelJobGroupAndFutureJobs``).
+
+    To Spark they may be in a job group of the user's, where only those that run are cancelled, by our tag.
+    """
+    context = bridge.spark.sparkContext._jsc.sc()
+    context.cancelJobGroupAndFutureJobs(group, reason)
+    context.cancelJobsWithTag(group, reason)
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
@@ -138,8 +141,9 @@ class StageRun:
 def stages_of(bridge: Bridge, group: str) -> list[StageRun]:
     """Return the stages that ran in a job group, as Spark's status tracker tells."""
     tracker = bridge.spark.sparkContext.statusTracker()
+    tagged = bridge.spark.sparkContext._jsc.sc().statusTracker().getJobIdsForTag(group)
     found: dict[int, StageRun] = {}
-    for job_id in sorted(tracker.getJobIdsForGroup(group)):
+    for job_id in sorted(tagged):
         job = tracker.getJobInfo(job_id)
         for stage_id in job.stageIds if job else ():
             stage = tracker.getStageInfo(stage_id)
@@ -206,7 +210,7 @@ def has_repeated_tasks(bridge: Bridge) -> bool:
 
     True also where Spark does not know a stage any more (``spark.ui.retainedStages``): then it may have.
     """
-    group = bridge.spark.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+    group = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""
     try:
         done = [(task.stage, task.index) for task in tasks_of(bridge, group, _RETAINED) if task.state == "SUCCESS"]
     except Py4JJavaError:

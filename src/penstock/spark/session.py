@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from penstock.spark.handles import Session
+    from penstock.spark.handles import LocalProperties, Session
     from penstock.spark.jvm import Bridge
 
 MINIMUM_JAVA = 17
@@ -100,13 +100,14 @@ class SessionPool:
     Attributes
     ----------
     properties
-        What the thread that made the pool tells its Spark jobs, see `jobs.user_properties`.
+        What the user's thread tells its Spark jobs, see `jobs.user_properties`; that of the thread that makes the pool
+        if no other is given.
     """
 
-    def __init__(self, bridge: Bridge, settings: Mapping[str, str]) -> None:
+    def __init__(self, bridge: Bridge, settings: Mapping[str, str], properties: LocalProperties | None = None) -> None:
         self._bridge = bridge
         self._settings = dict(settings)
-        self.properties = user_properties(bridge)
+        self.properties = user_properties(bridge) if properties is None else properties
         self._first: Session | None = None
         self._free: list[Session] = []
         self._lock = threading.Lock()

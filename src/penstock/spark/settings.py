@@ -25,13 +25,17 @@ def change_settings(session: Session, settings: Mapping[str, str]) -> None:
     session._bridge.helper("SessionSettings").set(session, json.dumps(dict(settings)))
 
 
-def thread_properties(session: Session, users: LocalProperties) -> LocalProperties:
+def thread_properties(session: Session, users: LocalProperties, tag: str, description: str) -> LocalProperties:
     """Return the local properties of a thread whose jobs are to see the settings of a session.
 
     Parameters
     ----------
     users
         The local properties of the user's thread, see `jobs.user_properties`.
+    tag
+        The tag of the thread's Spark jobs, and their job group unless the user's thread has one.
+    description
+        What is said of the jobs, behind what the user says of them.
     """
     bridge = session._bridge
-    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session))
+    return LocalProperties(bridge, bridge.helper("SessionSettings").threadProperties(users, session, tag, description))

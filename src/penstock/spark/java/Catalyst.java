@@ -1,7 +1,9 @@
 package penstock;
 
+import java.util.Collections;
 import java.util.List;
 
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 
@@ -17,6 +19,16 @@ final class Catalyst {
     /** Returns the elements of a sequence. */
     static List<?> each(Seq<?> sequence) {
         return CollectionConverters.asJava(sequence);
+    }
+
+    /** Returns a sequence of nothing. */
+    static <T> Seq<T> none() {
+        return PythonUtils.toSeq(Collections.<T>emptyList());
+    }
+
+    /** Returns a sequence of one. */
+    static <T> Seq<T> seq(T one) {
+        return PythonUtils.toSeq(Collections.<T>singletonList(one));
     }
 
     /** Returns the name of a plan or expression, as `jvm.class_name` does. */

@@ -41,6 +41,24 @@ public final class PlanSearch {
         return Answer.of(facts);
     }
 
+    /** Whether somebody said at a place of a plan how it is to run, or in an option of one of its readers. */
+    public boolean saysHow(LogicalPlan plan, long firstHint, long lastHint) {
+        List<Object> sizes = new ArrayList<>();
+        Set<Object> options = new HashSet<>();
+        add(plan, sizes, options);
+        for (Object size : sizes) {
+            if ((Long) size > firstHint && (Long) size < lastHint) {
+                return true;
+            }
+        }
+        for (Object option : options) {
+            if (((String) option).startsWith("scan.")) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     private static void add(LogicalPlan plan, List<Object> sizes, Set<Object> options) {
         if (plan instanceof RebalancePartitions) {
             if (((RebalancePartitions) plan).optAdvisoryPartitionSize().isDefined()) {

@@ -17,6 +17,9 @@ public final class SessionSettings {
     /** Settings of an execution itself: whose it is, not how it runs. */
     private static final String OF_AN_EXECUTION = "spark.sql.execution.";
 
+    /** The local property of threads on which Penstock itself runs queries: the tag of their Spark jobs. */
+    static final String INSIDE = "penstock.inside";
+
     /** Returns the settings of the context and of a session that begin with a prefix; those of the session win. */
     public Object read(SparkSession session, String prefix) throws JsonProcessingException {
         Map<String, Object> found = new LinkedHashMap<>();
@@ -47,8 +50,11 @@ public final class SessionSettings {
     /**
      * Returns the local properties of a vertex's thread: those of the user's thread, and the settings of the session
      * that plans the vertex, which tasks read from there (as SQLExecution.withSQLConfPropagated hands them on).
+     *
+     * The Spark jobs are known by a tag. They are in the user's job group, if there is one: whoever cancels that group
+     * cancels them, too.
      */
-    public Properties threadProperties(Properties users, SparkSession session) {
+    public Properties threadProperties(Properties users, SparkSession session, String tag, String description) {
         Properties found = new Properties();
         for (Object each : users.stringPropertyNames()) {
             String name = (String) each;
@@ -63,6 +69,15 @@ public final class SessionSettings {
                 found.setProperty((String) setting.getKey(), (String) setting.getValue());
             }
         }
+        String tags = found.getProperty("spark.job.tags");
+        found.setProperty("spark.job.tags", tags == null || tags.isEmpty() ? tag : tags + "," + tag);
+        if (found.getProperty("spark.jobGroup.id") == null) {
+            found.setProperty("spark.jobGroup.id", tag);
+            found.setProperty("spark.job.interruptOnCancel", "true");
+        }
+        String own = found.getProperty("spark.job.description");
+        found.setProperty("spark.job.description", own == null ? description : own + ": " + description);
+        found.setProperty(INSIDE, tag);
         return found;
     }
 }

@@ -1,0 +1,161 @@
+"""What it costs, and gains, that Penstock serves a session: small queries, the way through Python, and TPC-H by spark.sql.
+
+Every system runs every query once uncounted, then in each round once, taking turns at going first. Medians and a table
+go to bench/results/served.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+RESULTS = Path(__file__).parent / "results"
+ALL_TAKEN = {"execution.batch.adaptive.whole-query-threshold": 0}
+
+
+def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Return the median seconds of each system; they take turns at going first."""
+    seconds: dict[str, list[float]] = {name: [] for name in systems}
+    names = list(systems)
+    for name in names:
+        systems[name]()
+    for number in range(rounds):
+        for name in names if number % 2 else reversed(names):
+            started = time.perf_counter()
+            systems[name]()
+            seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(each) for name, each in seconds.items()}
+
+
+def switched(spark: SparkSession, *, on: bool, run: Callable[[], Any]) -> Callable[[], Any]:
+    def measured() -> Any:
+        spark.conf.set("spark.penstock.enabled", str(on).lower())
+        return run()
+
+    return measured
+
+
+def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, float]:
+    """A query below the threshold, which is left to Spark: what asking costs."""
+    path = str(folder / "small")
+    spark.conf.set("spark.penstock.enabled", "false")
+    spark.range(1000).withColumn("k", F.col("id") % 7).write.mode("overwrite").parquet(path)
+
+    def run() -> Any:
+        return spark.read.schema("id long, k long").parquet(path).groupBy("k").agg(F.sum("id")).collect()
+
+    penstock.enable(spark)
+    return paired({"Spark": switched(spark, on=False, run=run), "served": switched(spark, on=True, run=run)}, rounds)
+
+
+def way_through_python(spark: SparkSession, rounds: int) -> dict[str, float]:
+    """A query that is taken: by its own action, and by an environment."""
+    env = Environment(spark, config=ALL_TAKEN, progress=False)
+
+    def query() -> Any:
+        return spark.range(1000).groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id"))
+
+    penstock.enable(spark, config=ALL_TAKEN)
+    systems = {
+        "Environment.collect": switched(spark, on=False, run=lambda: env.collect(query())),
+        "served": switched(spark, on=True, run=lambda: query().collect()),
+    }
+    return paired(systems, rounds)
+
+
+def tpch(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """The TPC-H queries: Spark's, an environment's, and those of a served session."""
+    for file in sorted(data.glob("*.parquet")):
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+    texts = json.loads((data.parent / "queries" / "tpch.json").read_text())
+    env = Environment(spark, progress=False)
+    penstock.enable(spark)
+    found = {}
+    for number, text in sorted(texts.items(), key=lambda one: int(one[0])):
+        plain = switched(spark, on=False, run=lambda text=text: spark.sql(text).collect())
+        systems = {
+            "Spark": plain,
+            "Environment": switched(spark, on=False, run=lambda text=text: env.collect(spark.sql(text))),
+            "served": switched(spark, on=True, run=lambda text=text: spark.sql(text).collect()),
+        }
+        found[number] = paired(systems, rounds)
+        print(number, found[number], flush=True)
+    return found
+
+
+def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+    columns = list(next(iter(rows.values())))
+    lines = [f"| query | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    lines += [f"| {name} | {' | '.join(f'{each[one]:.3f}' for one in columns)} |" for name, each in rows.items()]
+    totals = [sum(each[one] for each in rows.values()) for one in columns]
+    return "\n".join([*lines, f"| **total** | {' | '.join(f'{total:.2f}' for total in totals)} |"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--data", type=Path, required=True, help="a folder of TPC-H's parquet files, such as data/tpch-1"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of TPC-H")
+    parser.add_argument("--small", type=int, default=1000, help="how many small queries each system runs")
+    parser.add_argument("--asked", type=int, default=100, help="how many queries go through Python each way")
+    arguments = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master("local[2]").config("spark.driver.memory", "8g").config("spark.log.level", "ERROR")
+    )
+    spark = builder.config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    lines = [
+        "# A served session",
+        "",
+        "Seconds, medians. One process, two cores; the systems take turns at going first.",
+        "",
+    ]
+    if arguments.small:
+        small = small_queries(spark, arguments.data.parent / "served", arguments.small)
+        more = small["served"] / small["Spark"] - 1
+        lines += [
+            (
+                f"* {arguments.small} queries below the threshold, left to Spark: {small['Spark'] * 1000:.1f} ms without, "
+                f"{small['served'] * 1000:.1f} ms with ({more:+.1%})."
+            )
+        ]
+        print(lines[-1], flush=True)
+    if arguments.asked:
+        asked = way_through_python(spark, arguments.asked)
+        extra = (asked["served"] - asked["Environment.collect"]) * 1000
+        lines += [
+            (
+                f"* {arguments.asked} small queries that are taken: {asked['Environment.collect'] * 1000:.1f} ms by "
+                f"`Environment.collect`, {asked['served'] * 1000:.1f} ms by their own action ({extra:+.1f} ms)."
+            )
+        ]
+        print(lines[-1], flush=True)
+    if arguments.rounds:
+        lines += [
+            "",
+            f"## {arguments.data.name}, {arguments.rounds} rounds",
+            "",
+            table(tpch(spark, arguments.data, arguments.rounds)),
+        ]
+    (RESULTS / "served.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

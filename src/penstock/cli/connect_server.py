@@ -1,0 +1,80 @@
+"""The command `penstock connect-server`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import click
+
+from penstock.cli.session import Common, common_options
+from penstock.errors import PenstockError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command("connect-server")
+@common_options
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address that the server listens at.")
+@click.option(
+    "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one."
+)
+@click.option("--token", envvar="SPARK_CONNECT_AUTHENTICATE_TOKEN", help="What clients have to know to connect.")
+@click.option("--ui", is_flag=True, help="Serve the page and the REST API beside it; the address is printed.")
+@click.option("--history", metavar="DIR", help="Write an event log of every job to this folder.")
+def connect_server(common: Common, host: str, port: int, token: str | None, ui: bool, history: str | None) -> None:  # noqa: FBT001
+    """Serve Spark Connect clients, and run their queries as jobs.
+
+    Clients need no change and no Java: PyPI's pyspark-client, or a client in any language. A client changes options of
+    its own session with spark.conf.set("spark.penstock.KEY", VALUE). The server ends with Ctrl-C or SIGTERM.
+
+    \b
+    Examples:
+      penstock connect-server --ui
+      penstock connect-server --host 0.0.0.0 --token "$TOKEN" --master spark://host:7077
+      python -c 'from pyspark.sql import SparkSession
+      SparkSession.builder.remote("sc://localhost:15002").getOrCreate().sql("SELECT 1").show()'
+    """
+    with common.output():
+        if host not in LOOPBACK and not token:
+            raise PenstockError(
+                f"--host {host} lets other machines in, and there is no token",
+                cause="whoever can reach the server can run code on the cluster",
+                hint="leave --host out, or give --token TEXT and put a proxy with TLS before the server; clients then "
+                "connect to sc://PROXY:PORT/;token=TEXT",
+            )
+        if history:
+            os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
+        _serve(common, host, port, token, ui=ui)
+
+
+def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool) -> None:
+    from penstock.extension.sessions import install
+    from penstock.spark import connect
+    from penstock.spark.jvm import Bridge
+    from penstock.spark.session import embedded_session
+
+    common.export()
+    spark = embedded_session(common.master, connect.settings(host, port, token))
+    try:
+        install(spark, {}, ui=ui or None)
+        bridge = Bridge(spark)
+        found = connect.start(bridge)
+        # Standard output is for what the command says at its end.
+        # PySpark's client sends a token without TLS to the name localhost only.
+        shown = "localhost" if host in LOOPBACK else host
+        click.echo(
+            f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True
+        )
+        _until_told_to_end()
+        connect.stop(bridge)
+    finally:
+        spark.stop()
+
+
+def _until_told_to_end() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()

@@ -1,0 +1,71 @@
+"""What became of the queries of a program."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.decisions import DecisionKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.scheduler.job import Job
+
+TAKEN = "taken"
+"""Under which queries are counted that were not left to Spark."""
+
+_SAID_OF_EACH = frozenset(
+    {
+        DecisionKind.SOURCE_PARALLELISM,
+        DecisionKind.VERTEX_PARALLELISM,
+        DecisionKind.SINK_PARALLELISM,
+        DecisionKind.SUBPARTITIONS,
+    }
+)
+"""Decisions that every vertex has: a summary names the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySummary:
+    """What became of a query.
+
+    Parameters
+    ----------
+    name
+        What the user, or PySpark, calls it.
+    job
+        The id of its job.
+    state
+        How the job ended.
+    vertices
+        How many it had.
+    seconds
+        Until its last vertex was ready to give its rows to Spark; None while the job runs.
+    decided
+        What was decided besides numbers of tasks, and how often.
+    """
+
+    name: str
+    job: str
+    state: str
+    vertices: int
+    seconds: float | None
+    decided: Mapping[str, int]
+
+    @classmethod
+    def of(cls, job: Job) -> QuerySummary:
+        """Return the summary of a query's job."""
+        decided = Counter(one.kind.value for one in job.decisions if one.kind not in _SAID_OF_EACH)
+        seconds = None if job.ended is None else job.ended - job.started
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, dict(decided))
+
+
+def left_to_spark(counts: Mapping[str, int]) -> str:
+    """Return how many queries Spark ran itself, and why; empty if there was none."""
+    left = {why: count for why, count in counts.items() if why != TAKEN}
+    if not left:
+        return ""
+    reasons = ", ".join(f"{count:,} {why}" for why, count in sorted(left.items(), key=lambda one: -one[1]))
+    return f"left to Spark: {reasons}"

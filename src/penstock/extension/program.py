@@ -1,0 +1,88 @@
+"""Runs a program whose Spark sessions Penstock serves, though the program does not say so."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.errors import SessionError
+from penstock.extension.account import QuerySummary
+from penstock.extension.sessions import install
+from penstock.spark import query_hook
+from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from penstock.extension.runner import JobRunner
+
+
+class Program:
+    """A program that runs, and what became of its queries.
+
+    Attributes
+    ----------
+    runners
+        What runs the queries of each of its Spark applications.
+    """
+
+    def __init__(self) -> None:
+        self.runners: list[JobRunner] = []
+        self._bridge: Bridge | None = None
+
+    def serve(self, session: SparkSession) -> None:
+        """Run the queries of a session's application from now on; say so on standard error where that cannot be."""
+        try:
+            self.runners.append(install(session, {}))
+            self._bridge = Bridge(session)
+            query_hook.counts(self._bridge)  # so that the class can still be asked when the application has ended
+        except SessionError as error:
+            sys.stderr.write(f"Penstock does not run the queries of this session: {error.message}\n")
+
+    @property
+    def queries(self) -> list[QuerySummary]:
+        """What became of the latest queries."""
+        return [QuerySummary.of(job) for runner in self.runners for job in runner.jobs]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many queries were planned for Penstock, and how many Spark ran itself, by reason."""
+        return {} if self._bridge is None else query_hook.counts(self._bridge)
+
+
+@contextmanager
+def all_sessions_enabled() -> Iterator[Program]:
+    """Enable each Spark application whose first session is made in the block, with the program's own settings.
+
+    Where Penstock cannot serve a session (a Spark Connect client, an unsupported release), the program runs without it,
+    and a line on standard error says so.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.Builder
+    plain = builder.getOrCreate
+    known: set[str] = set()
+    program = Program()
+
+    def serve(session: SparkSession) -> None:
+        application = str(session.sparkContext.applicationId) if hasattr(session, "_jsparkSession") else "client"
+        if application not in known:
+            known.add(application)
+            program.serve(session)
+
+    def get_or_create(self: SparkSession.Builder) -> SparkSession:
+        session = plain(self)
+        serve(session)
+        return session
+
+    builder.getOrCreate = get_or_create  # type: ignore[method-assign]
+    try:
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            serve(active)
+        yield program
+    finally:
+        builder.getOrCreate = plain  # type: ignore[method-assign]

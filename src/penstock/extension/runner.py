@@ -1,0 +1,160 @@
+"""Runs the queries that Spark hands over, each as a job."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.config import Configuration
+from penstock.config.options import SHADOW, SOURCES_TIMEOUT
+from penstock.connectors.timeouts import timeout_of
+from penstock.decisions import Choice, DecisionKind, NameRef
+from penstock.errors import ConfigError, JobCancelledError
+from penstock.optimizer.optimizer import strategies_of
+from penstock.planner.outputs import PlannedOutput
+from penstock.planner.planner import plan_query
+from penstock.results import ResultSink
+from penstock.scheduler.job import Job, clone_settings
+from penstock.spark.exchange import physical_plan
+from penstock.spark.jobs import active_session, vertex_thread
+from penstock.spark.query_hook import SparkError, executed_plan, spark_error
+from penstock.spark.session import SessionPool, penstock_settings
+from penstock.threads import start_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.observer import Observer
+    from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.spark.handles import PhysicalPlan
+    from penstock.spark.jvm import Bridge
+    from penstock.spark.query_hook import HandedQuery
+
+log = logging.getLogger("penstock.extension")
+
+FELL_BACK = "run by Spark instead"
+"""What is chosen where Penstock fails to run a query."""
+_KEPT = 256
+"""Jobs that are kept for a summary; a server may run thousands."""
+
+
+def configuration(bridge: Bridge, arguments: Mapping[str, object], file: str | None) -> Configuration:
+    """Return the options for the queries of a session.
+
+    Raises
+    ------
+    ConfigError
+        If an option is unknown or its value not allowed.
+    """
+    config = Configuration.load(arguments, spark_conf=penstock_settings(bridge), file=file, environ=os.environ)
+    if config.get(SHADOW) != "NO":
+        raise ConfigError(
+            f"option {SHADOW.key!r} is set in {config.origin(SHADOW)}",
+            cause="queries of an enabled session are not run twice",
+            hint="compare a program's rows with `penstock verify`, or with Environment(verify=...)",
+        )
+    return config
+
+
+class JobRunner:
+    """Runs each query as a job; for one Spark application.
+
+    Parameters
+    ----------
+    arguments, file
+        Options that hold for all queries, as in `penstock.enable`. Those of a query's session are added.
+    options
+        What these are together with those of the first session.
+    strategies
+        Further strategies.
+    observer
+        Watches the jobs.
+
+    Attributes
+    ----------
+    jobs
+        The jobs of the latest queries, oldest first.
+    """
+
+    def __init__(
+        self,
+        arguments: Mapping[str, object],
+        file: str | None,
+        options: Configuration,
+        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
+        observer: Observer,
+    ) -> None:
+        self._arguments = dict(arguments)
+        self._file = file
+        self._options = options
+        self._strategies = tuple(strategies)
+        self._observer = observer
+        self._running: dict[int, Job] = {}
+        self.jobs: deque[Job] = deque(maxlen=_KEPT)
+
+    def run(self, query: HandedQuery) -> None:
+        """Start a query on a thread of its own."""
+        job = Job(query.description or "query")
+        self._running[query.number] = job
+        self.jobs.append(job)
+        start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
+
+    def cancel(self, query: HandedQuery) -> None:
+        """Cancel a query's job, if it still runs."""
+        job = self._running.get(query.number)
+        if job is not None:
+            job.cancel("the thread that waited for its rows was interrupted")
+
+    def _run(self, query: HandedQuery, job: Job) -> None:
+        try:
+            try:
+                rows = self._rows(query, job)
+            except Exception as error:
+                failed = spark_error(query.bridge, error)
+                if failed is not None:
+                    query.fail(failed)
+                    return
+                if isinstance(error, JobCancelledError):
+                    query.fail(SparkError.of(query.bridge, str(error)))
+                    return
+                log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
+                job.decisions.record(
+                    Choice(DecisionKind.WHOLE_QUERY, NameRef(job.name), FELL_BACK, f"Penstock failed: {error}")
+                )
+                rows = self._plain_rows(query, job)
+            query.complete(rows)
+        except BaseException as error:
+            log.exception("a query has no answer")
+            query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
+        finally:
+            del self._running[query.number]
+
+    def _rows(self, query: HandedQuery, job: Job) -> PhysicalPlan:
+        """Run a query as a job but for its last stage; return a plan that gives the rows.
+
+        Raises
+        ------
+        PenstockError
+            If the job does not finish.
+        """
+        bridge = query.bridge
+        config = configuration(bridge, self._arguments, self._file)
+        sink = ResultSink(job.name, executed_plan)
+        with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
+            plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)
+            self._observer.watch(job)
+            sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}
+            job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
+        job.wait()
+        rows: PhysicalPlan = sink.value
+        return rows
+
+    def _plain_rows(self, query: HandedQuery, job: Job) -> PhysicalPlan:
+        """Return the plan by which Spark runs a query itself."""
+        bridge = query.bridge
+        pool = SessionPool(bridge, clone_settings(bridge, self._options), query.properties)
+        with pool.use() as session, vertex_thread(session, query.properties, f"penstock-{job.id}-plain", job.name):
+            return physical_plan(session, query.plan)

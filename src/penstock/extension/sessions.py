@@ -1,0 +1,134 @@
+"""Lets the queries of Spark sessions run as jobs, and lets them be again."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.config.options import ENABLED, WHOLE_QUERY_THRESHOLD
+from penstock.errors import SessionError
+from penstock.extension.runner import JobRunner, configuration
+from penstock.observer import Observer
+from penstock.planner.whole_query import HOW_JOBS_RUN, options_say_how
+from penstock.spark import query_hook
+from penstock.spark.jvm import Bridge
+from penstock.spark.session import embedded_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock.optimizer import StreamGraphOptimizationStrategy
+
+_ENABLED = f"spark.penstock.{ENABLED.key}"
+
+
+def enable(
+    spark: SparkSession | None = None,
+    *,
+    config: Mapping[str, object] | None = None,
+    config_file: str | Path | None = None,
+    strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+    ui: bool | None = None,
+) -> SparkSession:
+    """Let Penstock run the queries of a Spark session, and of sessions of its application that are made later.
+
+    Nothing else changes in a program: DataFrame actions, writers, SQL statements and cached tables run as jobs when
+    their rows are asked for. Small queries, commands and streams are left to Spark; that is decided inside Spark.
+
+    Parameters
+    ----------
+    spark
+        A classic Spark session; if None, the active one or an embedded one of this machine.
+    config
+        Options for all queries, see the reference of options. Options of a single session are Spark settings that
+        begin with ``spark.penstock.``; they can change at any time.
+    config_file
+        A TOML file with further options.
+    strategies
+        Further strategies that may reshape the plan while a query runs.
+    ui
+        Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
+
+    Returns
+    -------
+    SparkSession
+        The session.
+
+    Raises
+    ------
+    SessionError
+        If the session is a Spark Connect client, or Spark's version is not supported.
+    ConfigError
+        If an option is unknown or its value not allowed.
+
+    Examples
+    --------
+    >>> penstock.enable(spark)                                  # doctest: +SKIP
+    >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
+    """
+    spark = embedded_session() if spark is None else spark
+    install(spark, config or {}, config_file, strategies, ui)
+    spark.conf.set(_ENABLED, "true")
+    return spark
+
+
+def install(
+    spark: SparkSession,
+    config: Mapping[str, object],
+    config_file: str | Path | None = None,
+    strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+    ui: bool | None = None,  # noqa: FBT001
+) -> JobRunner:
+    """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs their queries."""
+    bridge = Bridge(spark)
+    file = None if config_file is None else str(config_file)
+    options = configuration(bridge, config, file)
+    runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui))
+    threshold, says_how = options.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(options)
+    query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
+    query_hook.install(bridge)
+    return runner
+
+
+def disable(spark: SparkSession | None = None) -> None:
+    """Let Spark run the queries of a session again, from the next one that is planned.
+
+    Parameters
+    ----------
+    spark
+        The session; if None, the active one.
+    """
+    _session(spark).conf.set(_ENABLED, "false")
+
+
+@contextmanager
+def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[SparkSession]:
+    """Let Penstock run the queries that are planned in the block; afterwards everything is as it was.
+
+    Parameters
+    ----------
+    spark
+        The session; if None, the active one.
+    options
+        As of `enable`.
+    """
+    found = _session(spark)
+    bridge = Bridge(found)
+    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, "false") or "false"
+    try:
+        yield enable(found, **options)  # type: ignore[arg-type]
+    finally:
+        found.conf.set(_ENABLED, before)
+        query_hook.use(bridge, service)
+
+
+def _session(spark: SparkSession | None) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    found = spark or SparkSession.getActiveSession()
+    if found is None:
+        raise SessionError("there is no Spark session", hint="give one, or make one first")
+    return found

@@ -1,0 +1,229 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+import org.apache.spark.network.util.JavaUtils;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.CommandResult;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
+import org.apache.spark.sql.execution.datasources.WriteFiles;
+import org.apache.spark.sql.internal.SQLConf;
+
+import scala.Option;
+import scala.math.BigInt;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Which queries Penstock takes. It is asked for every query of a session, so nothing here calls Python or reads data.
+ *
+ * Spark's planner asks for the root of a plan first, and for what lies below where the root was not taken. The nodes of
+ * a query that was left to Spark are marked, so that no part of it is taken alone.
+ */
+public final class HandoverRule {
+    static final String TAKEN = "taken";
+
+    private static final String PREFIX = "spark.penstock.";
+    private static final String ENABLED = PREFIX + "enabled";
+    private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
+
+    private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
+    private static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
+
+    /** Spark carries these out while it collects rows, so they stay on top of what Penstock runs. */
+    private static final Set<String> LIMITS = new HashSet<>(Arrays.asList(
+            new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
+
+    /** Operators that need no shuffle. */
+    private static final Set<String> NARROW = new HashSet<>(Arrays.asList(new String[] {
+            "Project", "Filter", "Generate", "Expand", "Sample", "LocalLimit", "BatchEvalPython", "ArrowEvalPython",
+            "MapInPandas", "MapInArrow", "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements",
+            "MapPartitions", "TypedFilter", "SubqueryAlias"}));
+
+    private final long threshold;
+    private final boolean takesSmall;
+    private final String[] prefixes;
+    private final long[] hints;
+
+    /**
+     * @param threshold Spark runs queries whose sources hold fewer bytes
+     * @param takesSmall whether something was said of how queries are to run, so that all are taken
+     * @param prefixes of the settings that say so for a session
+     * @param hints between which two sizes an exchange's advisory size is a hint that says so
+     */
+    HandoverRule(long threshold, boolean takesSmall, String[] prefixes, long[] hints) {
+        this.threshold = threshold;
+        this.takesSmall = takesSmall;
+        this.prefixes = prefixes;
+        this.hints = hints;
+    }
+
+    /** Whether the active session is one whose queries Penstock may take, and this is not one of its own threads. */
+    boolean isOn() {
+        if (!"true".equalsIgnoreCase(SQLConf.get().getConfString(ENABLED, "true"))) {
+            return false;
+        }
+        Option<?> session = SparkSession.getActiveSession();
+        return session.isDefined() && ((SparkSession) session.get()).sparkContext().getLocalProperty(SessionSettings.INSIDE) == null;
+    }
+
+    /** Returns TAKEN, or why a query is left to Spark; null of what is no query. */
+    String answer(LogicalPlan plan) {
+        if (isTagged(plan, LEFT_TO_SPARK)) {
+            return null;
+        }
+        if (plan instanceof ReturnAnswer) {
+            LogicalPlan root = ((ReturnAnswer) plan).child();
+            if (LIMITS.contains(Catalyst.name(root))) {
+                markBelowLimit(root);
+            }
+            return null; // the planner asks for the root next
+        }
+        if (isNoQuery(plan) || isLimitOfAnswer(plan)) {
+            return null;
+        }
+        String why = whyLeft(plan);
+        if (why != null) {
+            leave(plan);
+            return why;
+        }
+        return TAKEN;
+    }
+
+    /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */
+    private static boolean isLimitOfAnswer(LogicalPlan plan) {
+        return isTagged(plan, BELOW_LIMIT) && LIMITS.contains(Catalyst.name(plan));
+    }
+
+    private static boolean isNoQuery(LogicalPlan plan) {
+        return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult;
+    }
+
+    private static void markBelowLimit(LogicalPlan limit) {
+        LogicalPlan below = limit;
+        String name = Catalyst.name(below);
+        while (LIMITS.contains(name) || name.equals("Project") || name.equals("Sort")) {
+            below.setTagValue(BELOW_LIMIT, true);
+            Object next = Catalyst.each(below.children()).get(0);
+            below = (LogicalPlan) next;
+            name = Catalyst.name(below);
+        }
+        below.setTagValue(BELOW_LIMIT, true);
+    }
+
+    private static boolean isTagged(LogicalPlan plan, TreeNodeTag<Object> tag) {
+        return plan.getTagValue(tag).isDefined();
+    }
+
+    private static void leave(LogicalPlan plan) {
+        plan.setTagValue(LEFT_TO_SPARK, true);
+        for (Object below : below(plan)) {
+            leave((LogicalPlan) below);
+        }
+    }
+
+    private String whyLeft(LogicalPlan plan) {
+        if (plan.isStreaming()) {
+            return "a micro-batch of a streaming query";
+        }
+        if (has(plan, LogicalQueryStage.class)) {
+            return "planned again by AQE";
+        }
+        PlanSearch search = new PlanSearch();
+        if (search.observesMetrics(plan)) {
+            return "observes metrics";
+        }
+        boolean isNarrow = isNarrow(plan);
+        if (isNarrow && isTagged(plan, BELOW_LIMIT)) {
+            return "a limit of rows that need no shuffle";
+        }
+        if (isNarrow && readsOnlyCached(plan)) {
+            return "reads cached rows only, and needs no shuffle";
+        }
+        if (!takesSmall && bytes(plan) < threshold() && !settingsSayHow() && !search.saysHow(plan, hints[0], hints[1])) {
+            return "small";
+        }
+        return null;
+    }
+
+    private long threshold() {
+        String given = SQLConf.get().getConfString(THRESHOLD, null);
+        return given == null ? threshold : JavaUtils.byteStringAsBytes(given);
+    }
+
+    private boolean settingsSayHow() {
+        Map<?, ?> settings = CollectionConverters.asJava(SQLConf.get().getAllConfs());
+        for (Object each : settings.keySet()) {
+            String name = (String) each;
+            if (name.startsWith(PREFIX) && !name.equals(ENABLED) && !name.equals(THRESHOLD)) {
+                for (int i = 0; i < prefixes.length; i++) {
+                    if (name.startsWith(prefixes[i], PREFIX.length())) {
+                        return true;
+                    }
+                }
+            }
+        }
+        return false;
+    }
+
+    /** Returns what all leaves hold, by Spark's estimates; Long.MAX_VALUE where that is beyond any number. */
+    private static long bytes(LogicalPlan plan) {
+        long sum = 0;
+        if (plan.children().isEmpty()) {
+            BigInt own = plan.stats().sizeInBytes();
+            sum = own.isValidLong() ? own.toLong() : Long.MAX_VALUE;
+        }
+        for (Object each : below(plan)) {
+            long more = bytes((LogicalPlan) each);
+            sum = sum + more < 0 ? Long.MAX_VALUE : sum + more;
+        }
+        return sum;
+    }
+
+    private static boolean isNarrow(LogicalPlan plan) {
+        if (!plan.subqueries().isEmpty() || !(plan.children().isEmpty() || NARROW.contains(Catalyst.name(plan)))) {
+            return false;
+        }
+        for (Object below : Catalyst.each(plan.children())) {
+            if (!isNarrow((LogicalPlan) below)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean readsOnlyCached(LogicalPlan plan) {
+        if (plan.children().isEmpty()) {
+            return plan instanceof InMemoryRelation;
+        }
+        for (Object below : Catalyst.each(plan.children())) {
+            if (!readsOnlyCached((LogicalPlan) below)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private static boolean has(LogicalPlan plan, Class<?> kind) {
+        boolean found = kind.isInstance(plan);
+        for (Object below : below(plan)) {
+            found = found || has((LogicalPlan) below, kind);
+        }
+        return found;
+    }
+
+    private static List<?> below(LogicalPlan plan) {
+        List<Object> found = new ArrayList<>(Catalyst.each(plan.children()));
+        found.addAll(Catalyst.each(plan.subqueries()));
+        return found;
+    }
+}

@@ -1,0 +1,137 @@
+package penstock;
+
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.CommandResultExec;
+import org.apache.spark.sql.execution.SparkPlan;
+
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * A physical leaf that stands for a whole query. Penstock runs the query when, and only when, its rows are asked for.
+ *
+ * Spark copies such a node by calling its constructor with the elements of the product, and compares these: so it holds
+ * nothing but the query and who runs it. What the job gives is a plan whose last stage has not run, and that plan does the rest.
+ */
+public final class PenstockExec extends SparkPlan {
+    private static final long serialVersionUID = 1L;
+
+    private final transient LogicalPlan query;
+    private final transient QueryHook.Service service;
+    private transient SparkPlan result;
+
+    public PenstockExec(LogicalPlan query, QueryHook.Service service) {
+        this.query = query;
+        this.service = service;
+    }
+
+    /** Runs the query, once. Janino would let a synchronized private method hold the lock of the class. */
+    private SparkPlan result() {
+        synchronized (this) {
+            if (result == null) {
+                result = new HandedQuery(service, query, session()).result();
+            }
+            return result;
+        }
+    }
+
+    /**
+     * What tasks get instead, where an operator above sends itself to them with all below it, as a limit does: they
+     * have no such class. Protected, as Janino would make a function of a private method.
+     */
+    protected Object writeReplace() {
+        return new CommandResultExec(output(), null, null);
+    }
+
+    @Override
+    public RDD<InternalRow> doExecute() {
+        return result().execute();
+    }
+
+    @Override
+    public InternalRow[] executeCollect() {
+        return result().executeCollect();
+    }
+
+    @Override
+    public Tuple2<Object, Iterator<InternalRow>> executeCollectIterator() {
+        return result().executeCollectIterator();
+    }
+
+    @Override
+    public Iterator<InternalRow> executeToIterator() {
+        return result().executeToIterator();
+    }
+
+    @Override
+    public InternalRow[] executeTake(int rows) {
+        return result().executeTake(rows);
+    }
+
+    @Override
+    public InternalRow[] executeTail(int rows) {
+        return result().executeTail(rows);
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+        return query.output();
+    }
+
+    @Override
+    public Seq<SparkPlan> children() {
+        return Catalyst.none();
+    }
+
+    @Override
+    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
+        return this;
+    }
+
+    /** What is shown below the node: the query, as Penstock gets it. */
+    @Override
+    @SuppressWarnings({"rawtypes", "unchecked"}) // Scala's two declarations of the element have no common one in Java
+    public Seq innerChildren() {
+        return Catalyst.seq(query);
+    }
+
+    @Override
+    public String nodeName() {
+        return "Penstock";
+    }
+
+    @Override
+    public String simpleString(int fields) {
+        return nodeName() + " " + query.output().mkString("[", ", ", "]");
+    }
+
+    @Override
+    public int productArity() {
+        return 2;
+    }
+
+    @Override
+    public Object productElement(int place) {
+        return place == 0 ? query : service;
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof PenstockExec;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other == this;
+    }
+
+    @Override
+    public int hashCode() {
+        return System.identityHashCode(this);
+    }
+}

@@ -1,0 +1,121 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.LongAdder;
+import java.util.function.BiConsumer;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.SparkStrategy;
+
+import scala.Function1;
+import scala.collection.immutable.Seq;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Lets Spark's planner ask whether Penstock takes a query, and hands it over when its rows are asked for.
+ *
+ * One for the JVM: plans of all sessions refer to it.
+ */
+public final class QueryHook {
+    private static final Map<String, Object> COUNTS = new ConcurrentHashMap<>();
+    private static volatile Service service;
+
+    /** Who runs queries (it is called with "run" or "cancel", and the query), and which ones. */
+    public static final class Service {
+        private final BiConsumer<Object, Object> runner;
+        private final HandoverRule rule;
+
+        Service(BiConsumer<Object, Object> runner, HandoverRule rule) {
+            this.runner = runner;
+            this.rule = rule;
+        }
+
+        void run(HandedQuery query) {
+            runner.accept("run", query);
+        }
+
+        void cancel(HandedQuery query) {
+            runner.accept("cancel", query);
+        }
+    }
+
+    /** Lets queries be run from now on, or no more with null; returns who did so until now, null of nobody. */
+    public Service use(Service next) {
+        Service before = service;
+        service = next;
+        return before;
+    }
+
+    /** Returns a service; prefixes are separated by spaces. */
+    public Service service(BiConsumer<Object, Object> runner, long threshold, boolean takesSmall, String prefixes,
+            long firstHint, long lastHint) {
+        long[] hints = {firstHint, lastHint};
+        return new Service(runner, new HandoverRule(threshold, takesSmall, prefixes.split(" "), hints));
+    }
+
+    /** Lets the planners of a session ask, of those that are cloned from it, and of those of its application made later. */
+    @SuppressWarnings({"rawtypes", "unchecked"}) // Janino wants the maker's function to be one of objects
+    public void install(SparkSession session) {
+        List<SparkStrategy> all = new ArrayList<>();
+        for (Object each : Catalyst.each(session.experimental().extraStrategies())) {
+            if (each instanceof Strategy) {
+                return;
+            }
+            all.add((SparkStrategy) each);
+        }
+        all.add(new Strategy());
+        session.experimental().extraStrategies_$eq(PythonUtils.toSeq(all));
+        session.extensions().injectPlannerStrategy((Function1) new StrategyMaker());
+    }
+
+    /** Returns how many queries were taken, and how many were left to Spark for which reason. */
+    public Object counts() throws JsonProcessingException {
+        Map<String, Object> found = new TreeMap<>();
+        for (Object each : COUNTS.entrySet()) {
+            Map.Entry<?, ?> count = (Map.Entry<?, ?>) each;
+            found.put((String) count.getKey(), ((LongAdder) count.getValue()).sum());
+        }
+        return Answer.of(found);
+    }
+
+    private static void count(String what) {
+        COUNTS.putIfAbsent(what, new LongAdder());
+        ((LongAdder) COUNTS.get(what)).increment();
+    }
+
+    /** Makes the strategy of a session that is made later. */
+    public static final class StrategyMaker extends AbstractFunction1<Object, Object> {
+        @Override
+        public Object apply(Object session) {
+            return new Strategy();
+        }
+    }
+
+    /** Asked by the planner for each part of a plan, from the top, before Spark's own strategies. */
+    public static final class Strategy extends SparkStrategy {
+        @Override
+        public Seq<SparkPlan> apply(LogicalPlan plan) {
+            Service current = service;
+            if (current == null || !current.rule.isOn()) {
+                return Catalyst.none();
+            }
+            String answer = current.rule.answer(plan);
+            if (answer != null) {
+                count(answer);
+            }
+            if (!HandoverRule.TAKEN.equals(answer)) {
+                return Catalyst.none();
+            }
+            return Catalyst.seq((SparkPlan) new PenstockExec(plan, current));
+        }
+    }
+}

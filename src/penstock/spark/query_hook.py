@@ -1,0 +1,184 @@
+"""Queries that Spark's planner hands over: which ones, who runs them, and how they are answered.
+
+Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``ExperimentalMethods.extraStrategies``.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+from py4j.protocol import Py4JJavaError
+from pyspark.java_gateway import ensure_callback_server_started
+
+from penstock.spark import answers
+from penstock.spark.dataframes import HINT_SIZES
+from penstock.spark.handles import JvmObject, LocalProperties, PhysicalPlan
+from penstock.spark.jvm import Bridge
+from penstock.spark.logical_plan import LogicalPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class QueryRunner(Protocol):
+    """Runs queries that Spark hands over. Neither method waits for a query's end."""
+
+    def run(self, query: HandedQuery) -> None:
+        """Start to run a query, and see to it that it is answered."""
+
+    def cancel(self, query: HandedQuery) -> None:
+        """Cancel a query: the thread that waited for it was interrupted."""
+
+
+class HandedQuery:
+    """A query that Spark has handed over, and that a thread of the JVM waits for.
+
+    Parameters
+    ----------
+    spark
+        A session of the application that the query belongs to.
+    handle
+        The object of the JVM (``java/HandedQuery.java``).
+
+    Attributes
+    ----------
+    number
+        By which a query is cancelled.
+    bridge
+        The bridge of the query's own session.
+    """
+
+    def __init__(self, spark: SparkSession, handle: Any) -> None:
+        self._handle = handle
+        self.number = int(handle.number())
+        self.bridge = Bridge(_session(spark, handle.session()))
+
+    @cached_property
+    def plan(self) -> LogicalPlan:
+        """The query's plan, as Spark has optimised it."""
+        return LogicalPlan(self.bridge, self._handle.plan())
+
+    @cached_property
+    def properties(self) -> LocalProperties:
+        """What the thread that waits tells its Spark jobs: job group, tags, scheduler pool."""
+        return LocalProperties(self.bridge, self._handle.properties())
+
+    @property
+    def description(self) -> str | None:
+        """What the user calls it, a job description, or PySpark: a line such as ``collect at job.py:3``."""
+        properties = self.properties._handle
+        for key in ("spark.job.description", "callSite.short"):
+            found = properties.getProperty(key)
+            if found:
+                return str(found)
+        return None
+
+    def complete(self, rows: PhysicalPlan) -> None:
+        """Answer with a plan that gives the rows."""
+        self._handle.complete(rows)
+
+    def fail(self, error: SparkError) -> None:
+        """Answer with an error, which the user gets as if Spark had raised it."""
+        self._handle.fail(error)
+
+
+class SparkError(JvmObject):
+    """An exception of Spark."""
+
+    @classmethod
+    def of(cls, bridge: Bridge, message: str) -> SparkError:
+        """Return a ``SparkException`` that says what went wrong."""
+        return cls(bridge, bridge.find("org.apache.spark.SparkException")(message))
+
+
+def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
+    """Return the exception of a Spark job behind an error, None if what failed is not the query itself.
+
+    An internal error of Spark's planner says nothing of the user's query: a plan that Penstock made may be its reason.
+    """
+    while error is not None:
+        thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+        if thrown is not None:
+            return SparkError(bridge, thrown) if _is_of_query(thrown) else None
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _is_of_query(thrown: Any) -> bool:
+    text = str(thrown.toString())
+    return text.startswith("org.apache.spark.") and "INTERNAL_ERROR" not in text
+
+
+def executed_plan(df: DataFrame) -> PhysicalPlan:
+    """Return how Spark runs a DataFrame, with nothing run yet (``QueryExecution.executedPlan``)."""
+    return PhysicalPlan(Bridge(df.sparkSession), df._jdf.queryExecution().executedPlan())
+
+
+def install(bridge: Bridge) -> None:
+    """Let Spark's planner ask for the queries of a session, of its clones, and of sessions made later."""
+    bridge.helper("QueryHook").install(bridge.session)
+
+
+class Service(JvmObject):
+    """Who runs the queries that are handed over, and which are."""
+
+
+def use(bridge: Bridge, service: Service | None) -> Service | None:
+    """Let queries be handed over to a service from now on, or no more; return the one of before."""
+    before = bridge.helper("QueryHook").use(service)
+    return None if before is None else Service(bridge, before)
+
+
+def service(
+    bridge: Bridge, runner: QueryRunner, threshold: int, prefixes: Sequence[str], *, takes_small: bool
+) -> Service:
+    """Return a service.
+
+    Parameters
+    ----------
+    threshold
+        Spark runs queries whose sources hold fewer bytes.
+    prefixes
+        How settings begin that say how queries are to run; small ones of a session with such settings are taken, too.
+    takes_small
+        Whether small ones are always taken.
+    """
+    ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+    hook, callback = bridge.helper("QueryHook"), _Callback(bridge.spark, runner)
+    return Service(bridge, hook.service(callback, threshold, takes_small, " ".join(prefixes), *HINT_SIZES))
+
+
+def counts(bridge: Bridge) -> dict[str, int]:
+    """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason."""
+    return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
+
+
+class _Callback:
+    """What the JVM calls (``java.util.function.BiConsumer``)."""
+
+    class Java:
+        """For py4j."""
+
+        implements = ("java.util.function.BiConsumer",)
+
+    def __init__(self, spark: SparkSession, runner: QueryRunner) -> None:
+        self._spark = spark
+        self._runner = runner
+
+    def accept(self, action: str, handle: Any) -> None:
+        """Start or cancel a query."""
+        query = HandedQuery(self._spark, handle)
+        if action == "run":
+            self._runner.run(query)
+        else:
+            self._runner.cancel(query)
+
+
+def _session(spark: SparkSession, handle: Any) -> SparkSession:
+    """Return a session of the JVM as one of PySpark."""
+    from pyspark.sql import SparkSession
+
+    return spark if spark._jsparkSession.equals(handle) else SparkSession(spark.sparkContext, handle)

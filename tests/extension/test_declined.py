@@ -1,0 +1,122 @@
+"""What is left to Spark, and that no part of it is taken."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+import penstock
+from penstock.scheduler.job import RECENT
+from penstock.spark import query_hook
+from penstock.spark.jvm import Bridge
+from tests.conftest import OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def observed(spark: SparkSession) -> Any:
+    seen = Observation("seen")
+    spark.range(10).observe(seen, F.count("*").alias("n")).groupBy().count().collect()
+    return seen.get
+
+
+def streamed(spark: SparkSession) -> Any:
+    stream = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    query = stream.groupBy((F.col("value") % 2).alias("k")).count().writeStream
+    running = query.outputMode("complete").format("memory").queryName("streamed").start()
+    until = time.monotonic() + 30
+    while not spark.table("streamed").take(1) and time.monotonic() < until:
+        running.processAllAvailable()
+    running.stop()
+
+
+def cached_rows(spark: SparkSession) -> Any:
+    df = spark.range(100).cache()
+    df.count()
+    try:
+        return df.where("id > 5").collect()
+    finally:
+        df.unpersist(blocking=True)
+
+
+def switched_off(spark: SparkSession) -> Any:
+    spark.conf.set("spark.penstock.enabled", "false")
+    return spark.range(10).groupBy("id").count().collect()
+
+
+LEFT: dict[str, tuple[Callable[[SparkSession], Any], str]] = {
+    "observed metrics": (observed, "observes metrics"),
+    "micro-batches": (streamed, "a micro-batch of a streaming query"),
+    "cached rows": (cached_rows, "reads cached rows only, and needs no shuffle"),
+    "a limit of scanned rows": (
+        lambda spark: spark.range(1000).limit(3).collect(),
+        "a limit of rows that need no shuffle",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT, ids=str)
+def test_a_query_that_is_left_to_spark_is_counted_with_the_reason(served: SparkSession, case: str) -> None:
+    run, reason = LEFT[case]
+    bridge = Bridge(served)
+    before = query_hook.counts(bridge).get(reason, 0)
+    run(served)
+    assert query_hook.counts(bridge)[reason] > before
+
+
+@pytest.mark.parametrize(
+    "run", [observed, switched_off, lambda spark: spark.sql("SHOW TABLES").collect()], ids=["observe", "off", "command"]
+)
+def test_no_part_of_what_is_left_to_spark_is_taken(served: SparkSession, run: Callable[[SparkSession], Any]) -> None:
+    before = len(RECENT)
+    run(served)
+    assert len(RECENT) == before
+
+
+def test_small_queries_are_left_to_spark_unless_something_was_said(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(100).write.parquet(str(tmp_path / "t"))
+    with penstock.enabled(spark) as session:
+        before = len(RECENT)
+        small = session.read.parquet(str(tmp_path / "t"))
+        assert small.groupBy("id").count().count() == 100
+        assert len(RECENT) == before
+        said = session.read.option("scan.parallelism", "3").parquet(str(tmp_path / "t"))
+        assert said.groupBy("id").count().count() == 100
+        assert penstock.with_parallelism(small.groupBy("id").count(), 3).count() == 100
+        session.conf.set("spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism", "4")
+        try:
+            assert small.groupBy("id").count().count() == 100
+        finally:
+            session.conf.unset("spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism")
+        assert len(RECENT) == before + 3
+
+
+def test_after_disable_and_after_the_block_spark_runs_everything(spark: SparkSession) -> None:
+    with penstock.enabled(spark, config=OFF):
+        later = spark.newSession()
+        before = len(RECENT)
+        later.range(10).groupBy("id").count().collect()
+        assert len(RECENT) == before + 1
+        penstock.disable(later)
+        later.range(10).groupBy("id").count().collect()
+        assert len(RECENT) == before + 1
+    for session in (spark, spark.newSession()):
+        session.range(10).groupBy("id").count().collect()
+    assert len(RECENT) == before + 1
+
+
+def test_an_environment_of_a_served_session_runs_its_own_jobs(served: SparkSession) -> None:
+    env = penstock.Environment(served, progress=False)
+    before = len(RECENT)
+    assert len(env.collect(served.range(100).groupBy("id").count())) == 100
+    assert len(RECENT) == before + 1

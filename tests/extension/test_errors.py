@@ -1,0 +1,96 @@
+"""Errors of a query are Spark's own; where Penstock itself fails, Spark runs the query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import penstock
+from penstock.extension import runner
+from penstock.extension.runner import FELL_BACK
+from penstock.scheduler.job import RECENT
+from tests.conftest import OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+
+def broken(value: int) -> int:
+    if value != 50:
+        return value
+    raise ValueError(f"no {value}")
+
+
+def missing_file(spark: SparkSession, folder: Path) -> Any:
+    spark.range(100).write.mode("overwrite").parquet(str(folder))
+    df = spark.read.parquet(str(folder))
+    for file in folder.glob("part-*"):
+        file.unlink()
+    return df.groupBy("id").count().collect()
+
+
+def grouped_by_third(spark: SparkSession, value: Any) -> Any:
+    return spark.range(100).groupBy((F.col("id") % 3).alias("k")).agg(F.sum(value)).collect()
+
+
+FAILING: dict[str, Callable[[SparkSession, Path], Any]] = {
+    "divided by zero in a shuffle stage": lambda spark, _: grouped_by_third(spark, F.expr("10 div (id - 50)")),
+    "divided by zero in the last stage": lambda spark, _: (
+        spark.range(100).groupBy("id").count().select(F.expr("1 div (id - 50)")).collect()
+    ),
+    "cast": lambda spark, _: grouped_by_third(spark, F.expr("cast(if(id = 50, 'x', id) as int)")),
+    "raise_error": lambda spark, _: grouped_by_third(spark, F.raise_error(F.lit("told"))),
+    "python function": lambda spark, _: grouped_by_third(spark, F.udf(lambda value: broken(value), "long")("id")),
+    "missing file": missing_file,
+    "unknown column": lambda spark, _: spark.range(10).select("nope").collect(),
+}
+
+
+def error_of(run: Callable[[], Any]) -> tuple[type, str | None, str]:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever Spark raises
+        run()
+    error = caught.value
+    condition = error.getCondition() if hasattr(error, "getCondition") else None
+    return type(error), condition, str(error).splitlines()[0]
+
+
+@pytest.mark.parametrize("case", FAILING, ids=str)
+def test_an_error_is_the_one_it_is_without(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    expected = error_of(lambda: FAILING[case](spark, tmp_path / "without"))
+    with penstock.enabled(spark, config=OFF):
+        found = error_of(lambda: FAILING[case](spark, tmp_path / "with"))
+    assert found[:2] == expected[:2]
+    if case not in {"missing file", "unknown column"}:  # these name the path, and column ids
+        assert found[2] == expected[2]
+
+
+def test_a_failure_of_penstock_leaves_the_query_to_spark(
+    served: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(runner, "plan_query", fail)
+    df = served.range(100).groupBy((F.col("id") % 3).alias("k")).count()
+    assert sorted(df.collect()) == [(0, 34), (1, 33), (2, 33)]
+    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == FELL_BACK]
+    assert "a defect" in decision.reason
+    assert "a defect" in caplog.text
+
+
+def test_a_wrong_option_of_the_session_leaves_the_query_to_spark_and_says_so(
+    served: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    served.conf.set("spark.penstock.parallelism.defualt", "4")
+    try:
+        assert served.range(9).groupBy("id").count().count() == 9
+    finally:
+        served.conf.unset("spark.penstock.parallelism.defualt")
+    assert "parallelism.default" in caplog.text

@@ -1,0 +1,89 @@
+"""Programs that have never heard of Penstock: by `penstock run`, by `python -m penstock`, and by settings alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.appName("mine").config("spark.sql.shuffle.partitions", "7").config("spark.ui.enabled", "false")
+spark = spark.config("spark.penstock.execution.batch.adaptive.whole-query-threshold", THRESHOLD).getOrCreate()
+rows = spark.range(100).groupBy((F.col("id") % 3).alias("k")).count().orderBy("k").collect()
+print("ROWS", [tuple(row) for row in rows], sys.argv[1:], spark.conf.get("spark.sql.shuffle.partitions"), file=sys.stderr)
+spark.stop()
+"""
+ROWS = "ROWS [(0, 34), (1, 33), (2, 33)] ['--day', '2026-11'] 7"
+BIN = Path(sys.executable).parent
+
+
+def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    }  # spark-submit looks for Python there
+    return subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=180, check=False, env=environment
+    )
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    file = tmp_path / "job.py"
+    file.write_text(PROGRAM.replace("THRESHOLD", "0"))
+    return file
+
+
+def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(program: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "run", "--output-format", "json", program, "--day", "2026-11"]
+    done = run(command)
+    assert done.returncode == 0, done.stderr
+    assert ROWS in done.stderr
+    queries = json.loads(done.stdout)["queries"]
+    (query,) = queries["ran"]
+    assert (query["name"], query["state"]) == (f"collect at {program}:7", "FINISHED")
+    assert query["vertices"] >= 2
+    assert queries["planned"]["taken"] == 1
+
+
+def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(PROGRAM.replace("THRESHOLD", "64 << 20"))
+    done = run([sys.executable, "-m", "penstock", file, "--day", "2026-11"])
+    assert done.returncode == 0, done.stderr
+    assert ROWS in done.stderr
+    assert "left to Spark: 1 small" in done.stdout
+
+
+def test_a_program_that_fails_ends_as_without(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("import sys\nsys.exit(7)\n")
+    assert run([sys.executable, "-m", "penstock", "run", file]).returncode == 7
+
+
+def test_by_settings_alone(program: Path) -> None:
+    submit = BIN / "spark-submit"
+    served = Path(os.environ.get("TEST_PENSTOCK_PYTHON", BIN / "penstock-python"))
+    log = program.with_suffix(".logs")
+    log.mkdir()
+    settings = {
+        "spark.pyspark.driver.python": served,
+        "spark.penstock.jobmanager.archive.fs.dir": log,
+        "spark.log.level": "ERROR",
+    }
+    conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+    done = run([submit, "--master", "local[2]", *conf, program, "--day", "2026-11"])
+    assert done.returncode == 0, done.stderr
+    assert ROWS in done.stdout + done.stderr
+    assert len(list(log.iterdir())) == 1
