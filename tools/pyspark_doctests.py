@@ -14,6 +14,7 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -74,13 +75,13 @@ class Recorder(doctest.DocTestRunner):
         self._write(False, test, example, f"{exc_info[0].__name__}: {exc_info[1]}")
 
 
-def run_examples(module: str, file: Path, *, enabled: bool) -> None:
-    """Run a module's examples in this process; write what they print to a file."""
+def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
+    """Run the examples of every nth docstring of a module in this process; write what they print to a file."""
     with file.open("w") as out:
 
         def testmod(tested: object, globs: dict, optionflags: int = 0, **_: object) -> doctest.TestResults:
             runner = Recorder(out, optionflags)
-            for test in doctest.DocTestFinder().find(tested, globs=globs):
+            for test in doctest.DocTestFinder().find(tested, globs=globs)[::every]:
                 runner.run(test)
             return doctest.TestResults(0, runner.tries)
 
@@ -108,7 +109,7 @@ def spark_home(folder: Path) -> Path:
     return home
 
 
-def run(module: str, out: Path, *, enabled: bool) -> list[dict]:
+def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
     """Run a module's examples in a process of its own; return what they printed."""
     file = out / f"{module}.{'with' if enabled else 'without'}.jsonl"
     file.unlink(missing_ok=True)
@@ -121,7 +122,7 @@ def run(module: str, out: Path, *, enabled: bool) -> list[dict]:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": " ".join(f'--conf "{key}={value}"' for key, value in settings.items()) + " pyspark-shell",
         }
-        command = [sys.executable, __file__, "--child", module, "--file", str(file)]
+        command = [sys.executable, __file__, "--child", module, "--file", str(file), "--every", str(every)]
         child = subprocess.Popen([*command, "--enabled"] if enabled else command, cwd=folder, env=environ, stdout=log, stderr=log)
         size = -1
         while True:
@@ -138,11 +139,18 @@ def run(module: str, out: Path, *, enabled: bool) -> list[dict]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+def printed(example: dict) -> str:
+    """Return what an example printed, without the numbers that Spark counts up and without the frames of an error."""
+    lines = [line for line in example["got"].splitlines() if not line.startswith("\tat ")]
+    return re.sub(r"0x[0-9a-f]+|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
+
+
 def difference(without: dict, with_: dict | None) -> str | None:
     """Return how an example differs, None if it does not."""
     if with_ is None:
         return "did not run"
-    if without["got"] == with_["got"]:
+    before, after = printed(without), printed(with_)
+    if without["passed"] == with_["passed"] and before == after:
         return None
     if without["passed"] and not with_["passed"]:
         kind = "fails only with it"
@@ -150,16 +158,16 @@ def difference(without: dict, with_: dict | None) -> str | None:
         kind = "passes only with it"
     else:
         kind = "prints something else"
-    if sorted(without["got"].splitlines()) == sorted(with_["got"].splitlines()):
+    if sorted(before.splitlines()) == sorted(after.splitlines()):
         kind += " (lines in another order)"
     elif "explain(" in without["source"]:
         kind += " (plan)"
     return kind
 
 
-def compare(module: str, out: Path) -> tuple[str, list[str]]:
+def compare(module: str, out: Path, every: int) -> tuple[str, list[str]]:
     """Run a module both ways; return its row of the table, and the examples that differ."""
-    without, with_ = run(module, out, enabled=False), run(module, out, enabled=True)
+    without, with_ = (run(module, out, every, enabled=enabled) for enabled in (False, True))
     found = {one["where"]: one for one in with_}
     kinds: Counter[str] = Counter()
     lines = []
@@ -168,8 +176,8 @@ def compare(module: str, out: Path) -> tuple[str, list[str]]:
         kind = difference(one, other)
         if kind is not None:
             kinds[kind] += 1
-            got = "" if other is None else other["got"]
-            lines.append(f"--- {one['where']}: {kind}\n{one['source']}=== without\n{one['got']}=== with\n{got}")
+            got = "" if other is None else printed(other)
+            lines.append(f"--- {one['where']}: {kind}\n{one['source']}=== without\n{printed(one)}\n=== with\n{got}")
     failed = [sum(not one["passed"] for one in side) for side in (without, with_)]
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     return f"| {module} | {len(without)} | {failed[0]} | {failed[1]} | {said} |", lines
@@ -180,18 +188,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", metavar="MODULE")
     parser.add_argument("--out", type=Path, help="folder for what each example printed")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth docstring of a module")
     for name in ("--child", "--file"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     parser.add_argument("--enabled", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child is not None:
-        run_examples(given.child, Path(given.file), enabled=given.enabled)
+        run_examples(given.child, Path(given.file), given.every, enabled=given.enabled)
         return
     out = given.out or Path(tempfile.mkdtemp())
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for module in given.modules:
-        row, lines = compare(module, out)
+        row, lines = compare(module, out, given.every)
         rows.append(row)
         print(*lines, sep="\n", flush=True)
     print("| module | examples | failed without | failed with | differences |", "|---|---|---|---|---|", *rows, sep="\n")

@@ -20,11 +20,14 @@ import scala.collection.immutable.Seq;
 public final class PenstockExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
 
-    private final LogicalPlan query;
+    /** Null in tasks: operators above may send themselves there, and a logical plan cannot be sent. */
+    private final transient LogicalPlan query;
+    private final Seq<Attribute> output;
     private transient SparkPlan result;
 
     public PenstockExec(LogicalPlan query) {
         this.query = query;
+        this.output = query.output();
     }
 
     /** Runs the query, once. Janino would let a synchronized private method hold the lock of the class. */
@@ -69,7 +72,7 @@ public final class PenstockExec extends SparkPlan {
 
     @Override
     public Seq<Attribute> output() {
-        return query.output();
+        return output;
     }
 
     @Override
@@ -96,7 +99,7 @@ public final class PenstockExec extends SparkPlan {
 
     @Override
     public String simpleString(int fields) {
-        return nodeName() + " " + query.output().mkString("[", ", ", "]");
+        return nodeName() + " " + output.mkString("[", ", ", "]");
     }
 
     @Override
