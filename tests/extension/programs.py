@@ -268,17 +268,34 @@ def several_ends(spark: SparkSession, folder: Path) -> Any:
     return [
         df.take(2), df.tail(1), df.first(), df.head(2), df.isEmpty(), df.limit(2).count(), df.offset(1).collect(),
         list(df.toLocalIterator()), list(df.toLocalIterator(prefetchPartitions=True)), df.toPandas().to_dict("list"),
-        df.toArrow().to_pydict(), df.rdd.map(tuple).collect(), df.toJSON().collect(), df.limit(0).collect(),
-        df.describe("n").collect(), df.summary("count", "max").collect(), df.stat.crosstab("label", "n").collect(),
+        df.toArrow().to_pydict(), df.rdd.map(tuple).collect(), df.limit(0).collect(),
+        df.describe("n").collect(), df.summary("count", "max").collect(), df.stat.crosstab("label", "n").orderBy("label_n").collect(),
         df.approxQuantile("n", [0.5], 0.0), df.stat.freqItems(["label"]).first()[0], df.collect(), df.collect(),
         df.inputFiles()[0].endswith(".parquet"), df.rdd.zipWithIndex().count(), df.dropDuplicates(["n"]).count(),
     ]  # fmt: skip
+
+
+def objects(spark: SparkSession, folder: Path) -> Any:
+    """Readers of DataFrames of text, and Scala's typed functions, end in objects instead of rows."""
+    lines = points(spark, folder).groupBy("label").count().select(F.to_json(F.struct("label", "count")).alias("value"))
+    read = spark.read.schema("label long, count long").json(lines)
+    typed = lines._jdf.toDF().rdd().count()
+    return read.orderBy("label").collect(), read.groupBy().sum("count").collect(), typed
+
+
+def pandas_frames(spark: SparkSession, folder: Path) -> Any:
+    df = points(spark, folder)
+    frame = df.orderBy("id").pandas_api()
+    numbered = df.groupBy("label").count().orderBy("label").pandas_api()
+    found = frame.groupby("label")["x0"].mean().round(6).sort_index().to_dict()
+    return found, numbered.to_pandas().to_dict("list"), frame.head(3).to_pandas().index.tolist(), len(frame)
 
 
 PROGRAMS: dict[str, Callable[[SparkSession, Path], Any]] = {
     program.__name__: program
     for program in (
         als, forest, kmeans, cross_validation, split_of_files, split_of_shuffled, sample_with_seed, numbers_of_partitions,
-        sort_within_partitions, cache_from_threads, python_functions, streams, writes, observations, several_ends,
+        sort_within_partitions, cache_from_threads, python_functions, streams, writes, observations, several_ends, objects,
+        pandas_frames,
     )
 }  # fmt: skip

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.filterwarnings("ignore:.*loads all data into the driver's memory")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program_sees_the_same(name: str, spark: SparkSession, tmp_path: Path) -> None:
     folders = tmp_path / "plain", tmp_path / "enabled"

@@ -4,6 +4,7 @@ import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 
 import scala.Tuple2;
@@ -20,14 +21,22 @@ import scala.collection.immutable.Seq;
 public final class PenstockExec extends SparkPlan {
     private static final long serialVersionUID = 1L;
 
-    /** Null in tasks: operators above may send themselves there, and a logical plan cannot be sent. */
-    private final transient LogicalPlan query;
+    private final LogicalPlan query;
     private final Seq<Attribute> output;
     private transient SparkPlan result;
 
     public PenstockExec(LogicalPlan query) {
         this.query = query;
         this.output = query.output();
+    }
+
+    /**
+     * Returns what stands for the node in tasks, where operators above may send themselves: nothing runs there, and
+     * executors know neither this class nor logical plans. Operators ask it for its columns.
+     */
+    @SuppressWarnings({"rawtypes", "unchecked"}) // a column is a named expression; Scala's sequences are covariant
+    public Object writeReplace() { // Janino renames private methods
+        return new ProjectExec((Seq) output, null);
     }
 
     /** Runs the query, once. Janino would let a synchronized private method hold the lock of the class. */
