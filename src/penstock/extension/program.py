@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from penstock.errors import SessionError
@@ -73,6 +74,7 @@ def all_sessions_enabled() -> Iterator[Program]:
             known.add(application)
             program.serve(session)
 
+    @wraps(plain)
     def get_or_create(self: SparkSession.Builder) -> SparkSession:
         session = plain(self)
         serve(session)

@@ -82,7 +82,7 @@ def install(
     strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
     ui: bool | None = None,  # noqa: FBT001
 ) -> JobRunner:
-    """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs their queries."""
+    """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs queries."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)

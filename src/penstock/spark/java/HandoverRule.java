@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.Set;
 
 import org.apache.spark.network.util.JavaUtils;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.CommandResult;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -18,6 +19,7 @@ import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.WriteFiles;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.ObjectType;
 
 import scala.Option;
 import scala.math.BigInt;
@@ -88,7 +90,7 @@ public final class HandoverRule {
             }
             return null; // the planner asks for the root next
         }
-        if (isNoQuery(plan) || isLimitOfAnswer(plan)) {
+        if (isNoQuery(plan) || isLimitOfAnswer(plan) || makesObjects(plan)) {
             return null;
         }
         String why = whyLeft(plan);
@@ -106,6 +108,23 @@ public final class HandoverRule {
 
     private static boolean isNoQuery(LogicalPlan plan) {
         return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult;
+    }
+
+    /**
+     * Whether a plan does no more than make objects of the JVM, row by row, which is how Dataset.rdd and typed functions
+     * of Scala end. An object cannot be written to an exchange, so Spark makes them of the rows that Penstock gives.
+     */
+    private static boolean makesObjects(LogicalPlan plan) {
+        return givesObjects(plan) && plan.children().size() == 1 && NARROW.contains(Catalyst.name(plan));
+    }
+
+    private static boolean givesObjects(LogicalPlan plan) {
+        for (Object column : Catalyst.each(plan.output())) {
+            if (((Attribute) column).dataType() instanceof ObjectType) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private static void markBelowLimit(LogicalPlan limit) {
@@ -137,6 +156,9 @@ public final class HandoverRule {
         }
         if (has(plan, LogicalQueryStage.class)) {
             return "planned again by AQE";
+        }
+        if (givesObjects(plan)) {
+            return "gives objects instead of rows";
         }
         PlanSearch search = new PlanSearch();
         if (search.observesMetrics(plan)) {

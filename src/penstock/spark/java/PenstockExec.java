@@ -16,7 +16,8 @@ import scala.collection.immutable.Seq;
  * A physical leaf that stands for a whole query. Penstock runs the query when, and only when, its rows are asked for.
  *
  * Spark copies such a node by calling its constructor with the elements of the product, and compares these: so it holds
- * nothing but the query and who runs it. What the job gives is a plan whose last stage has not run, and that plan does the rest.
+ * nothing but the query and who runs it. What the job gives is a plan whose last stage has not run, and that plan does
+ * the rest.
  */
 public final class PenstockExec extends SparkPlan {
     private static final long serialVersionUID = 1L;

@@ -1,0 +1,219 @@
+"""Runs the examples in PySpark's own documentation, once on plain Spark and once with Penstock enabled, and compares.
+
+    python tools/pyspark_doctests.py sql.classic.dataframe sql.group        a table, and the examples that differ
+    python tools/pyspark_doctests.py --out FOLDER pandas.frame              what each example printed is kept in FOLDER
+
+A module is one of the installed PySpark that has a `_test` function. Each runs in processes of its own. Penstock takes
+all queries, also the small ones. An example is compared by whether it passes, and by what it prints.
+"""
+
+import argparse
+import doctest
+import importlib
+import importlib.util
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TextIO
+
+SECONDS_PER_EXAMPLE = 120
+"""A process that needs longer for one example hangs: it is killed, and said to hang there."""
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.penstock.execution.batch.adaptive.whole-query-threshold": "0",
+    "spark.penstock.execution.verify": "true",
+}
+
+
+class Recorder(doctest.DocTestRunner):
+    """Writes a line of JSON for each example that has run.
+
+    Parameters
+    ----------
+    out
+        Where to.
+    options
+        How strict the comparison with the documentation is, as in `doctest`.
+    """
+
+    def __init__(self, out: TextIO, options: int) -> None:
+        super().__init__(verbose=False, optionflags=options)
+        self._out = out
+
+    def _write(self, passed: bool, test: doctest.DocTest, example: doctest.Example, got: str) -> None:  # noqa: FBT001
+        where = f"{test.name}:{example.lineno}"
+        line = {"where": where, "source": example.source, "want": example.want, "got": got, "passed": passed}
+        self._out.write(json.dumps(line) + "\n")
+        self._out.flush()
+
+    def report_start(self, out: object, test: doctest.DocTest, example: doctest.Example) -> None:
+        """Say nothing yet."""
+
+    def report_success(self, out: object, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
+        """Write an example that printed what it should."""
+        self._write(True, test, example, got)
+
+    def report_failure(self, out: object, test: doctest.DocTest, example: doctest.Example, got: str) -> None:
+        """Write an example that printed something else."""
+        self._write(False, test, example, got)
+
+    def report_unexpected_exception(
+        self, out: object, test: doctest.DocTest, example: doctest.Example, exc_info: tuple
+    ) -> None:
+        """Write an example that raised an error."""
+        self._write(False, test, example, f"{exc_info[0].__name__}: {exc_info[1]}")
+
+
+def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
+    """Run the examples of every nth docstring of a module in this process; write what they print to a file."""
+    with file.open("w") as out:
+
+        def testmod(tested: object, globs: dict, optionflags: int = 0, **_: object) -> doctest.TestResults:
+            runner = Recorder(out, optionflags)
+            for test in doctest.DocTestFinder().find(tested, globs=globs)[::every]:
+                runner.run(test)
+            return doctest.TestResults(0, runner.tries)
+
+        doctest.testmod = testmod
+        if enabled:
+            from penstock.extension.program import all_sessions_enabled
+
+            logging.getLogger("penstock").addHandler(logging.StreamHandler())
+            block = all_sessions_enabled()
+        else:
+            block = nullcontext()
+        with block as program:
+            importlib.import_module(f"pyspark.{module}")._test()
+    if program is not None:
+        print("counts", program.counts, file=sys.stderr)
+
+
+def spark_home(folder: Path) -> Path:
+    """Make a home of Spark that examples may write to: links to what is in the installed one."""
+    installed = Path(importlib.util.find_spec("pyspark").origin).parent
+    home = folder / "spark"
+    home.mkdir()
+    for each in installed.iterdir():
+        (home / each.name).symlink_to(each)
+    return home
+
+
+def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
+    """Run a module's examples in a process of its own; return what they printed."""
+    file = out / f"{module}.{'with' if enabled else 'without'}.jsonl"
+    file.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory() as folder, file.with_suffix(".log").open("w") as log:
+        settings = {**SETTINGS, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
+        environ = {
+            **os.environ,
+            "SPARK_HOME": str(spark_home(Path(folder))),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": " ".join(f'--conf "{key}={value}"' for key, value in settings.items())
+            + " pyspark-shell",
+        }
+        command = [sys.executable, __file__, "--child", module, "--file", str(file), "--every", str(every)]
+        child = subprocess.Popen(
+            [*command, "--enabled"] if enabled else command, cwd=folder, env=environ, stdout=log, stderr=log
+        )
+        size = -1
+        while True:
+            try:
+                child.wait(SECONDS_PER_EXAMPLE)
+                break
+            except subprocess.TimeoutExpired:
+                before, size = size, file.stat().st_size if file.exists() else 0
+                if size == before:
+                    child.kill()
+                    child.wait()
+                    print(
+                        f"{module} {'with' if enabled else 'without'} Penstock: hangs after the last example of {file}"
+                    )
+                    break
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def printed(example: dict) -> str:
+    """Return what an example printed, without the numbers that Spark counts up and without the frames of an error."""
+    lines = [line for line in example["got"].splitlines() if not line.startswith("\tat ")]
+    return re.sub(r"0x[0-9a-f]+|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
+
+
+def difference(without: dict, with_: dict | None) -> str | None:
+    """Return how an example differs, None if it does not."""
+    if with_ is None:
+        return "did not run"
+    before, after = printed(without), printed(with_)
+    if without["passed"] == with_["passed"] and before == after:
+        return None
+    if without["passed"] and not with_["passed"]:
+        kind = "fails only with it"
+    elif with_["passed"] and not without["passed"]:
+        kind = "passes only with it"
+    else:
+        kind = "prints something else"
+    if sorted(before.splitlines()) == sorted(after.splitlines()):
+        kind += " (lines in another order)"
+    elif "explain(" in without["source"]:
+        kind += " (plan)"
+    return kind
+
+
+def compare(module: str, out: Path, every: int) -> tuple[str, list[str]]:
+    """Run a module both ways; return its row of the table, and the examples that differ."""
+    without, with_ = (run(module, out, every, enabled=enabled) for enabled in (False, True))
+    found = {one["where"]: one for one in with_}
+    kinds: Counter[str] = Counter()
+    lines = []
+    for one in without:
+        other = found.get(one["where"])
+        kind = difference(one, other)
+        if kind is not None:
+            kinds[kind] += 1
+            got = "" if other is None else printed(other)
+            lines.append(f"--- {one['where']}: {kind}\n{one['source']}=== without\n{printed(one)}\n=== with\n{got}")
+    failed = [sum(not one["passed"] for one in side) for side in (without, with_)]
+    said = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return f"| {module} | {len(without)} | {failed[0]} | {failed[1]} | {said} |", lines
+
+
+def main() -> None:
+    """Compare the modules that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("modules", nargs="*", metavar="MODULE")
+    parser.add_argument("--out", type=Path, help="folder for what each example printed")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth docstring of a module")
+    for name in ("--child", "--file"):
+        parser.add_argument(name, help=argparse.SUPPRESS)
+    parser.add_argument("--enabled", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child is not None:
+        run_examples(given.child, Path(given.file), given.every, enabled=given.enabled)
+        return
+    out = given.out or Path(tempfile.mkdtemp())
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for module in given.modules:
+        row, lines = compare(module, out, given.every)
+        rows.append(row)
+        print(*lines, sep="\n", flush=True)
+    print(
+        "| module | examples | failed without | failed with | differences |", "|---|---|---|---|---|", *rows, sep="\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
