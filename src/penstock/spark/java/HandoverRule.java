@@ -45,12 +45,6 @@ public final class HandoverRule {
     private static final Set<String> LIMITS = new HashSet<>(Arrays.asList(
             new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
 
-    /** Operators that need no shuffle. */
-    private static final Set<String> NARROW = new HashSet<>(Arrays.asList(new String[] {
-            "Project", "Filter", "Generate", "Expand", "Sample", "LocalLimit", "BatchEvalPython", "ArrowEvalPython",
-            "MapInPandas", "MapInArrow", "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements",
-            "MapPartitions", "TypedFilter", "SubqueryAlias"}));
-
     private final long threshold;
     private final boolean takesSmall;
     private final String[] prefixes;
@@ -115,7 +109,7 @@ public final class HandoverRule {
      * of Scala end. An object cannot be written to an exchange, so Spark makes them of the rows that Penstock gives.
      */
     private static boolean makesObjects(LogicalPlan plan) {
-        return givesObjects(plan) && plan.children().size() == 1 && NARROW.contains(Catalyst.name(plan));
+        return givesObjects(plan) && plan.children().size() == 1 && RowLayout.isNarrowItself(plan);
     }
 
     private static boolean givesObjects(LogicalPlan plan) {
@@ -164,17 +158,23 @@ public final class HandoverRule {
         if (search.observesMetrics(plan)) {
             return "observes metrics";
         }
-        boolean isNarrow = isNarrow(plan);
+        if (RowLayout.decidesValues(plan)) {
+            return "its rows depend on the partitions in which Spark reads them";
+        }
+        boolean isNarrow = RowLayout.isNarrow(plan);
         if (isNarrow && isTagged(plan, BELOW_LIMIT)) {
             return "a limit of rows that need no shuffle";
         }
-        if (isNarrow && readsOnlyCached(plan)) {
+        if (isNarrow && RowLayout.isCached(plan)) {
             return "reads cached rows only, and needs no shuffle";
         }
-        if (!takesSmall && bytes(plan) < threshold() && !settingsSayHow() && !search.saysHow(plan, hints[0], hints[1])) {
-            return "small";
+        if (takesSmall || settingsSayHow() || search.saysHow(plan, hints[0], hints[1])) {
+            return null;
         }
-        return null;
+        if (isNarrow && RowLayout.isOfSpark(plan)) {
+            return "needs no shuffle";
+        }
+        return bytes(plan) < threshold() ? "small" : null;
     }
 
     private long threshold() {
@@ -209,30 +209,6 @@ public final class HandoverRule {
             sum = sum + more < 0 ? Long.MAX_VALUE : sum + more;
         }
         return sum;
-    }
-
-    private static boolean isNarrow(LogicalPlan plan) {
-        if (!plan.subqueries().isEmpty() || !(plan.children().isEmpty() || NARROW.contains(Catalyst.name(plan)))) {
-            return false;
-        }
-        for (Object below : Catalyst.each(plan.children())) {
-            if (!isNarrow((LogicalPlan) below)) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    private static boolean readsOnlyCached(LogicalPlan plan) {
-        if (plan.children().isEmpty()) {
-            return plan instanceof InMemoryRelation;
-        }
-        for (Object below : Catalyst.each(plan.children())) {
-            if (!readsOnlyCached((LogicalPlan) below)) {
-                return false;
-            }
-        }
-        return true;
     }
 
     private static boolean has(LogicalPlan plan, Class<?> kind) {
