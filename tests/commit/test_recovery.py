@@ -240,6 +240,17 @@ def test_a_file_system_that_cannot_exchange_renames_twice(
         assert target.rows() == target.new
 
 
+def test_the_old_rows_of_a_target_named_commit_are_no_journal(local: Any, tmp_path: Path) -> None:
+    """Their hidden folder begins as journals do, and its process is dead."""
+    dead = Owner.me().tag.replace(str(os.getpid()), "4194300")
+    assert tag_is_alive(f"x-{dead}") is False
+    rows = tmp_path / f".penstock-commit-0123456789ab-{dead}-old"
+    rows.mkdir()
+    (rows / "part-0").write_text("old rows")
+    assert journals_at(Access(local), LocalFolder(local, str(tmp_path))) == []
+    assert (rows / "part-0").read_text() == "old rows"
+
+
 def test_journals_keep_no_secrets() -> None:
     given = {"user": "u", "password": "p", "uri": "postgresql://u:secret@host/db", "batchsize": "10"}
     kept = without_secrets(given)

@@ -141,6 +141,8 @@ def journals_at(access: Access, folder: Folder) -> list[str]:
     """Return the journals that lie in a folder, or are pointed to from it; what is left of others is removed."""
     found = set()
     for file in folder.matching(f"{PREFIX}*"):
+        if file.is_folder():  # rows of a target whose name begins with "commit-"
+            continue
         journal = _journal_of(file)
         if journal is None:
             continue
