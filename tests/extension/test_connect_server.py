@@ -114,6 +114,37 @@ def test_an_interrupt_ends_the_query_and_its_job(server: tuple[str, Path]) -> No
     assert "OPERATION_CANCELED" in found["error"] or "cancel" in found["error"].lower()
 
 
+TICKS = """
+path = sys.argv[2]
+
+def tick(value):
+    for _ in range(600):
+        with open(path, "a") as file:
+            file.write(".")
+        time.sleep(0.1)
+    return value
+
+slow = spark.range(4).select(F.udf(tick, "long")("id").alias("id")).groupBy("id").count()
+slow.collect()
+"""
+
+
+def test_a_client_that_is_killed_leaves_nothing_running(server: tuple[str, Path], tmp_path: Path) -> None:
+    ticks = tmp_path / "ticks"
+    command = [sys.executable, "-W", "ignore", "-c", CLIENT + TICKS, server[0], str(ticks)]
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not ticks.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    assert ticks.exists()
+    running.kill()
+    running.wait()
+    time.sleep(2.5)
+    size = ticks.stat().st_size
+    time.sleep(1)
+    assert ticks.stat().st_size == size
+
+
 def test_a_client_without_the_token_is_refused(server: tuple[str, Path]) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CLIENT + "df.collect()", server[0].partition("/;")[0]],

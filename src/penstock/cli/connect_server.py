@@ -56,7 +56,7 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool)
     from penstock.spark.session import embedded_session
 
     common.export()
-    spark = embedded_session(common.master, connect.settings(host, port, token))
+    spark = embedded_session(common.master, {**connect.settings(host, port, token), **dict(common.conf)})
     try:
         install(spark, {}, ui=ui or None)
         bridge = Bridge(spark)

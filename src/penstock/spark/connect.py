@@ -12,6 +12,15 @@ from penstock.spark.jvm import root_cause
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
+_ABANDONED = {
+    "spark.connect.execute.manager.detachedTimeout": "1s",
+    "spark.connect.execute.manager.maintenanceInterval": "500ms",
+}
+"""A query whose client has gone is interrupted so soon, and not after Spark's 5 minutes.
+
+A client that only fetches its answer in another call is back within milliseconds, and where the network is down for a
+while, the server does not see the client go.
+"""
 _SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService"
 
 
@@ -25,7 +34,8 @@ def settings(host: str, port: int, token: str | None) -> dict[str, str]:
     token
         What clients have to know; None where everybody may come.
     """
-    found = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
+    address = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
+    found = {**_ABANDONED, **address}
     return found if token is None else {**found, "spark.connect.authenticate.token": token}
 
 
