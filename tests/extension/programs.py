@@ -114,8 +114,8 @@ def split_of_shuffled(spark: SparkSession, folder: Path) -> Any:
 def sample_with_seed(spark: SparkSession, folder: Path) -> Any:
     df = points(spark, folder)
     return [
-        sorted(row.id for row in df.sample(0.3, seed=2).collect()),
-        df.sample(0.3, seed=2).groupBy("label").count().orderBy("label").collect(),
+        sorted(row.id for row in df.sample(fraction=0.3, seed=2).collect()),
+        df.sample(fraction=0.3, seed=2).groupBy("label").count().orderBy("label").collect(),
         df.sample(True, 0.3, seed=2).groupBy("label").count().orderBy("label").collect(),
         df.sampleBy("label", {0: 0.5, 1: 0.2}, seed=2).groupBy("label").count().orderBy("label").collect(),
         df.withColumn("r", F.rand(5)).groupBy("label").agg(F.round(F.sum("r"), 6)).orderBy("label").collect(),
