@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 _ABANDONED = {
-    "spark.connect.execute.manager.detachedTimeout": "1s",
+    "spark.connect.execute.reattachable.senderMaxStreamDuration": "1s",
+    "spark.connect.execute.manager.detachedTimeout": "5s",
     "spark.connect.execute.manager.maintenanceInterval": "500ms",
 }
-"""A query whose client has gone is interrupted so soon, and not after Spark's 5 minutes.
+"""When a query is interrupted whose client has gone: within seven seconds, and not after Spark's seven minutes.
 
-A client that only fetches its answer in another call is back within milliseconds, and where the network is down for a
-while, the server does not see the client go.
+The server ends its stream of answers each second, and a client that lives asks for it again at once. It has five
+seconds for that: a client that does something else meanwhile, or a network that is slow, is no reason to lose a query.
 """
 _SERVICE = "org.apache.spark.sql.connect.service.SparkConnectService"
 
