@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -70,7 +69,9 @@ class Recorder(doctest.DocTestRunner):
         """Write an example that printed something else."""
         self._write(False, test, example, got)
 
-    def report_unexpected_exception(self, out: object, test: doctest.DocTest, example: doctest.Example, exc_info: tuple) -> None:
+    def report_unexpected_exception(
+        self, out: object, test: doctest.DocTest, example: doctest.Example, exc_info: tuple
+    ) -> None:
         """Write an example that raised an error."""
         self._write(False, test, example, f"{exc_info[0].__name__}: {exc_info[1]}")
 
@@ -85,17 +86,16 @@ def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
                 runner.run(test)
             return doctest.TestResults(0, runner.tries)
 
-        doctest.testmod = testmod
-        if enabled:
-            from penstock.extension.program import all_sessions_enabled
+        doctest.testmod = testmod  # type: ignore[assignment]
+        run_all = vars(importlib.import_module(f"pyspark.{module}"))["_test"]
+        if not enabled:
+            run_all()
+            return
+        from penstock.extension.program import all_sessions_enabled
 
-            logging.getLogger("penstock").addHandler(logging.StreamHandler())
-            block = all_sessions_enabled()
-        else:
-            block = nullcontext()
-        with block as program:
-            importlib.import_module(f"pyspark.{module}")._test()
-    if program is not None:
+        logging.getLogger("penstock").addHandler(logging.StreamHandler())
+        with all_sessions_enabled() as program:
+            run_all()
         print("counts", program.counts, file=sys.stderr)
 
 
@@ -120,10 +120,13 @@ def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
             "SPARK_HOME": str(spark_home(Path(folder))),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
-            "PYSPARK_SUBMIT_ARGS": " ".join(f'--conf "{key}={value}"' for key, value in settings.items()) + " pyspark-shell",
+            "PYSPARK_SUBMIT_ARGS": " ".join(f'--conf "{key}={value}"' for key, value in settings.items())
+            + " pyspark-shell",
         }
         command = [sys.executable, __file__, "--child", module, "--file", str(file), "--every", str(every)]
-        child = subprocess.Popen([*command, "--enabled"] if enabled else command, cwd=folder, env=environ, stdout=log, stderr=log)
+        child = subprocess.Popen(
+            [*command, "--enabled"] if enabled else command, cwd=folder, env=environ, stdout=log, stderr=log
+        )
         size = -1
         while True:
             try:
@@ -134,7 +137,9 @@ def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
                 if size == before:
                     child.kill()
                     child.wait()
-                    print(f"{module} {'with' if enabled else 'without'} Penstock: hangs after the last example of {file}")
+                    print(
+                        f"{module} {'with' if enabled else 'without'} Penstock: hangs after the last example of {file}"
+                    )
                     break
     return [json.loads(line) for line in file.read_text().splitlines()]
 
@@ -203,7 +208,9 @@ def main() -> None:
         row, lines = compare(module, out, given.every)
         rows.append(row)
         print(*lines, sep="\n", flush=True)
-    print("| module | examples | failed without | failed with | differences |", "|---|---|---|---|---|", *rows, sep="\n")
+    print(
+        "| module | examples | failed without | failed with | differences |", "|---|---|---|---|---|", *rows, sep="\n"
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,9 @@ def ratings(spark: SparkSession) -> DataFrame:
 def points(spark: SparkSession, folder: Path) -> DataFrame:
     path = str(folder / "points")
     df = spark.range(0, 300, 1, 4).select(
-        "id", *(F.expr(f"pmod(hash(id, {i}), 1000) / 1000d").alias(f"x{i}") for i in range(4)), F.expr("id % 3").alias("label")
+        "id",
+        *(F.expr(f"pmod(hash(id, {i}), 1000) / 1000d").alias(f"x{i}") for i in range(4)),
+        F.expr("id % 3").alias("label"),
     )
     df.write.parquet(path)
     return spark.read.parquet(path)
@@ -143,7 +145,11 @@ def numbers_of_partitions(spark: SparkSession, folder: Path) -> Any:
     found["ids"] = sorted(row[0] for row in df.repartition(8).select(F.spark_partition_id()).distinct().collect())
     found["ids of one"] = [row[0] for row in grouped.coalesce(1).select(F.spark_partition_id()).distinct().collect()]
     found["ids by"] = (
-        df.repartition(7, "label").select("label", F.spark_partition_id().alias("p")).distinct().orderBy("label").collect()
+        df.repartition(7, "label")
+        .select("label", F.spark_partition_id().alias("p"))
+        .distinct()
+        .orderBy("label")
+        .collect()
     )
     df.repartition(5).write.parquet(str(folder / "five"))
     found["files"] = len(list((folder / "five").glob("part-*")))
@@ -213,7 +219,9 @@ def streams(spark: SparkSession, folder: Path) -> Any:
     static = points(spark, folder).groupBy("label").count()
 
     def add(first: int) -> None:
-        spark.range(first, first + 10).withColumn("k", F.expr("id % 3")).coalesce(1).write.mode("append").json(str(source))
+        spark.range(first, first + 10).withColumn("k", F.expr("id % 3")).coalesce(1).write.mode("append").json(
+            str(source)
+        )
 
     def each(batch: DataFrame, number: int) -> None:
         joined = batch.join(static.withColumnRenamed("count", "known"), batch.k == static.label)
@@ -234,7 +242,9 @@ def streams(spark: SparkSession, folder: Path) -> Any:
         query.awaitTermination()
         batches.append([tuple(row) for row in beside])
     memory = spark.readStream.schema("id long, k long").json(str(source)).groupBy("k").count()
-    query = memory.writeStream.format("memory").queryName("kept").outputMode("complete").trigger(availableNow=True).start()
+    query = (
+        memory.writeStream.format("memory").queryName("kept").outputMode("complete").trigger(availableNow=True).start()
+    )
     query.awaitTermination()
     kept = spark.table("kept").groupBy().agg(F.sum("count")).collect()
     return batches, kept, spark.read.parquet(str(folder / "totals")).orderBy("total").collect()
@@ -245,12 +255,16 @@ def writes(spark: SparkSession, folder: Path) -> Any:
     grouped = df.groupBy("label").agg(F.sum("x0").alias("s"), F.count("*").alias("n"))
     path = str(folder / "out")
     grouped.write.partitionBy("label").parquet(path)
-    grouped.filter("label = 1").write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy("label").parquet(
-        path
-    )
+    grouped.filter("label = 1").write.mode("overwrite").option("partitionOverwriteMode", "dynamic").partitionBy(
+        "label"
+    ).parquet(path)
     spark.sql("DROP TABLE IF EXISTS bucketed")
     grouped.write.bucketBy(3, "label").sortBy("n").saveAsTable("bucketed")
-    spark.sql("INSERT INTO bucketed SELECT label + 10, sum(x1), count(*) FROM parquet.`{}` GROUP BY label".format(folder / "points"))
+    spark.sql(
+        "INSERT INTO bucketed SELECT label + 10, sum(x1), count(*) FROM parquet.`{}` GROUP BY label".format(
+            folder / "points"
+        )
+    )
     joined = spark.table("bucketed").alias("a").join(spark.table("bucketed").alias("b"), "label").count()
     found = spark.table("bucketed").select("label", "n").orderBy("label").collect()
     spark.sql("DROP TABLE bucketed")
