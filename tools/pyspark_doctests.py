@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TextIO
 
@@ -87,17 +86,16 @@ def run_examples(module: str, file: Path, every: int, *, enabled: bool) -> None:
                 runner.run(test)
             return doctest.TestResults(0, runner.tries)
 
-        doctest.testmod = testmod
-        if enabled:
-            from penstock.extension.program import all_sessions_enabled
+        doctest.testmod = testmod  # type: ignore[assignment]
+        run_all = vars(importlib.import_module(f"pyspark.{module}"))["_test"]
+        if not enabled:
+            run_all()
+            return
+        from penstock.extension.program import all_sessions_enabled
 
-            logging.getLogger("penstock").addHandler(logging.StreamHandler())
-            block = all_sessions_enabled()
-        else:
-            block = nullcontext()
-        with block as program:
-            importlib.import_module(f"pyspark.{module}")._test()
-    if program is not None:
+        logging.getLogger("penstock").addHandler(logging.StreamHandler())
+        with all_sessions_enabled() as program:
+            run_all()
         print("counts", program.counts, file=sys.stderr)
 
 

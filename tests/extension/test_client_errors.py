@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -81,8 +80,12 @@ FAILURES: dict[str, Callable[[DataFrame, Path], Any]] = {
     "assert_true": lambda df, _: df.groupBy("k").agg(F.max(F.assert_true(df.id < 5))).show(),
     "python": lambda df, _: sums(df, F.udf(broken, "long")("id")).collect(),
     "python in pandas": lambda df, _: df.groupBy("k").applyInPandas(lambda f: f.missing, "k long").collect(),
-    "wrong type of pandas": lambda df, _: df.groupBy("k").applyInPandas(lambda f: f[["id"]], "a string, b int").collect(),
-    "many rows of a subquery": lambda df, _: df.sparkSession.sql("select k, (select k from ks) from ks group by k").collect(),
+    "wrong type of pandas": lambda df, _: (
+        df.groupBy("k").applyInPandas(lambda f: f[["id"]], "a string, b int").collect()
+    ),
+    "many rows of a subquery": lambda df, _: df.sparkSession.sql(
+        "select k, (select k from ks) from ks group by k"
+    ).collect(),
     "writing": lambda df, folder: sums(df, F.expr("10 div (id - 50)")).write.parquet(str(folder / "out")),
     "existing folder": lambda df, folder: [sums(df, "id").write.parquet(str(folder / "o")) for _ in range(2)],
     "table": lambda df, _: sums(df, F.expr("10 div (id - 50)")).write.saveAsTable("failing"),
@@ -93,7 +96,9 @@ FAILURES: dict[str, Callable[[DataFrame, Path], Any]] = {
     "lost files": lost_files,
     "spoilt files": spoilt_files,
     "cancelled": cancelled,
-    "map keys": lambda df, _: df.groupBy("k").agg(F.map_from_arrays(F.array(F.lit(1), F.lit(1)), F.array("k", "k"))).collect(),
+    "map keys": lambda df, _: (
+        df.groupBy("k").agg(F.map_from_arrays(F.array(F.lit(1), F.lit(1)), F.array("k", "k"))).collect()
+    ),
     "large broadcast": lambda df, _: df.sparkSession.sql(
         "select /*+ broadcast(b) */ * from ks a join ks b on a.k = b.k and raise_error(string(a.id)) is null"
     ).collect(),
