@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide clean
+.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -72,6 +72,10 @@ bench-web: $(STAMP)  ## Measure what being watched costs a job, and how quickly 
 
 bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 	@$(BIN)/python bench/decide.py
+
+bench-served: $(STAMP)  ## Measure what it costs, and gains, that Penstock serves a session (penstock.enable).
+	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
+	@$(BIN)/python bench/served.py --data $(DATA)/tpch-1
 
 clean:  ## Remove everything that was made.
 	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
