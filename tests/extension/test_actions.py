@@ -10,8 +10,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.events import ExecutionState
-from penstock.extension.runner import FELL_BACK
-from penstock.scheduler.job import RECENT
+from penstock.scheduler.job import HANDED_BACK, RECENT
 from tests.conftest import OFF
 from tests.equality import assert_same_rows, plain, same
 
@@ -74,7 +73,6 @@ ACTIONS: dict[str, Callable[[SparkSession], Any]] = {
     "summary": lambda spark: grouped(spark).summary("count", "max").collect(),
     "approxQuantile": lambda spark: grouped(spark).approxQuantile("v", [0.5], 0.0),
     "crosstab": lambda spark: sorted(grouped(spark).crosstab("k", "n").collect()),
-    "randomSplit": lambda spark: [part.count() for part in ordered(spark).randomSplit([0.5, 0.5], 3)],
     "sql": lambda spark: sorted(spark.sql("SELECT id % 3 AS k, count(*) FROM range(100) GROUP BY 1").collect()),
     "pandas on Spark": lambda spark: grouped(spark).pandas_api().groupby("n")["v"].sum().to_dict(),
     "subquery": lambda spark: spark.sql(
@@ -111,7 +109,7 @@ def test_an_action_gives_what_it_gives_without(spark: SparkSession, action: str)
     assert_equal(found, expected)
     assert jobs, "Penstock ran nothing"
     assert all(job.state is ExecutionState.FINISHED for job in jobs)
-    assert [one.reason for job in jobs for one in job.decisions if one.chosen == FELL_BACK] == []
+    assert [one.reason for job in jobs for one in job.decisions if one.chosen == HANDED_BACK] == []
 
 
 def write_partitioned(df: DataFrame, path: str) -> None:

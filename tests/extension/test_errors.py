@@ -9,8 +9,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.extension import runner
-from penstock.extension.runner import FELL_BACK
-from penstock.scheduler.job import RECENT
+from penstock.scheduler.job import HANDED_BACK, RECENT
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
@@ -80,9 +79,10 @@ def test_a_failure_of_penstock_leaves_the_query_to_spark(
     monkeypatch.setattr(runner, "plan_query", fail)
     df = served.range(100).groupBy((F.col("id") % 3).alias("k")).count()
     assert sorted(df.collect()) == [(0, 34), (1, 33), (2, 33)]
-    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == FELL_BACK]
+    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
+    assert RECENT[-1].ended is not None
 
 
 def test_a_wrong_option_of_the_session_leaves_the_query_to_spark_and_says_so(

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock
-from penstock.extension.runner import FELL_BACK
-from penstock.scheduler.job import RECENT
+from penstock.scheduler.job import HANDED_BACK, RECENT
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 
@@ -50,7 +49,7 @@ def assert_served_as_plain(spark: SparkSession, text: str) -> None:
         (job,) = [job for job in RECENT if job not in before]
     assert_same_rows(found, expected)
     assert job.vertices
-    assert [one.reason for one in job.decisions if one.chosen == FELL_BACK] == []
+    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
 
 
 @pytest.mark.parametrize("number", range(1, 23))

@@ -112,5 +112,10 @@ class Scan(ABC):
             Its relation with all filters above it.
         """
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds something open without which its rows cannot be read."""
+        return False
+
     def close(self) -> None:  # noqa: B027 - most hold nothing open
         """Let go of what was held open for reading; the job has ended."""

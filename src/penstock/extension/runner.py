@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.timeouts import timeout_of
-from penstock.decisions import Choice, DecisionKind, NameRef
 from penstock.errors import ConfigError, JobCancelledError
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
@@ -27,16 +26,17 @@ from penstock.threads import start_thread
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.sql import DataFrame
+
     from penstock.observer import Observer
     from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.planner.plan import JobPlan
     from penstock.spark.handles import PhysicalPlan
     from penstock.spark.jvm import Bridge
     from penstock.spark.query_hook import HandedQuery
 
 log = logging.getLogger("penstock.extension")
 
-FELL_BACK = "run by Spark instead"
-"""What is chosen where Penstock fails to run a query."""
 _KEPT = 256
 """Jobs that are kept for a summary; a server may run thousands."""
 
@@ -121,9 +121,7 @@ class JobRunner:
                     query.fail(SparkError.of(query.bridge, str(error)))
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
-                job.decisions.record(
-                    Choice(DecisionKind.WHOLE_QUERY, NameRef(job.name), FELL_BACK, f"Penstock failed: {error}")
-                )
+                job.hand_back(f"Penstock failed: {error}", error)
                 rows = self._plain_rows(query, job)
             query.complete(rows)
         except BaseException as error:
@@ -142,10 +140,16 @@ class JobRunner:
         """
         bridge = query.bridge
         config = configuration(bridge, self._arguments, self._file)
-        sink = ResultSink(job.name, executed_plan)
+        plan: JobPlan
+
+        def rows_of(df: DataFrame) -> PhysicalPlan:
+            # The last stage runs when the job has ended, and its sources are closed.
+            return executed_plan(df.localCheckpoint() if _reads_what_is_open(job, plan) else df)
+
+        sink = ResultSink(job.name, rows_of)
+        self._observer.watch(job)
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)
-            self._observer.watch(job)
             sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}
             job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
         job.wait()
@@ -158,3 +162,10 @@ class JobRunner:
         pool = SessionPool(bridge, clone_settings(bridge, self._options), query.properties)
         with pool.use() as session, vertex_thread(session, query.properties, f"penstock-{job.id}-plain", job.name):
             return physical_plan(session, query.plan)
+
+
+def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:
+    """Whether the vertex of a job's sink reads a source that is open as long as the job runs."""
+    sinks = set(plan.sinks)
+    last = next(one.vertex.node_ids for one in job.vertices if sinks & set(one.vertex.node_ids))
+    return any(plan.sources[node_id].scan.is_open for node_id in last if node_id in plan.sources)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from penstock.config import Configuration
 from penstock.config.options import ENABLED, WHOLE_QUERY_THRESHOLD
 from penstock.errors import SessionError
 from penstock.extension.runner import JobRunner, configuration
@@ -87,7 +89,9 @@ def install(
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
     runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui))
-    threshold, says_how = options.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(options)
+    # Those of sessions are read where their queries are planned, as they are then.
+    of_all = Configuration.load(config, file=file, environ=os.environ)
+    threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)
     query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
     query_hook.install(bridge)
     return runner
@@ -117,11 +121,14 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
     """
     found = _session(spark)
     bridge = Bridge(found)
-    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, "false") or "false"
+    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, None)
     try:
         yield enable(found, **options)  # type: ignore[arg-type]
     finally:
-        found.conf.set(_ENABLED, before)
+        if before is None:
+            found.conf.unset(_ENABLED)
+        else:
+            found.conf.set(_ENABLED, before)
         query_hook.use(bridge, service)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ _PATIENCE = 0.8
 """Seconds that a cancelled job waits for its vertices to stop: some work in Spark's driver cannot be interrupted."""
 _PATIENCE_OF_FAILED = 10.0
 """The same for a job that failed, which nobody waits to see the end of: sinks should be cleaned when all is quiet."""
+_CANCEL_AGAIN = 0.2
+"""Seconds between two times that vertices of a job that has ended are cancelled."""
 _LOOK = 1.0
 """Seconds between two looks at sources that do not answer."""
 
@@ -197,9 +200,24 @@ class AdaptiveBatchScheduler:
         finally:
             for pool in (self._workers, self._askers):
                 pool.shutdown(wait=False, cancel_futures=True)
-            wait(self._running, patience)
+            self._wait_for_vertices(patience)
             self.leave_behind()
             self._runner.release()
+
+    def _wait_for_vertices(self, patience: float | None) -> None:
+        """Wait until no vertex runs, at most so many seconds; None is for ever.
+
+        A vertex may begin another Spark job after it was cancelled, where the user's job group keeps ours from being
+        cancelled in advance. So it is cancelled again until it has ended.
+        """
+        if patience is None:
+            wait(self._running)
+            return
+        until = time.monotonic() + patience
+        while wait(self._running, min(_CANCEL_AGAIN, max(0.0, until - time.monotonic()))).not_done:
+            if time.monotonic() >= until:
+                return
+            self._cancel_vertices()
 
     def _next_event(self) -> JobEvent:
         """Wait for an event; meanwhile look at the sources that do not answer.
@@ -314,13 +332,17 @@ class AdaptiveBatchScheduler:
             with suppress(GraphError):  # it has ended by itself
                 execution.move(ExecutionState.CANCELED)
 
-    def _stop_all(self) -> None:
-        """Cancel what runs; the workers end with the exceptions this gives them."""
-        self._stopping.set()
+    def _cancel_vertices(self) -> None:
         for execution in self.execution_graph:
             if not execution.state.is_terminal:
                 jobs.cancel_group(self._bridge, self.graphs.group_of(execution.vertex), "the job has ended")
-                if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
-                    with suppress(GraphError):  # it has begun
-                        execution.move(ExecutionState.CANCELED)
+
+    def _stop_all(self) -> None:
+        """Cancel what runs; the workers end with the exceptions this gives them."""
+        self._stopping.set()
+        self._cancel_vertices()
+        for execution in self.execution_graph:
+            if execution.state in {ExecutionState.CREATED, ExecutionState.SCHEDULED}:
+                with suppress(GraphError):  # it has begun
+                    execution.move(ExecutionState.CANCELED)
         self._account.deliver()

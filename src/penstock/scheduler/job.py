@@ -50,6 +50,9 @@ _PATIENCE = 1.4
 _TELLING = 0.3
 """Seconds that those who watch a job get to hear of such an end."""
 
+HANDED_BACK = "run by Spark instead"
+"""What is chosen where a query could not be run as a job."""
+
 RECENT: deque[Job] = deque(maxlen=256)
 """The latest jobs of this process, oldest first."""
 
@@ -245,6 +248,14 @@ class Job:
 
         self._begin(bridge, run, list(sinks))
 
+    def hand_back(self, reason: str, error: BaseException) -> None:
+        """Record that Spark runs the query instead; a job that could not be started ends, as failed."""
+        self.decisions.record(Choice(DecisionKind.WHOLE_QUERY, NameRef(self.name), HANDED_BACK, reason))
+        if self._ending.settle():
+            self._end(ExecutionState.FAILED, cause_of(error))
+            self._account.deliver(wait=True)
+            self._done.set()
+
     def _begin(self, bridge: Bridge, run: Callable[[Callable[[], None]], None], sinks: list[SinkJob]) -> None:
         self._bridge = bridge
         if not self.state.is_terminal:
@@ -300,8 +311,8 @@ class Job:
             failed = (one.vertex.id for one in self.vertices if one.state is ExecutionState.FAILED)
             self._account.emit(ErrorOccurred(error, trace, next(failed, None), at=self.ended))
         self._account.emit(JobStateChanged(state, self.pending_operators, at=self.ended))
-        # With these go the plans and results in the JVM.
-        self._scheduler = None
+        # With these go the plans and results in the JVM, and sessions of clients that have gone.
+        self._scheduler = self._bridge = None
         forget_frames(error)
 
     def _failed(self, error: BaseException, commit: Commit) -> BaseException:

@@ -5,6 +5,7 @@ Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``Exp
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,8 +13,10 @@ from py4j.protocol import Py4JJavaError
 from pyspark.java_gateway import ensure_callback_server_started
 
 from penstock.spark import answers
+from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.dataframes import HINT_SIZES
-from penstock.spark.handles import JvmObject, LocalProperties, PhysicalPlan
+from penstock.spark.exchange import physical_plan
+from penstock.spark.handles import JvmObject, LocalProperties, PhysicalPlan, Session
 from penstock.spark.jvm import Bridge
 from penstock.spark.logical_plan import LogicalPlan
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+
+
+log = logging.getLogger("penstock.extension")
 
 
 class QueryRunner(Protocol):
@@ -97,24 +103,33 @@ class SparkError(JvmObject):
 def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | None:
     """Return the exception of a Spark job behind an error, None if what failed is not the query itself.
 
-    An internal error of Spark's planner says nothing of the user's query: a plan that Penstock made may be its reason.
+    An error of Spark's analyser or planner says nothing of the user's query, which Spark has analysed before: a plan
+    that Penstock made may be its reason.
     """
     while error is not None:
         thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
             return SparkError(bridge, thrown) if _is_of_query(thrown) else None
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None
+
+
+_OF_ANALYSIS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.catalyst.ExtendedAnalysisException")
 
 
 def _is_of_query(thrown: Any) -> bool:
     text = str(thrown.toString())
-    return text.startswith("org.apache.spark.") and "INTERNAL_ERROR" not in text
+    is_of_planning = "INTERNAL_ERROR" in text or text.startswith(_OF_ANALYSIS)
+    return text.startswith("org.apache.spark.") and not is_of_planning
 
 
 def executed_plan(df: DataFrame) -> PhysicalPlan:
-    """Return how Spark runs a DataFrame, with nothing run yet (``QueryExecution.executedPlan``)."""
-    return PhysicalPlan(Bridge(df.sparkSession), df._jdf.queryExecution().executedPlan())
+    """Return how Spark runs a DataFrame, with nothing run yet.
+
+    Cached data is not looked for: the query that is being cached would find itself.
+    """
+    bridge = Bridge(df.sparkSession)
+    return physical_plan(Session(bridge, df._jdf.sparkSession()), analyzed_plan(bridge, df))
 
 
 def install(bridge: Bridge) -> None:
@@ -170,15 +185,31 @@ class _Callback:
 
     def accept(self, action: str, handle: Any) -> None:
         """Start or cancel a query."""
-        query = HandedQuery(self._spark, handle)
-        if action == "run":
-            self._runner.run(query)
-        else:
-            self._runner.cancel(query)
+        try:
+            query = HandedQuery(self._spark, handle)
+            if action == "run":
+                self._runner.run(query)
+            else:
+                self._runner.cancel(query)
+        except Exception as error:
+            log.exception("a query cannot be run")
+            handle.fail(SparkError.of(Bridge(self._spark), f"Penstock cannot run the query: {error}"))
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:
-    """Return a session of the JVM as one of PySpark."""
+    """Return a session of the JVM as one of PySpark.
+
+    Its constructor would make it the one of ``rdd.toDF``, for the whole process.
+    """
+    if spark._jsparkSession.equals(handle):
+        return spark
     from pyspark.sql import SparkSession
 
-    return spark if spark._jsparkSession.equals(handle) else SparkSession(spark.sparkContext, handle)
+    made = SparkSession.__new__(SparkSession)
+    made.__dict__.update({name: value for name, value in vars(spark).items() if name in _OF_ALL_SESSIONS})
+    made._jsparkSession = handle
+    return made
+
+
+_OF_ALL_SESSIONS = ("_sc", "_jsc", "_jvm", "_profiler_collector")
+"""What sessions of one application share."""

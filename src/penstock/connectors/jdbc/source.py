@@ -277,6 +277,11 @@ class JdbcScan(Scan):
             where = f"the database of {self._relation.table}"
             raise SourceTimeoutError.of(where, "connecting to it", seconds, why) from error
 
+    @property
+    def is_open(self) -> bool:
+        """Whether its tasks read a snapshot, which lasts as long as its connection."""
+        return self._snapshot is not None
+
     def close(self) -> None:
         """Let go of the snapshot; nothing can be read of it any more."""
         if self._snapshot is not None:

@@ -4,15 +4,19 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
-import org.apache.spark.network.util.JavaUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
 import org.apache.spark.sql.catalyst.plans.logical.CommandResult;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
+import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
@@ -39,11 +43,14 @@ public final class HandoverRule {
     private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
 
     private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
+    private static final TreeNodeTag<Object> OF_ANSWER = new TreeNodeTag<Object>("penstock.limit-of-answer");
     private static final TreeNodeTag<Object> BELOW_LIMIT = new TreeNodeTag<Object>("penstock.below-limit");
 
     /** Spark carries these out while it collects rows, so they stay on top of what Penstock runs. */
     private static final Set<String> LIMITS = new HashSet<>(Arrays.asList(
             new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
+
+    private static final Pattern SIZE = Pattern.compile("([0-9.]+) *([kmgtp]?)(?:i?b|bytes)?");
 
     private final long threshold;
     private final boolean takesSmall;
@@ -87,6 +94,10 @@ public final class HandoverRule {
         if (isNoQuery(plan) || isLimitOfAnswer(plan) || makesObjects(plan)) {
             return null;
         }
+        if (has(plan, LogicalQueryStage.class)) { // AQE plans a query again that Spark runs
+            leave(plan);
+            return null;
+        }
         String why = whyLeft(plan);
         if (why != null) {
             leave(plan);
@@ -97,7 +108,7 @@ public final class HandoverRule {
 
     /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */
     private static boolean isLimitOfAnswer(LogicalPlan plan) {
-        return isTagged(plan, BELOW_LIMIT) && LIMITS.contains(Catalyst.name(plan));
+        return isTagged(plan, OF_ANSWER);
     }
 
     private static boolean isNoQuery(LogicalPlan plan) {
@@ -121,16 +132,26 @@ public final class HandoverRule {
         return false;
     }
 
+    /** Marks the limits at the end of a query, and what Spark makes one operator of with them, up to a sort. */
     private static void markBelowLimit(LogicalPlan limit) {
         LogicalPlan below = limit;
-        String name = Catalyst.name(below);
-        while (LIMITS.contains(name) || name.equals("Project") || name.equals("Sort")) {
-            below.setTagValue(BELOW_LIMIT, true);
-            Object next = Catalyst.each(below.children()).get(0);
-            below = (LogicalPlan) next;
-            name = Catalyst.name(below);
+        while (LIMITS.contains(Catalyst.name(below))) {
+            below.setTagValue(OF_ANSWER, true);
+            below = onlyChild(below);
         }
         below.setTagValue(BELOW_LIMIT, true);
+        if (below instanceof Project) {
+            below = onlyChild(below);
+            below.setTagValue(BELOW_LIMIT, true);
+        }
+        if (below instanceof Sort) {
+            onlyChild(below).setTagValue(BELOW_LIMIT, true);
+        }
+    }
+
+    private static LogicalPlan onlyChild(LogicalPlan plan) {
+        Object child = Catalyst.each(plan.children()).get(0);
+        return (LogicalPlan) child;
     }
 
     private static boolean isTagged(LogicalPlan plan, TreeNodeTag<Object> tag) {
@@ -147,9 +168,6 @@ public final class HandoverRule {
     private String whyLeft(LogicalPlan plan) {
         if (plan.isStreaming()) {
             return "a micro-batch of a streaming query";
-        }
-        if (has(plan, LogicalQueryStage.class)) {
-            return "planned again by AQE";
         }
         if (givesObjects(plan)) {
             return "gives objects instead of rows";
@@ -179,7 +197,17 @@ public final class HandoverRule {
 
     private long threshold() {
         String given = SQLConf.get().getConfString(THRESHOLD, null);
-        return given == null ? threshold : JavaUtils.byteStringAsBytes(given);
+        return given == null ? threshold : bytes(given);
+    }
+
+    /** Returns a number of bytes, spelled as `parse_size` of Python reads it; the job says what is wrong with others. */
+    private static long bytes(String text) {
+        Matcher found = SIZE.matcher(text.trim().toLowerCase(Locale.ROOT));
+        if (!found.matches()) {
+            return 0;
+        }
+        int power = found.group(2).isEmpty() ? 0 : "kmgtp".indexOf(found.group(2)) + 1;
+        return (long) (Double.parseDouble(found.group(1)) * Math.pow(1024, power));
     }
 
     private boolean settingsSayHow() {

@@ -111,6 +111,12 @@ public final class PenstockExec extends SparkPlan {
         return nodeName() + " " + query.output().mkString("[", ", ", "]");
     }
 
+    /** What is shown of the constructor's arguments: nothing, the query is shown below. */
+    @Override
+    public Iterator<Object> stringArgs() {
+        return Catalyst.<Object>none().iterator();
+    }
+
     @Override
     public int productArity() {
         return 2;

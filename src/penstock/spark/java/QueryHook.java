@@ -1,9 +1,12 @@
 package penstock;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
 import java.util.function.BiConsumer;
@@ -27,6 +30,8 @@ import scala.runtime.AbstractFunction1;
  */
 public final class QueryHook {
     private static final Map<String, Object> COUNTS = new ConcurrentHashMap<>();
+    private static final Set<Object> INJECTED = Collections.synchronizedSet(
+            Collections.newSetFromMap(new WeakHashMap<Object, Boolean>()));
     private static volatile Service service;
 
     /** Who runs queries (it is called with "run" or "cancel", and the query), and which ones. */
@@ -74,7 +79,9 @@ public final class QueryHook {
         }
         all.add(new Strategy());
         session.experimental().extraStrategies_$eq(PythonUtils.toSeq(all));
-        session.extensions().injectPlannerStrategy((Function1) new StrategyMaker());
+        if (INJECTED.add(session.extensions())) {
+            session.extensions().injectPlannerStrategy((Function1) new StrategyMaker());
+        }
     }
 
     /** Returns how many queries were taken, and how many were left to Spark for which reason. */
@@ -108,7 +115,13 @@ public final class QueryHook {
             if (current == null || !current.rule.isOn()) {
                 return Catalyst.none();
             }
-            String answer = current.rule.answer(plan);
+            String answer;
+            try {
+                answer = current.rule.answer(plan);
+            } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
+                count("Penstock failed to look at it: " + failed);
+                return Catalyst.none();
+            }
             if (answer != null) {
                 count(answer);
             }

@@ -73,8 +73,8 @@ public final class SessionSettings {
         found.setProperty("spark.job.tags", tags == null || tags.isEmpty() ? tag : tags + "," + tag);
         if (found.getProperty("spark.jobGroup.id") == null) {
             found.setProperty("spark.jobGroup.id", tag);
-            found.setProperty("spark.job.interruptOnCancel", "true");
         }
+        found.setProperty("spark.job.interruptOnCancel", "true");
         String own = found.getProperty("spark.job.description");
         found.setProperty("spark.job.description", own == null ? description : own + ": " + description);
         found.setProperty(INSIDE, tag);

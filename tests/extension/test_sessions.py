@@ -1,0 +1,123 @@
+"""Sessions that are served: their settings, what lies around them, and what the last stage still needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import RDD
+from pyspark.sql import functions as F
+
+import penstock
+from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.spark import query_hook
+from penstock.spark.jvm import Bridge
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services import Postgres
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+THRESHOLD = "spark.penstock.execution.batch.adaptive.whole-query-threshold"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_taken"),
+    [("0", True), ("1", True), ("1 kb", True), ("0.5gb", False), ("64 mb", False), ("64 MiB", False), ("1g", False)],
+)
+def test_the_threshold_of_a_session_is_spelled_as_everywhere(spark: SparkSession, text: str, *, is_taken: bool) -> None:
+    with penstock.enabled(spark):
+        spark.conf.set(THRESHOLD, text)
+        try:
+            before = len(RECENT)
+            assert spark.range(1000).groupBy("id").count().count() == 1000
+            assert (len(RECENT) > before) == is_taken
+        finally:
+            spark.conf.unset(THRESHOLD)
+
+
+def test_settings_of_the_first_session_are_not_those_of_others(spark: SparkSession) -> None:
+    key = "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism"
+    spark.conf.set(key, "4")
+    try:
+        with penstock.enabled(spark):
+            other = spark.newSession()
+            before = len(RECENT)
+            other.range(10).groupBy("id").count().collect()
+            assert len(RECENT) == before
+            spark.range(10).groupBy("id").count().collect()
+            assert len(RECENT) == before + 1
+    finally:
+        spark.conf.unset(key)
+
+
+def test_after_the_block_the_setting_is_as_it_was(spark: SparkSession) -> None:
+    session = spark.newSession()
+    for before in (None, "false", "true"):
+        if before is not None:
+            session.conf.set("spark.penstock.enabled", before)
+        with penstock.enabled(session):
+            assert session.conf.get("spark.penstock.enabled") == "true"
+        assert session.conf.get("spark.penstock.enabled", None) == before
+
+
+def test_a_cached_frame_of_local_rows_does_not_find_itself(spark: SparkSession) -> None:
+    said = OFF | {"execution.batch.adaptive.auto-parallelism.max-parallelism": 4}
+    with penstock.enabled(spark, config=said):
+        for df in (spark.createDataFrame([(1,), (2,)], ["a"]), spark.range(9).groupBy("id").count().localCheckpoint()):
+            rows = df.cache()
+            try:
+                assert rows.count() == rows.count() > 0
+            finally:
+                rows.unpersist(blocking=True)
+
+
+def test_frames_of_rdds_stay_in_the_users_session(served: SparkSession) -> None:
+    """A cache is built in a session of Spark's own, whose queries are served, too."""
+    before = RDD.toDF
+    served.range(100).groupBy("id").count().cache().count()
+    served.catalog.clearCache()
+    assert RDD.toDF is before
+
+
+def test_a_limit_below_a_sort_is_part_of_the_query(served: SparkSession) -> None:
+    grouped = served.range(1000).groupBy((F.col("id") % 300).alias("k")).count().orderBy("k").limit(100)
+    df = grouped.orderBy(F.desc("k")).limit(3)
+    before = len(RECENT)
+    assert [row.k for row in df.collect()] == [99, 98, 97]
+    assert len(RECENT) == before + 1
+    assert "Exchange" not in df._jdf.queryExecution().executedPlan().toString().partition("Penstock")[0]
+
+
+def test_what_cannot_be_looked_at_is_spark_s(served: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(query_hook, "HandedQuery", fail)
+    with pytest.raises(Exception, match="Penstock cannot run the query: a defect"):
+        served.range(9).groupBy("id").count().collect()
+
+
+def test_the_last_stage_reads_the_snapshot_of_a_database(spark: SparkSession, postgres: Postgres) -> None:
+    """The connection that holds it is closed when the job ends, and that is before the last stage runs."""
+    postgres.sql("DROP TABLE IF EXISTS served")
+    postgres.sql("CREATE TABLE served AS SELECT i AS id, i % 7 AS k FROM generate_series(1, 3000) i")
+    postgres.sql("ANALYZE served")
+    options = {"url": postgres.url, "dbtable": "served", **postgres.properties}
+    df = spark.read.format("jdbc").options(**options).load()
+    expected = df.where("k < 5").collect()
+    pieces = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 kb"}
+    with penstock.enabled(spark, config=OFF | pieces):
+        found = spark.read.format("jdbc").options(**options).load().where("k < 5")
+        assert_same_rows(found.collect(), expected)
+        assert found.rdd.getNumPartitions() > 1
+    job = RECENT[-1]
+    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+
+
+def test_reasons_are_counted(served: SparkSession) -> None:
+    assert "planned again by AQE" not in query_hook.counts(Bridge(served))
