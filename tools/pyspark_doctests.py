@@ -147,7 +147,7 @@ def run(module: str, out: Path, every: int, *, enabled: bool) -> list[dict]:
 def printed(example: dict) -> str:
     """Return what an example printed, without the numbers that Spark counts up and without the frames of an error."""
     lines = [line for line in example["got"].splitlines() if not line.startswith("\tat ")]
-    return re.sub(r"0x[0-9a-f]+|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
+    return re.sub(r"0x[0-9a-f]+|tmp\w{8}|#\d+|plan_id=\d+|calling o\d+", "#", "\n".join(lines))
 
 
 def difference(without: dict, with_: dict | None) -> str | None:
