@@ -8,6 +8,7 @@ import pytest
 
 import penstock
 from tests.conftest import OFF
+from tests.extension.learning import LEARNING
 from tests.extension.programs import PROGRAMS
 from tests.extension.statements import STATEMENTS
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-ALL = PROGRAMS | STATEMENTS
+ALL = LEARNING | PROGRAMS | STATEMENTS
 
 
 @pytest.mark.filterwarnings("ignore:.*loads all data into the driver's memory")
