@@ -8,7 +8,9 @@ import pytest
 
 import penstock
 from tests.conftest import OFF
+from tests.extension.learning import LEARNING
 from tests.extension.programs import PROGRAMS
+from tests.extension.statements import STATEMENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +18,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+ALL = LEARNING | PROGRAMS | STATEMENTS
+
+
 @pytest.mark.filterwarnings("ignore:.*loads all data into the driver's memory")
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", ALL)
 def test_program_sees_the_same(name: str, spark: SparkSession, tmp_path: Path) -> None:
     folders = tmp_path / "plain", tmp_path / "enabled"
     for folder in folders:
         folder.mkdir()
-    expected = PROGRAMS[name](spark, folders[0])
+    expected = ALL[name](spark, folders[0])
     with penstock.enabled(spark, config=OFF):
-        assert PROGRAMS[name](spark, folders[1]) == expected
+        assert ALL[name](spark, folders[1]) == expected

@@ -38,7 +38,13 @@ def enable(
     """Let Penstock run the queries of a Spark session, and of sessions of its application that are made later.
 
     Nothing else changes in a program: DataFrame actions, writers, SQL statements and cached tables run as jobs when
-    their rows are asked for. Small queries, commands and streams are left to Spark; that is decided inside Spark.
+    their rows are asked for. Some queries are left to Spark; that is decided inside Spark:
+
+    - small ones, commands, and streams;
+    - those without a shuffle, unless they read what Penstock can divide better, such as a table of a database;
+    - those with a sample, or with rand or monotonically_increasing_id of rows as they are read: what they give depends
+      on the partitions in which Spark reads;
+    - those of a session without adaptive execution, of which a program knows the number of partitions.
 
     Parameters
     ----------

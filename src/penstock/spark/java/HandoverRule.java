@@ -192,6 +192,9 @@ public final class HandoverRule {
         if (isNarrow && RowLayout.isOfSpark(plan)) {
             return "needs no shuffle";
         }
+        if (!SQLConf.get().adaptiveExecutionEnabled()) {
+            return "adaptive execution is off, so each shuffle has the number of partitions that is set";
+        }
         return bytes(plan) < threshold() ? "small" : null;
     }
 
