@@ -50,18 +50,18 @@ def statements(spark: SparkSession, folder: Path) -> Any:
     spark.range(0, 100, 1, 4).selectExpr("id", "id % 7 as k", "id % 3 as m").createOrReplaceTempView("numbers")
     found: list[Any] = []
     for text in (
-        "CREATE TABLE kept USING parquet PARTITIONED BY (m) AS SELECT k, sum(id) AS s, m FROM numbers GROUP BY k, m",
-        "ANALYZE TABLE kept COMPUTE STATISTICS FOR ALL COLUMNS",
-        "INSERT OVERWRITE kept PARTITION (m = 1) SELECT k, count(*) FROM numbers GROUP BY k",
-        "INSERT INTO kept SELECT k, max(id), 5 FROM numbers GROUP BY k HAVING k > (SELECT avg(k) FROM numbers)",
-        "SELECT m, count(*), sum(s) FROM kept GROUP BY m ORDER BY m",
+        "CREATE TABLE stored USING parquet PARTITIONED BY (m) AS SELECT k, sum(id) AS s, m FROM numbers GROUP BY k, m",
+        "ANALYZE TABLE stored COMPUTE STATISTICS FOR ALL COLUMNS",
+        "INSERT OVERWRITE stored PARTITION (m = 1) SELECT k, count(*) FROM numbers GROUP BY k",
+        "INSERT INTO stored SELECT k, max(id), 5 FROM numbers GROUP BY k HAVING k > (SELECT avg(k) FROM numbers)",
+        "SELECT m, count(*), sum(s) FROM stored GROUP BY m ORDER BY m",
         "DECLARE OR REPLACE VARIABLE most BIGINT",
-        "SET VAR most = (SELECT max(s) FROM kept)",
-        "SELECT k FROM kept WHERE s = most ORDER BY k",
+        "SET VAR most = (SELECT max(s) FROM stored)",
+        "SELECT k FROM stored WHERE s = most ORDER BY k",
         "EXECUTE IMMEDIATE 'SELECT k, count(*) FROM numbers WHERE id > ? GROUP BY k ORDER BY k' USING 50",
         "SELECT * FROM (SELECT k, m, id FROM numbers) PIVOT (sum(id) FOR m IN (0, 1, 2)) ORDER BY k",
         "SELECT k, m, grouping_id(), sum(id) FROM numbers GROUP BY CUBE (k, m) ORDER BY 3, 1, 2",
-        "SELECT k, s FROM kept QUALIFY row_number() OVER (PARTITION BY m ORDER BY s DESC, k) = 1 ORDER BY k, s",
+        "SELECT k, s FROM stored QUALIFY row_number() OVER (PARTITION BY m ORDER BY s DESC, k) = 1 ORDER BY k, s",
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 6) SELECT sum(n) FROM r",
         "SELECT a.k, b.t FROM numbers a, LATERAL (SELECT sum(id) AS t FROM numbers WHERE k = a.k) b WHERE a.id < 5 ORDER BY 1",
         "FROM numbers |> AGGREGATE count(*) AS n GROUP BY m |> ORDER BY m",
@@ -76,7 +76,7 @@ def statements(spark: SparkSession, folder: Path) -> Any:
             "BEGIN DECLARE total BIGINT DEFAULT 0; "
             "FOR row AS SELECT k, count(*) AS n FROM numbers GROUP BY k DO SET total = total + row.n; END FOR; SELECT total; END"
         ),
-        "DROP TABLE kept",
+        "DROP TABLE stored",
     ):
         try:
             found.append([tuple(row) for row in spark.sql(text).collect()])
