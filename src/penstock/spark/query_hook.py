@@ -162,8 +162,9 @@ def service(
         Whether small ones are always taken.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
-    hook, callback = bridge.helper("QueryHook"), _Callback(bridge.spark, runner)
-    return Service(bridge, hook.service(callback, threshold, takes_small, " ".join(prefixes), *HINT_SIZES))
+    callback, starts = _Callback(bridge.spark, runner), " ".join(prefixes)
+    made = bridge.helper("QueryHook").service(callback, threshold, takes_small, starts, *HINT_SIZES)
+    return Service(bridge, made)
 
 
 def counts(bridge: Bridge) -> dict[str, int]:

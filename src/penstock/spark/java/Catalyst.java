@@ -1,11 +1,13 @@
 package penstock;
 
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 
 import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
 import scala.Product;
 import scala.collection.immutable.Seq;
@@ -19,6 +21,13 @@ final class Catalyst {
     /** Returns the elements of a sequence. */
     static List<?> each(Seq<?> sequence) {
         return CollectionConverters.asJava(sequence);
+    }
+
+    /** Returns the plans right below one, those of its subqueries included. */
+    static List<?> below(LogicalPlan plan) {
+        List<Object> found = new ArrayList<>(each(plan.children()));
+        found.addAll(each(plan.subqueries()));
+        return found;
     }
 
     /** Returns a sequence of nothing. */

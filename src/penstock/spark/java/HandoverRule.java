@@ -1,14 +1,9 @@
 package penstock;
 
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
@@ -26,7 +21,6 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ObjectType;
 
 import scala.Option;
-import scala.math.BigInt;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -49,8 +43,6 @@ public final class HandoverRule {
     /** Spark carries these out while it collects rows, so they stay on top of what Penstock runs. */
     private static final Set<String> LIMITS = new HashSet<>(Arrays.asList(
             new String[] {"GlobalLimit", "LocalLimit", "Offset", "Tail"}));
-
-    private static final Pattern SIZE = Pattern.compile("([0-9.]+) *([kmgtp]?)(?:i?b|bytes)?");
 
     private final long threshold;
     private final boolean takesSmall;
@@ -160,7 +152,7 @@ public final class HandoverRule {
 
     private static void leave(LogicalPlan plan) {
         plan.setTagValue(LEFT_TO_SPARK, true);
-        for (Object below : below(plan)) {
+        for (Object below : Catalyst.below(plan)) {
             leave((LogicalPlan) below);
         }
     }
@@ -195,22 +187,12 @@ public final class HandoverRule {
         if (!SQLConf.get().adaptiveExecutionEnabled()) {
             return "adaptive execution is off, so each shuffle has the number of partitions that is set";
         }
-        return bytes(plan) < threshold() ? "small" : null;
+        return SourceBytes.of(plan) < threshold() ? "small" : null;
     }
 
     private long threshold() {
         String given = SQLConf.get().getConfString(THRESHOLD, null);
-        return given == null ? threshold : bytes(given);
-    }
-
-    /** Returns a number of bytes, spelled as `parse_size` of Python reads it; the job says what is wrong with others. */
-    private static long bytes(String text) {
-        Matcher found = SIZE.matcher(text.trim().toLowerCase(Locale.ROOT));
-        if (!found.matches()) {
-            return 0;
-        }
-        int power = found.group(2).isEmpty() ? 0 : "kmgtp".indexOf(found.group(2)) + 1;
-        return (long) (Double.parseDouble(found.group(1)) * Math.pow(1024, power));
+        return given == null ? threshold : SourceBytes.parsed(given);
     }
 
     private boolean settingsSayHow() {
@@ -228,31 +210,11 @@ public final class HandoverRule {
         return false;
     }
 
-    /** Returns what all leaves hold, by Spark's estimates; Long.MAX_VALUE where that is beyond any number. */
-    private static long bytes(LogicalPlan plan) {
-        long sum = 0;
-        if (plan.children().isEmpty()) {
-            BigInt own = plan.stats().sizeInBytes();
-            sum = own.isValidLong() ? own.toLong() : Long.MAX_VALUE;
-        }
-        for (Object each : below(plan)) {
-            long more = bytes((LogicalPlan) each);
-            sum = sum + more < 0 ? Long.MAX_VALUE : sum + more;
-        }
-        return sum;
-    }
-
     private static boolean has(LogicalPlan plan, Class<?> kind) {
         boolean found = kind.isInstance(plan);
-        for (Object below : below(plan)) {
+        for (Object below : Catalyst.below(plan)) {
             found = found || has((LogicalPlan) below, kind);
         }
-        return found;
-    }
-
-    private static List<?> below(LogicalPlan plan) {
-        List<Object> found = new ArrayList<>(Catalyst.each(plan.children()));
-        found.addAll(Catalyst.each(plan.subqueries()));
         return found;
     }
 }

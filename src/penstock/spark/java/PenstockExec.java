@@ -95,8 +95,8 @@ public final class PenstockExec extends SparkPlan {
     }
 
     /** What is shown below the node: the query, as Penstock gets it. */
-    @Override
     @SuppressWarnings({"rawtypes", "unchecked"}) // Scala's two declarations of the element have no common one in Java
+    @Override
     public Seq innerChildren() {
         return Catalyst.seq(query);
     }

@@ -24,7 +24,7 @@ public final class PlanSearch {
     /** Whether metrics are observed on a plan or on one of its subqueries. */
     public boolean observesMetrics(LogicalPlan plan) {
         boolean found = plan instanceof CollectMetrics;
-        for (Object below : below(plan)) {
+        for (Object below : Catalyst.below(plan)) {
             found = found || observesMetrics((LogicalPlan) below);
         }
         return found;
@@ -42,7 +42,7 @@ public final class PlanSearch {
     }
 
     /** Whether somebody said at a place of a plan how it is to run, or in an option of one of its readers. */
-    public boolean saysHow(LogicalPlan plan, long firstHint, long lastHint) {
+    boolean saysHow(LogicalPlan plan, long firstHint, long lastHint) {
         List<Object> sizes = new ArrayList<>();
         Set<Object> options = new HashSet<>();
         add(plan, sizes, options);
@@ -70,7 +70,7 @@ public final class PlanSearch {
             HadoopFsRelation relation = (HadoopFsRelation) ((LogicalRelation) plan).relation();
             addNames(options, CollectionConverters.asJava(relation.options()));
         }
-        for (Object below : below(plan)) {
+        for (Object below : Catalyst.below(plan)) {
             add((LogicalPlan) below, sizes, options);
         }
     }
@@ -79,11 +79,5 @@ public final class PlanSearch {
         for (Object name : options.keySet()) {
             names.add(((String) name).toLowerCase(Locale.ROOT));
         }
-    }
-
-    private static List<?> below(LogicalPlan plan) {
-        List<Object> found = new ArrayList<>(Catalyst.each(plan.children()));
-        found.addAll(Catalyst.each(plan.subqueries()));
-        return found;
     }
 }

@@ -1,9 +1,7 @@
 package penstock;
 
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
-import java.util.List;
 import java.util.Set;
 
 import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
@@ -63,9 +61,7 @@ final class RowLayout {
         if (plan instanceof Sample || usesPartitions(plan.expressions()) && isNarrow(plan)) {
             return true;
         }
-        List<Object> below = new ArrayList<>(Catalyst.each(plan.children()));
-        below.addAll(Catalyst.each(plan.subqueries()));
-        for (Object each : below) {
+        for (Object each : Catalyst.below(plan)) {
             if (decidesValues((LogicalPlan) each)) {
                 return true;
             }
