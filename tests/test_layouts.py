@@ -196,16 +196,16 @@ def test_a_false_claim_about_a_layout_fails_the_job(
 def test_a_subpartition_left_out_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, make_env: Callable[..., Environment], tables: Any
 ) -> None:
-    from penstock.scheduler.deciders import inputs
+    from penstock.scheduler.deciders import exchange_tasks
 
-    decide = inputs.decide_vertex
+    decide = exchange_tasks.decide_vertex
 
     def less_one(*arguments: Any) -> Any:
         made = decide(*arguments)
         *others, (start, end) = made.ranges
         return replace(made, ranges=[*others, (start, max(end - 1, start))])
 
-    monkeypatch.setattr(inputs, "decide_vertex", less_one)
+    monkeypatch.setattr(exchange_tasks, "decide_vertex", less_one)
     with pytest.raises(JobError, match="exactly once"):
         make_env(**MODES["many tasks"]).collect(tables.sums.join(tables.most, "k"))
 

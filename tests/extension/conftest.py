@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
+from penstock.scheduler.job import RECENT
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def no_jobs_of_other_tests() -> None:
+    """The latest jobs are counted, and only so many are kept."""
+    RECENT.clear()
 
 
 @pytest.fixture
