@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
+
+from tests.extension.test_cancel import wait_until
+from tests.services import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,12 +69,23 @@ thread.join()
 )
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server that runs: its address, that of Spark's page, and the folder of its event logs."""
+
+    address: str
+    page: str
+    logs: Path
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """The address of a server, and the folder of its event logs."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that runs."""
     logs = tmp_path_factory.mktemp("logs")
+    ui = free_port()
     command = [sys.executable, "-m", "penstock", "connect-server", "--port", "0", "--history", str(logs)]
-    command += ["--token", "secret", "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
+    command += ["--token", "secret", "--master", "local[2]", "--conf", f"spark.ui.port={ui}"]
+    command += ["--conf", "spark.ui.enabled=true"]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     address = ""
@@ -78,7 +96,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
             break
     assert address, "the server did not start"
     threading.Thread(target=running.stderr.read, daemon=True).start()  # a full pipe would hold it up
-    yield f"{address}/;token=secret", logs
+    yield Server(f"{address}/;token=secret", f"http://127.0.0.1:{ui}", logs)
     running.send_signal(signal.SIGTERM)
     assert running.wait(20) == 0
 
@@ -95,8 +113,8 @@ def client(code: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: tuple[str, Path], tmp_path: Path) -> None:
-    address, logs = server
+def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Server, tmp_path: Path) -> None:
+    address, logs = server.address, server.logs
     before = len(list(logs.iterdir()))
     assert client(ACTIONS, address, str(tmp_path / "out")) == {
         "collect": [[0, 34], [1, 33], [2, 33]],
@@ -108,8 +126,8 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: tu
     assert len(list(logs.iterdir())) >= before + 5
 
 
-def test_an_interrupt_ends_the_query_and_its_job(server: tuple[str, Path]) -> None:
-    found = client(INTERRUPT, server[0])
+def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:
+    found = client(INTERRUPT, server.address)
     assert found["seconds"] < 2
     assert "OPERATION_CANCELED" in found["error"] or "cancel" in found["error"].lower()
 
@@ -129,25 +147,94 @@ slow.collect()
 """
 
 
-def test_a_client_that_is_killed_leaves_nothing_running(server: tuple[str, Path], tmp_path: Path) -> None:
+def running_jobs(page: str) -> int:
+    """How many jobs run, as the REST API of Spark's page says."""
+    (application,) = json.load(urlopen(f"{page}/api/v1/applications"))
+    jobs = json.load(urlopen(f"{page}/api/v1/applications/{application['id']}/jobs?status=running"))
+    return len(jobs)
+
+
+def test_a_client_that_is_killed_leaves_no_running_job_after_two_seconds(server: Server, tmp_path: Path) -> None:
     ticks = tmp_path / "ticks"
-    command = [sys.executable, "-W", "ignore", "-c", CLIENT + TICKS, server[0], str(ticks)]
+    command = [sys.executable, "-W", "ignore", "-c", CLIENT + TICKS, server.address, str(ticks)]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while not ticks.exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert ticks.exists()
+    assert wait_until(ticks.exists, 60)
+    assert running_jobs(server.page) == 1
     running.kill()
+    assert wait_until(lambda: running_jobs(server.page) == 0, 2)
     running.wait()
-    time.sleep(7 + 5)  # as `connect.settings` says; Spark gives Python some more seconds to stop by itself
+    time.sleep(5)  # Spark gives Python some seconds to stop by itself
     size = ticks.stat().st_size
     time.sleep(1)
     assert ticks.stat().st_size == size
 
 
-def test_a_client_without_the_token_is_refused(server: tuple[str, Path]) -> None:
+WAITS = """
+wait = F.udf(lambda value: time.sleep(6) or value, "long")
+print(json.dumps(len(spark.range(4).select(wait("id").alias("id")).groupBy("id").count().collect())))
+"""
+
+
+class Relay:
+    """Connections to a server that can be cut, as a network or a proxy does."""
+
+    def __init__(self, port: int) -> None:
+        self._server = port
+        self._open: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            client, _ = self._listener.accept()
+            server = socket.create_connection(("127.0.0.1", self._server))
+            self._open += [client, server]
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self._copy, args=(one, other), daemon=True).start()
+
+    @staticmethod
+    def _copy(one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := one.recv(1 << 16):
+                other.sendall(data)
+
+    def cut(self) -> int:
+        """Cut all connections; return how many there were."""
+        cut, self._open = self._open, []
+        for one in cut:
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        return len(cut) // 2
+
+
+def test_a_client_whose_connection_broke_gets_its_rows(server: Server) -> None:
+    port = int(re.findall(r":(\d+)/", server.address)[0])
+    relay = Relay(port)
+    cuts: list[int] = []
+    threading.Thread(
+        target=lambda: wait_until(lambda: running_jobs(server.page) == 1, 60) and cuts.append(relay.cut())
+    ).start()
+    assert client(WAITS, server.address.replace(str(port), str(relay.port))) == 4
+    assert cuts == [1]
+
+
+READS_SLOWLY = """
+rows = spark.range(200_000).groupBy("id").count().toLocalIterator()
+first = next(rows)
+time.sleep(8)
+print(json.dumps(1 + sum(1 for _ in rows)))
+"""
+
+
+def test_a_client_may_take_its_time_to_read(server: Server) -> None:
+    assert client(READS_SLOWLY, server.address) == 200_000
+
+
+def test_a_client_without_the_token_is_refused(server: Server) -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", CLIENT + "df.collect()", server[0].partition("/;")[0]],
+        [sys.executable, "-W", "ignore", "-c", CLIENT + "df.collect()", server.address.partition("/;")[0]],
         capture_output=True,
         text=True,
         timeout=120,
