@@ -18,10 +18,11 @@ from urllib.request import urlopen
 import pytest
 
 from tests.extension.test_cancel import wait_until
+from tests.extension.test_queries import ALWAYS
 from tests.services import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 CLIENT = """
@@ -106,7 +107,7 @@ def client(code: str, *arguments: str) -> Any:
         [sys.executable, "-W", "ignore", "-c", CLIENT + code, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
@@ -230,6 +231,42 @@ print(json.dumps(1 + sum(1 for _ in rows)))
 
 def test_a_client_may_take_its_time_to_read(server: Server) -> None:
     assert client(READS_SLOWLY, server.address) == 200_000
+
+
+QUERIES = """
+import pathlib
+from tests.equality import assert_same_rows
+
+data, names = pathlib.Path(sys.argv[2]), sys.argv[3].split(",")
+for file in data.glob("*.parquet"):
+    spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+texts = json.loads((data.parent / "queries" / f"{data.name.split('-')[0]}.json").read_text())
+differ = []
+for name in names:
+    rows = []
+    for enabled in ("false", "true"):
+        spark.conf.set("spark.penstock.enabled", enabled)
+        rows.append(spark.sql(texts[name]).collect())
+    try:
+        assert_same_rows(rows[1], rows[0])
+    except AssertionError as error:
+        differ.append([name, str(error)[:300]])
+print(json.dumps(differ))
+"""
+EVERY_QUERY = [
+    ("tpch", range(1, 23)),
+    ("tpcds", sorted(ALWAYS)),
+    pytest.param("tpcds", range(1, 100), marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers"), EVERY_QUERY)
+def test_queries_of_a_client_give_the_rows_of_spark(
+    server: Server, data: Path, name: str, numbers: Iterable[int]
+) -> None:
+    before = len(list(server.logs.iterdir()))
+    assert client(QUERIES, server.address, str(data / f"{name}-0.1"), ",".join(map(str, numbers))) == []
+    assert len(list(server.logs.iterdir())) == before + len(list(numbers))
 
 
 def test_a_client_without_the_token_is_refused(server: Server) -> None:
