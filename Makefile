@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served clean
+.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served bench-connect clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -76,6 +76,10 @@ bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 bench-served: $(STAMP)  ## Measure what it costs, and gains, that Penstock serves a session (penstock.enable).
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
 	@$(BIN)/python bench/served.py --data $(DATA)/tpch-1
+
+bench-connect: $(STAMP)  ## Compare Spark Connect servers with and without Penstock: 1, 4 and 16 thin clients, thousands of queries.
+	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
+	@$(BIN)/python bench/connect.py
 
 clean:  ## Remove everything that was made.
 	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
