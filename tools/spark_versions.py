@@ -1,4 +1,4 @@
-"""Runs tests/jobs/smoke.py on releases of PySpark beside the one that is installed.
+"""Runs tests/jobs/smoke.py, and tests of the Connect server, on releases of PySpark beside the one that is installed.
 
 Each is downloaded once, from the package index that pip is set up with, and unpacked into a folder of its own: a wheel
 of it would be zipped, unzipped and checked for half a minute, and be no other files.
@@ -19,6 +19,11 @@ import pyspark
 
 ROOT = Path(__file__).parent.parent
 SMOKE = ROOT / "tests" / "jobs" / "smoke.py"
+CLIENTS = [
+    "test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs",
+    "test_a_client_that_is_killed_leaves_no_running_job_after_two_seconds",
+]
+"""Of tests/extension/test_connect_server.py: what reaches into Spark's own server."""
 PARTS = {"pyspark": "pyspark", "deps/jars": "pyspark/jars", "deps/bin": "pyspark/bin"}
 """What is taken of a source archive, and where it belongs."""
 AT_ONCE = 2
@@ -71,10 +76,15 @@ def smoke(version: str, folder: Path) -> bool:
         done = subprocess.run(
             [sys.executable, str(SMOKE), place], env=environ, capture_output=True, text=True, check=False, cwd=place
         )
+    tests = [f"{ROOT / 'tests/extension/test_connect_server.py'}::{name}" for name in CLIENTS]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+    clients = subprocess.run([*pytest, *tests], env=environ, capture_output=True, text=True, check=False, cwd=ROOT)
     is_version = f"Spark {version}." in done.stdout
     took = f"PySpark {version}: {fetched - started:.0f} s to have it, {time.time() - fetched:.0f} s to run"
-    print(f"{took}\n{done.stdout}{'' if done.returncode == 0 and is_version else done.stderr[-4000:]}", flush=True)
-    return done.returncode == 0 and is_version
+    told = "Connect clients: right" if clients.returncode == 0 else clients.stdout[-4000:]
+    errors = "" if done.returncode == 0 and is_version else done.stderr[-4000:]
+    print(f"{took}\n{done.stdout}{told}\n{errors}", flush=True)
+    return done.returncode == 0 and is_version and clients.returncode == 0
 
 
 if __name__ == "__main__":
