@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.masking import MASK, mask, mask_value
+from penstock.masking import MASK, mask, mask_sql, mask_value
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,33 @@ def test_texts(text: str, expected: str) -> None:
     assert "hunter2" not in mask(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT 'a', b FROM t WHERE kind = 'token' AND c = 'd'",) * 2,
+        ("SELECT * FROM t WHERE password = 'hunter2''s'", f"SELECT * FROM t WHERE password = '{MASK}'"),
+        ('SELECT * FROM t WHERE api_key <=> "hunter2"', f"SELECT * FROM t WHERE api_key <=> '{MASK}'"),
+        ("SELECT * FROM t WHERE token IN ('hunter2')", f"SELECT * FROM t WHERE token IN ('{MASK}')"),
+        ("OPTIONS (url 'u', password 'hunter2')", f"OPTIONS (url 'u', password '{MASK}')"),
+        ("OPTIONS ('password' \"hunter2\", 'url' 'u')", f"OPTIONS ('password' '{MASK}', 'url' 'u')"),
+        ("map('fs.secret.key', 'hunter2', 'a', 'b')", f"map('fs.secret.key', '{MASK}', 'a', 'b')"),
+        ("SELECT f(password'hunter2", f"SELECT f(password'{MASK}'"),
+        ("SELECT aes_decrypt(c, 'hunter2'), 'b'", f"SELECT aes_decrypt(c, '{MASK}'), '{MASK}'"),
+        ("url 'jdbc:postgresql://me:hunter2@db/shop'", f"url 'jdbc:postgresql://me:{MASK}@db/shop'"),
+    ],
+)
+def test_statements(text: str, expected: str) -> None:
+    assert mask_sql(text) == expected
+    assert "hunter2" not in mask_sql(text)
+
+
 def test_a_long_word_takes_no_longer_than_many_short_ones() -> None:
     begun = time.process_time()
     for word in ("x", "password", "a:", "password="):
         mask(word * 200_000)
+    for word in ("password ", "password'", " ", "password like "):
+        mask_sql("password" + word * 2_000)
+        mask_sql("password" + " " * 100_000)
     assert time.process_time() - begun < 5  # minutes, if each letter begins a word of its own
 
 

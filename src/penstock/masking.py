@@ -33,6 +33,16 @@ _ASSIGNED = re.compile(
     re.IGNORECASE,
 )
 """A word and a value behind it, which ends with its quote if it begins with one."""
+_LITERAL = re.compile(r"'(?:\\.|''|[^'\\])*(?:'|$)|\"(?:\\.|\"\"|[^\"\\])*(?:\"|$)", re.DOTALL)
+"""A text in SQL; one that was cut off has no end."""
+_SECRET_WORD = rf"(?=[\w.-]*?(?:{_TELLING}))[\w.-]+"
+_NAMED = re.compile(
+    rf"(?P<name>(?:(?<=[\"'`]){_SECRET_WORD}[\"'`]|(?<![\"'`\w.-]){_SECRET_WORD})"
+    rf"\s*+(?:[=:,<>!]{{1,3}}|like\b|in\s*+\()?+\s*+)(?:{_LITERAL.pattern})",
+    re.IGNORECASE | re.DOTALL,
+)
+"""The same in SQL, where a blank or a comma may be all that is between them."""
+_TAKES_KEY = re.compile(r"\b(?:try_)?aes_(?:en|de)crypt\b", re.IGNORECASE)
 _LETTERS = ("-----BEGIN", "{")
 """How keys and accounts begin that are written out."""
 
@@ -58,6 +68,16 @@ def mask(text: str) -> str:
     """Return a text without the passwords in its URLs and assignments."""
     text = _USER_INFO.sub(rf"\1:{MASK}", text)
     return _ASSIGNED.sub(_masked, text)
+
+
+def mask_sql(text: str) -> str:
+    """Return an SQL text without the passwords in it, where between name and value may be but a blank or a comma.
+
+    If it calls a function that takes a key, no text in quotes is shown.
+    """
+    if _TAKES_KEY.search(text):
+        return mask(_LITERAL.sub(f"'{MASK}'", text))
+    return mask(_NAMED.sub(rf"\g<name>'{MASK}'", text))
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ class QuerySummary:
     Parameters
     ----------
     name
-        What the user, or PySpark, calls it.
+        What the user calls it, else its SQL text in one line, else what PySpark calls it.
     job
         The id of its job.
     state
@@ -45,6 +45,8 @@ class QuerySummary:
         Until its last vertex was ready to give its rows to Spark; None while the job runs.
     decided
         What was decided besides numbers of tasks, and how often.
+    statement
+        The SQL text that it was given as, if it was.
     """
 
     name: str
@@ -53,13 +55,15 @@ class QuerySummary:
     vertices: int
     seconds: float | None
     decided: Mapping[str, int]
+    statement: str | None
 
     @classmethod
     def of(cls, job: Job) -> QuerySummary:
         """Return the summary of a query's job."""
         decided = Counter(one.kind.value for one in job.decisions if one.kind not in _SAID_OF_EACH)
         seconds = None if job.ended is None else job.ended - job.started
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, dict(decided))
+        statement = None if job.origin is None else job.origin.statement
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, dict(decided), statement)
 
 
 def left_to_spark(counts: Mapping[str, int]) -> str:

@@ -17,6 +17,7 @@ from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
 from penstock.results import ResultSink
 from penstock.scheduler.job import Job, clone_settings
+from penstock.scheduler.origin import QueryOrigin
 from penstock.spark.exchange import physical_plan
 from penstock.spark.jobs import active_session, vertex_thread
 from penstock.spark.query_hook import SparkError, executed_plan, spark_error
@@ -97,7 +98,8 @@ class JobRunner:
 
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
-        job = Job(query.description or "query")
+        origin = QueryOrigin.of(query.text, query.line, query.description)
+        job = Job(origin.name, origin)
         self._running[query.number] = job
         self.jobs.append(job)
         start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))

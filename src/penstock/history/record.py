@@ -37,6 +37,8 @@ class JobRecord:
         What the optimizer changed: before, after and why; `decision` is the number of the decision that changed it.
     refused
         What strategies asked for that could not be, and why not.
+    query
+        Where the query comes from, if Spark handed it over: the SQL text that it was given as, and the user's line.
     tasks
         The tasks of each vertex that has ended.
     """
@@ -52,6 +54,7 @@ class JobRecord:
     pending: int = 0
     spark: str = ""
     config: dict[str, dict[str, str]] = field(default_factory=dict)
+    query: dict[str, Any] | None = None
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     edges: dict[str, dict[str, Any]] = field(default_factory=dict)
     vertices: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -101,6 +104,7 @@ class JobRecord:
     def _on_job(self, event: Event) -> None:
         for key in ("id", "name", "started", "host", "pid", "spark", "config"):
             setattr(self, key, event[key])
+        self.query = event.get("query")  # logs of older releases do not tell
 
     def _on_state(self, event: Event) -> None:
         self.state, self.pending = event["state"], event["pending"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.graph import JobVertex
     from penstock.history.record import Event
     from penstock.scheduler.job import Job
+    from penstock.scheduler.origin import QueryOrigin
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.history")
@@ -70,6 +71,7 @@ class JobRecorder:
                     "pid": os.getpid(),
                     "spark": bridge.spark.version if bridge is not None else "",
                     "config": _options(config),
+                    "query": _query(job.origin),
                 }
             ]
         )
@@ -106,6 +108,10 @@ class JobRecorder:
             return
         tasks = [{name: getattr(task, name) for name in task.__slots__} for task in found]
         yield {"type": "tasks", "at": at, "vertex": vertex.id, "tasks": tasks}
+
+
+def _query(origin: QueryOrigin | None) -> dict[str, str | None] | None:
+    return None if origin is None else {"statement": origin.statement, "line": origin.line}
 
 
 def _options(config: Configuration | None) -> dict[str, dict[str, str]]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.planner.whole_query import WholeQuery
     from penstock.scheduler.adaptive_batch import JobGraphs
+    from penstock.scheduler.origin import QueryOrigin
     from penstock.spark.handles import LocalProperties
     from penstock.spark.jvm import Bridge
 
@@ -64,6 +65,8 @@ class Job:
     ----------
     id, name
         The job's names.
+    origin
+        Where its query comes from, if Spark handed it over.
     state
         Where it is.
     decisions
@@ -72,9 +75,10 @@ class Job:
         Seconds since the epoch; `ended` is None while it runs.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, origin: QueryOrigin | None = None) -> None:
         self.id = uuid.uuid4().hex[:12]
         self.name = name
+        self.origin = origin
         self.state = ExecutionState.CREATED
         self._account = JobAccount(self.id)
         self.decisions = DecisionLog(self._account)

@@ -73,14 +73,28 @@ class HandedQuery:
         return LocalProperties(self.bridge, self._handle.properties())
 
     @property
+    def text(self) -> str | None:
+        """The SQL text that it was given as; None if it was not, or if more was done to the rows than the text says."""
+        try:
+            found = self._handle.text()
+        except Py4JJavaError:
+            log.debug("the text of a query is not known", exc_info=True)
+            return None
+        return None if found is None else str(found)
+
+    @property
     def description(self) -> str | None:
-        """What the user calls it, a job description, or PySpark: a line such as ``collect at job.py:3``."""
-        properties = self.properties._handle
-        for key in ("spark.job.description", "callSite.short"):
-            found = properties.getProperty(key)
-            if found:
-                return str(found)
-        return None
+        """The job description of the thread that waits; None if that is a vertex's, which has one of ours."""
+        return None if self._property("penstock.inside") else self._property("spark.job.description")
+
+    @property
+    def line(self) -> str | None:
+        """What PySpark calls the action: a line such as ``collect at job.py:3``."""
+        return self._property("callSite.short")
+
+    def _property(self, key: str) -> str | None:
+        found = self.properties._handle.getProperty(key)
+        return str(found) if found else None
 
     def complete(self, rows: PhysicalPlan) -> None:
         """Answer with a plan that gives the rows."""

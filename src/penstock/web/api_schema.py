@@ -106,8 +106,15 @@ class PlanAnswer(Answer):
     stream_graph_plan: StreamGraphPlan = Field(alias="stream-graph-plan")
 
 
+class Query(Answer):
+    """Where a job's query comes from: the SQL text that it was given as, and the action in the user's program."""
+
+    statement: str | None = None
+    line: str | None = None
+
+
 class JobDetails(Answer):
-    """A job; times in milliseconds, -1 for none."""
+    """A job; times in milliseconds, -1 for none. Only a query that Spark handed over has an origin."""
 
     jid: str
     name: str
@@ -116,6 +123,7 @@ class JobDetails(Answer):
     end_time: int = Field(alias="end-time")
     duration: int
     now: int
+    query: Query | None
     timestamps: dict[str, int]
     vertices: list[dict[str, Any]]
     status_counts: dict[str, int] = Field(alias="status-counts")

@@ -68,6 +68,7 @@ def job_details(record: JobRecord, now: float) -> dict[str, Any]:
         "state": record.state,
         "job-type": "BATCH",
         "schedulerType": _SCHEDULER,
+        "query": record.query,
         "start-time": _ms(record.started),
         "end-time": _ms(record.ended),
         "duration": _ms(record.seconds(now)),

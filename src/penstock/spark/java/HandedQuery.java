@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.unsafe.Platform;
 
@@ -43,6 +44,11 @@ public final class HandedQuery {
     /** What the thread that waits tells its Spark jobs, copied. */
     public Properties properties() {
         return properties;
+    }
+
+    /** The SQL text that it was given as; null if it was not. */
+    public String text() {
+        return GivenText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
     }
 
     /** Answers with a plan that gives the rows. */

@@ -1,0 +1,52 @@
+"""Where the query of a job comes from, if Spark handed it over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.masking import mask_sql
+
+_WHOLE, _SHORT = 8000, 120
+"""Characters kept of a statement, and of a job's name; lists read the first 64 KiB of an event log."""
+_OF_CONNECT = "Spark Connect - "
+"""How the descriptions begin that a Spark Connect server gives to jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOrigin:
+    """Where a query comes from.
+
+    Parameters
+    ----------
+    statement
+        The SQL text that it was given as, without its secrets; None if it was not.
+    line
+        The action in the user's program, as PySpark tells it, such as ``collect at job.py:3``.
+    description
+        The job description that the user has set.
+    """
+
+    statement: str | None = None
+    line: str | None = None
+    description: str | None = None
+
+    @classmethod
+    def of(cls, text: str | None, line: str | None, description: str | None) -> QueryOrigin:
+        """Return the origin of a query: its SQL text as it was written, and the description of its Spark jobs."""
+        statement = None
+        if text is not None:
+            # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
+            statement = mask_sql(text[: 2 * _WHOLE].strip())
+            statement = statement if len(statement) <= _WHOLE else f"{statement[:_WHOLE]} …"
+        is_users = description is not None and not description.startswith(_OF_CONNECT)
+        return cls(statement, line, description if is_users else None)
+
+    @property
+    def name(self) -> str:
+        """What the job is called: as the user says, else by its statement in one line, else by the user's line."""
+        if self.description is not None:
+            return self.description
+        if self.statement is not None:
+            text = " ".join(self.statement.split())
+            return text if len(text) <= _SHORT else f"{text[:_SHORT]} …"
+        return self.line or "query"

@@ -1,0 +1,39 @@
+"""What the jobs of queries are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.masking import MASK
+from penstock.scheduler.origin import QueryOrigin
+
+SQL = "SELECT a\n  FROM t"
+LINE = "collect at job.py:3"
+CONNECT = "Spark Connect - session_id: 7"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "description", "name"),
+    [
+        (SQL, LINE, "mine", "mine"),
+        (SQL, LINE, None, "SELECT a FROM t"),
+        (SQL, None, CONNECT, "SELECT a FROM t"),
+        (None, LINE, None, LINE),
+        (None, LINE, "mine", "mine"),
+        (None, None, CONNECT, "query"),
+        (None, None, None, "query"),
+        ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 100)[:113] + " …"),
+        ("SELECT * FROM t WHERE token = 'x'", LINE, None, f"SELECT * FROM t WHERE token = '{MASK}'"),
+    ],
+)
+def test_names(text: str | None, line: str | None, description: str | None, name: str) -> None:
+    origin = QueryOrigin.of(text, line, description)
+    assert origin.name == name
+    assert origin.line == line
+
+
+@pytest.mark.parametrize(("letters", "kept"), [(8000, 8000), (8001, 8002), (10**6, 8002)])
+def test_long_statements_are_cut(letters: int, kept: int) -> None:
+    statement = QueryOrigin.of("a" * letters, None, None).statement
+    assert statement is not None
+    assert len(statement) == kept
