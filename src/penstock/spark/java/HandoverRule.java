@@ -83,6 +83,10 @@ public final class HandoverRule {
             }
             return null; // the planner asks for the root next
         }
+        if (RowLevelCommands.isOne(plan)) {
+            leave(plan);
+            return RowLevelCommands.WHY;
+        }
         if (isNoQuery(plan) || isLimitOfAnswer(plan) || makesObjects(plan)) {
             return null;
         }
@@ -91,6 +95,9 @@ public final class HandoverRule {
             return null;
         }
         String why = whyLeft(plan);
+        if (why == null && RowLevelCommands.isRunning()) {
+            why = RowLevelCommands.WHY;
+        }
         if (why != null) {
             leave(plan);
             return why;

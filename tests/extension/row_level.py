@@ -1,0 +1,78 @@
+"""A catalog whose tables take DELETE, UPDATE and MERGE, compiled from its Java source."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tools.java_classes import CannotCompileError, javac, spark_jars
+
+from penstock.spark.dataframes import with_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SOURCES = sorted((Path(__file__).parent / "java").glob("*.java"))
+NAME = "penstock.tests.RowLevelCatalog"
+
+
+class RowLevelTables:
+    """Tables in the catalog ``rows``; "groups" are replaced as by Iceberg's copy-on-write, "delta" is its merge-on-read."""
+
+    modes = ("groups", "delta")
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def make(self, name: str, mode: str) -> str:
+        """Make a table of 40 rows in four groups; return its name."""
+        table = f"rows.{name}"
+        self._spark.sql(f"DROP TABLE IF EXISTS {table}")
+        self._spark.sql(
+            f"CREATE TABLE {table} (id BIGINT NOT NULL, k BIGINT, v BIGINT) TBLPROPERTIES ('mode' = '{mode}')"
+        )
+        self._spark.range(40).selectExpr("id", "id % 4 AS k", "id * 10 AS v").writeTo(table).append()
+        return table
+
+    def rows(self, table: str) -> list[Any]:
+        """The rows of a table."""
+        return sorted(tuple(row) for row in self._spark.table(table).collect())
+
+    def summaries(self, table: str) -> list[str]:
+        """What Spark told the table of each commit."""
+        return list(self._call(NAME, "summaries", table.removeprefix("rows.")))
+
+    def tasks(self, table: str) -> int:
+        """How many tasks wrote the latest commit."""
+        return int(self._call(NAME, "tasks", table.removeprefix("rows.")))
+
+    def in_command_of_delta(self, df: DataFrame) -> int:
+        """Count the rows of a DataFrame in a method of a class that has the name of a command of Delta."""
+        return int(self._call("org.apache.spark.sql.delta.commands.UpdateCommand", "count", df._jdf))
+
+    def _call(self, name: str, method: str, argument: Any) -> Any:
+        """Call a static method of a class that py4j's own loader does not see."""
+        gateway = self._spark.sparkContext._gateway
+        found = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(name)
+        arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
+        arguments[0] = argument
+        return next(one for one in found.getMethods() if one.getName() == method).invoke(None, arguments)
+
+
+@pytest.fixture(scope="session")
+def row_level(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RowLevelTables]:
+    folder = tmp_path_factory.mktemp("row_level")
+    try:
+        command = [javac(), "--release", "17", "-proc:none", "-cp", f"{spark_jars()}/*", "-d", folder, *SOURCES]
+    except CannotCompileError as error:
+        pytest.skip(f"{error}, so the tests of row-level commands are left out")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    jvm = spark._jvm
+    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(jvm.java.io.File(f"{folder}/").toURI().toURL())
+    with with_settings(spark, {"spark.sql.catalog.rows": NAME}):
+        yield RowLevelTables(spark)
