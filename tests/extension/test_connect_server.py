@@ -125,6 +125,9 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
         "error": ["ArithmeticException", "DIVIDE_BY_ZERO"],
     }
     assert len(list(logs.iterdir())) >= before + 5
+    names = [json.loads(log.read_text().partition("\n")[0])["name"] for log in sorted(logs.iterdir())]
+    assert "SELECT sum(n) FROM t" in names
+    assert "query" in names
 
 
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:

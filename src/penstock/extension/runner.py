@@ -12,6 +12,7 @@ from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, JobCancelledError
+from penstock.explain import Explanation
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
@@ -98,7 +99,7 @@ class JobRunner:
 
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
-        origin = QueryOrigin.of(query.text, query.line, query.description)
+        origin = QueryOrigin.of(query.text, query.line, query.description, query.page)
         job = Job(origin.name, origin)
         self._running[query.number] = job
         self.jobs.append(job)
@@ -109,6 +110,24 @@ class JobRunner:
         job = self._running.get(query.number)
         if job is not None:
             job.cancel("the thread that waited for its rows was interrupted")
+
+    def explain(self, query: HandedQuery) -> None:
+        """Plan a query on a thread of its own, as it would run, and tell what comes of it."""
+        start_thread(f"penstock-explain-{query.number}", partial(self._explain, query))
+
+    def _explain(self, query: HandedQuery) -> None:
+        try:
+            query.tell(self._explanation(query))
+        except Exception as error:
+            log.warning("a query cannot be explained: %s", error, exc_info=True)
+            query.tell("")
+
+    def _explanation(self, query: HandedQuery) -> str:
+        bridge, name = query.bridge, "explain"
+        config = configuration(bridge, self._arguments, self._file)
+        with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
+            plan = plan_query(bridge, config, PlannedOutput(query.plan, ResultSink(name, executed_plan)), name)
+            return str(Explanation.of(bridge, config, plan, strategies_of(config, self._strategies)))
 
     def _run(self, query: HandedQuery, job: Job) -> None:
         try:

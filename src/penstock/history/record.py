@@ -38,7 +38,8 @@ class JobRecord:
     refused
         What strategies asked for that could not be, and why not.
     query
-        Where the query comes from, if Spark handed it over: the SQL text that it was given as, and the user's line.
+        Where the query comes from, if Spark handed it over: the SQL text that it was given as, the user's line, and
+        Spark's own page of the execution that waits.
     tasks
         The tasks of each vertex that has ended.
     """

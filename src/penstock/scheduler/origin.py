@@ -24,14 +24,17 @@ class QueryOrigin:
         The action in the user's program, as PySpark tells it, such as ``collect at job.py:3``.
     description
         The job description that the user has set.
+    page
+        The address of Spark's own page of the execution that waits for the rows.
     """
 
     statement: str | None = None
     line: str | None = None
     description: str | None = None
+    page: str | None = None
 
     @classmethod
-    def of(cls, text: str | None, line: str | None, description: str | None) -> QueryOrigin:
+    def of(cls, text: str | None, line: str | None, description: str | None, page: str | None = None) -> QueryOrigin:
         """Return the origin of a query: its SQL text as it was written, and the description of its Spark jobs."""
         statement = None
         if text is not None:
@@ -39,7 +42,7 @@ class QueryOrigin:
             statement = mask_sql(text[: 2 * _WHOLE].strip())
             statement = statement if len(statement) <= _WHOLE else f"{statement[:_WHOLE]} …"
         is_users = description is not None and not description.startswith(_OF_CONNECT)
-        return cls(statement, line, description if is_users else None)
+        return cls(statement, line, description if is_users else None, page)
 
     @property
     def name(self) -> str:

@@ -30,13 +30,16 @@ log = logging.getLogger("penstock.extension")
 
 
 class QueryRunner(Protocol):
-    """Runs queries that Spark hands over. Neither method waits for a query's end."""
+    """Runs queries that Spark hands over. No method waits for a query's end."""
 
     def run(self, query: HandedQuery) -> None:
         """Start to run a query, and see to it that it is answered."""
 
     def cancel(self, query: HandedQuery) -> None:
         """Cancel a query: the thread that waited for it was interrupted."""
+
+    def explain(self, query: HandedQuery) -> None:
+        """Start to find out how a query would run, and see to it that it is answered."""
 
 
 class HandedQuery:
@@ -83,6 +86,12 @@ class HandedQuery:
         return None if found is None else str(found)
 
     @property
+    def page(self) -> str | None:
+        """Spark's own page of the execution that waits for the query, where Spark has a page."""
+        found = self._handle.page()
+        return None if found is None else str(found)
+
+    @property
     def description(self) -> str | None:
         """The job description of the thread that waits; None if that is a vertex's, which has one of ours."""
         return None if self._property("penstock.inside") else self._property("spark.job.description")
@@ -99,6 +108,10 @@ class HandedQuery:
     def complete(self, rows: PhysicalPlan) -> None:
         """Answer with a plan that gives the rows."""
         self._handle.complete(rows)
+
+    def tell(self, explanation: str) -> None:
+        """Answer with what the job would be; lines that belong to another are indented more."""
+        self._handle.tell(explanation)
 
     def fail(self, error: SparkError) -> None:
         """Answer with an error, which the user gets as if Spark had raised it."""
@@ -199,11 +212,13 @@ class _Callback:
         self._runner = runner
 
     def accept(self, action: str, handle: Any) -> None:
-        """Start or cancel a query."""
+        """Start, cancel or explain a query."""
         try:
             query = HandedQuery(self._spark, handle)
             if action == "run":
                 self._runner.run(query)
+            elif action == "explain":
+                self._runner.explain(query)
             else:
                 self._runner.cancel(query)
         except Exception as error:

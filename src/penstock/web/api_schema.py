@@ -107,10 +107,11 @@ class PlanAnswer(Answer):
 
 
 class Query(Answer):
-    """Where a job's query comes from: the SQL text that it was given as, and the action in the user's program."""
+    """Where a job's query comes from: its SQL text, the action in the user's program, Spark's page of the execution."""
 
     statement: str | None = None
     line: str | None = None
+    page: str | None = None
 
 
 class JobDetails(Answer):

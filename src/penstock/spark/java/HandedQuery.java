@@ -3,6 +3,7 @@ package penstock;
 import java.util.Properties;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -11,9 +12,13 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.unsafe.Platform;
 
+import scala.Option;
+
 /** A query that Spark has handed to Penstock, and the thread that waits for it. */
 public final class HandedQuery {
     private static final AtomicLong NUMBERS = new AtomicLong();
+    /** As long an explanation may take. */
+    private static final long MOST_SECONDS = 60;
 
     private final long number = NUMBERS.incrementAndGet();
     private final QueryHook.Service service;
@@ -46,6 +51,13 @@ public final class HandedQuery {
         return properties;
     }
 
+    /** Spark's own page of the execution that waits; null if there is none. */
+    public String page() {
+        String execution = properties.getProperty(SQLExecution.EXECUTION_ID_KEY());
+        Option<?> address = session.sparkContext().uiWebUrl();
+        return execution == null || address.isEmpty() ? null : address.get() + "/SQL/execution/?id=" + execution;
+    }
+
     /** The SQL text that it was given as; null if it was not. */
     public String text() {
         return GivenText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
@@ -56,9 +68,28 @@ public final class HandedQuery {
         answer.complete(rows);
     }
 
+    /** Answers with what the job would be; lines that belong to another are indented more. */
+    public void tell(String explanation) {
+        answer.complete(explanation);
+    }
+
     /** Answers with an error, which the thread that waits throws as it is. */
     public void fail(Throwable error) {
         answer.completeExceptionally(error);
+    }
+
+    /** Returns what the job would be, without running anything; empty if that cannot be told. */
+    String explanation() {
+        try {
+            service.explain(this);
+            Object told = answer.get(MOST_SECONDS, TimeUnit.SECONDS);
+            return (String) told;
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        } catch (Exception failed) { // the log of Python says why
+            return "";
+        }
+        return "";
     }
 
     /** Lets Penstock run the query, and waits; a thread that is interrupted meanwhile cancels the job. */

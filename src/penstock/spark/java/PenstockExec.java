@@ -1,5 +1,9 @@
 package penstock;
 
+import java.util.ArrayList;
+import java.util.List;
+
+import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -25,6 +29,7 @@ public final class PenstockExec extends SparkPlan {
     private final transient LogicalPlan query;
     private final transient QueryHook.Service service;
     private transient SparkPlan result;
+    private transient Seq<?> explained;
 
     public PenstockExec(LogicalPlan query, QueryHook.Service service) {
         this.query = query;
@@ -94,11 +99,22 @@ public final class PenstockExec extends SparkPlan {
         return this;
     }
 
-    /** What is shown below the node: the query, as Penstock gets it. */
+    /** What is shown below the node: the query, as Penstock gets it, and for a user who asks the job it would be. */
     @SuppressWarnings({"rawtypes", "unchecked"}) // Scala's two declarations of the element have no common one in Java
     @Override
     public Seq innerChildren() {
-        return Catalyst.seq(query);
+        if (!ExplainedLine.isWanted(session().sparkContext())) {
+            return Catalyst.seq(query);
+        }
+        synchronized (this) {
+            if (explained == null) {
+                List<Object> all = new ArrayList<>();
+                all.add(query);
+                all.addAll(ExplainedLine.of(new HandedQuery(service, query, session()).explanation()));
+                explained = PythonUtils.toSeq(all);
+            }
+            return explained;
+        }
     }
 
     @Override

@@ -34,7 +34,7 @@ public final class QueryHook {
             Collections.newSetFromMap(new WeakHashMap<Object, Boolean>()));
     private static volatile Service service;
 
-    /** Who runs queries (it is called with "run" or "cancel", and the query), and which ones. */
+    /** Who runs queries (it is called with "run", "cancel" or "explain", and the query), and which ones. */
     public static final class Service {
         private final BiConsumer<Object, Object> runner;
         private final HandoverRule rule;
@@ -46,6 +46,10 @@ public final class QueryHook {
 
         void run(HandedQuery query) {
             runner.accept("run", query);
+        }
+
+        void explain(HandedQuery query) {
+            runner.accept("explain", query);
         }
 
         void cancel(HandedQuery query) {

@@ -8,6 +8,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SQLExecution;
 
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
@@ -76,7 +77,9 @@ public final class SessionSettings {
         }
         found.setProperty("spark.job.interruptOnCancel", "true");
         String own = found.getProperty("spark.job.description");
-        found.setProperty("spark.job.description", own == null ? description : own + ": " + description);
+        String execution = users.getProperty(SQLExecution.EXECUTION_ID_KEY());
+        String waiting = execution == null ? "" : " (for SQL execution " + execution + ")";
+        found.setProperty("spark.job.description", (own == null ? "" : own + ": ") + description + waiting);
         found.setProperty(INSIDE, tag);
         return found;
     }
