@@ -13,6 +13,7 @@ from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, JobCancelledError
 from penstock.explain import Explanation
+from penstock.extension.written import WriterSink
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
@@ -167,7 +168,8 @@ class JobRunner:
             # The last stage runs when the job has ended, and its sources are closed.
             return executed_plan(df.localCheckpoint() if _reads_what_is_open(job, plan) else df)
 
-        sink = ResultSink(job.name, rows_of)
+        written = query.written
+        sink = ResultSink(job.name, rows_of) if written is None else WriterSink(job.name, rows_of, written, config)
         self._observer.watch(job)
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.config import Configuration
-from penstock.config.options import ENABLED, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import ENABLED, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
 from penstock.errors import SessionError
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
@@ -98,7 +98,9 @@ def install(
     # Those of sessions are read where their queries are planned, as they are then.
     of_all = Configuration.load(config, file=file, environ=os.environ)
     threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)
-    query_hook.use(bridge, query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how))
+    of_sinks = any(of_all.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE))
+    service = query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how, divides_writes=of_sinks)
+    query_hook.use(bridge, service)
     query_hook.install(bridge)
     return runner
 

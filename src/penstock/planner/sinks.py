@@ -11,20 +11,24 @@ from penstock.config.options import (
     SINK_TARGET_FILE_SIZE,
 )
 from penstock.connectors.base import SinkOptions
+from penstock.decisions import DecisionKind
 from penstock.graph import Operator, OperatorKind, SinkOperator
 from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartitioner
 from penstock.planner.draft import Note
+from penstock.planner.outputs import PlannedOutput
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.queries import RUN_BY_SPARK
 from penstock.planner.translation.exchanges import read_in_place
+from penstock.planner.write_wishes import WriteWish, write_wish
 from penstock.spark import catalyst
 from penstock.spark.fragment import slot_columns
+from penstock.spark.limits import LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.config import Configuration
-    from penstock.planner.outputs import Output, PlannedOutput
+    from penstock.planner.outputs import Output
     from penstock.planner.translation import Translator
     from penstock.spark.expressions import Expression
     from penstock.spark.plans import LogicalNode
@@ -51,18 +55,27 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output | Plann
 def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, file_size: int | None) -> int:
     """Add a sink and its edge; return its node."""
     builder = translator.builder
-    default = translator.config.maybe_integer(SINK_PARALLELISM)
+    is_planned = isinstance(output, PlannedOutput)  # an option for all sinks does not count where rows are collected
+    default = None if is_planned else translator.config.maybe_integer(SINK_PARALLELISM)
     parallelism = output.parallelism or output.sink.parallelism or default
     if output.sink.restartable:
         read_in_place(translator, plan)
     inner = translator.translate(plan)
     chain = [builder.nodes[n] for n in builder.chained(inner.node_id)]
     ordered = any(_keeps_an_order(builder.node_plans[node.id].top) for node in chain)
-    sized = file_size is not None and parallelism is None and not ordered
     name = f"Sink: {output.sink.name}"
+    wish = WriteWish()
+    if is_planned:
+        tops = [builder.node_plans[node.id].top for node in chain]
+        can_be_given = parallelism is not None and builder.can_be_given(inner.node_id, parallelism)
+        wish = write_wish(chain, tops, parallelism, file_size, ordered=ordered, can_be_given=can_be_given)
+        parallelism, file_size, ordered = wish.parallelism, wish.file_size, ordered or wish.keeps_exchange
+    sized = file_size is not None and parallelism is None and not ordered
     operator = SinkOperator(file_size if sized else None)
     node_id = builder.node(operator, name, NodePlan(None), location=output.location)
     builder.sinks[node_id] = output.sink
+    if wish.chosen:
+        builder.notes.append(Note(node_id, wish.chosen, wish.reason, DecisionKind.SINK_PARALLELISM))
     by = _attributes(plan, output.sink.partition_columns) if sized else []
     if by:
         keys = HashPartitioner(tuple(key.key for key in by))
@@ -92,6 +105,9 @@ def _keeps_an_order(operator: LogicalNode | None) -> bool:
     """Whether the rows of an operator are in an order that the user gave them, within partitions or over all."""
     if operator is None:
         return False
+    if operator.name in LIMITS:  # Spark plans a limit with the sort below it
+        below = operator.children[0]
+        return _keeps_an_order(below.children[0] if below.name == "Project" else below)
     may_be = operator.name in {"InMemoryRelation", RUN_BY_SPARK}
     return operator.name == "Sort" or (may_be and catalyst.keeps_an_order(operator))
 

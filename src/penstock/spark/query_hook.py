@@ -6,6 +6,7 @@ Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``Exp
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("penstock.extension")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is known of the command that writes a query's rows.
+
+    Parameters
+    ----------
+    folders
+        The columns that become folders.
+    has_buckets
+        Whether each task writes a file for each bucket.
+    """
+
+    folders: tuple[str, ...]
+    has_buckets: bool
 
 
 class QueryRunner(Protocol):
@@ -69,6 +86,15 @@ class HandedQuery:
     def plan(self) -> LogicalPlan:
         """The query's plan, as Spark has optimised it."""
         return LogicalPlan(self.bridge, self._handle.plan())
+
+    @cached_property
+    def written(self) -> Written | None:
+        """By what command the rows are written; None if by none, or if no option says anything of sinks."""
+        found = self._handle.written()
+        if found is None:
+            return None
+        facts = answers.facts(found)
+        return Written(tuple(map(str, facts["folders"])), bool(facts["buckets"]))
 
     @cached_property
     def properties(self) -> LocalProperties:
@@ -175,7 +201,13 @@ def use(bridge: Bridge, service: Service | None) -> Service | None:
 
 
 def service(
-    bridge: Bridge, runner: QueryRunner, threshold: int, prefixes: Sequence[str], *, takes_small: bool
+    bridge: Bridge,
+    runner: QueryRunner,
+    threshold: int,
+    prefixes: Sequence[str],
+    *,
+    takes_small: bool,
+    divides_writes: bool,
 ) -> Service:
     """Return a service.
 
@@ -187,10 +219,12 @@ def service(
         How settings begin that say how queries are to run; small ones of a session with such settings are taken, too.
     takes_small
         Whether small ones are always taken.
+    divides_writes
+        Whether an option for all sessions says something of the tasks or files of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     callback, starts = _Callback(bridge.spark, runner), " ".join(prefixes)
-    made = bridge.helper("QueryHook").service(callback, threshold, takes_small, starts, *HINT_SIZES)
+    made = bridge.helper("QueryHook").service(callback, threshold, takes_small, divides_writes, starts, *HINT_SIZES)
     return Service(bridge, made)
 
 

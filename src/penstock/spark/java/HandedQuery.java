@@ -6,6 +6,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SQLExecution;
@@ -40,6 +42,11 @@ public final class HandedQuery {
 
     public LogicalPlan plan() {
         return plan;
+    }
+
+    /** Returns what is known of the command that writes the rows, null if none does or if nothing was said of sinks. */
+    public Object written() throws JsonProcessingException {
+        return WritingCommands.facts(plan);
     }
 
     public SparkSession session() {

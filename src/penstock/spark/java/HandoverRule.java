@@ -34,6 +34,7 @@ public final class HandoverRule {
 
     private static final String PREFIX = "spark.penstock.";
     private static final String ENABLED = PREFIX + "enabled";
+    private static final String[] OF_SINKS = {PREFIX + "sink.parallelism", PREFIX + "sink.target-file-size"};
     private static final String THRESHOLD = PREFIX + "execution.batch.adaptive.whole-query-threshold";
 
     private static final TreeNodeTag<Object> LEFT_TO_SPARK = new TreeNodeTag<Object>("penstock.left-to-spark");
@@ -46,18 +47,21 @@ public final class HandoverRule {
 
     private final long threshold;
     private final boolean takesSmall;
+    private final boolean dividesWrites;
     private final String[] prefixes;
     private final long[] hints;
 
     /**
      * @param threshold Spark runs queries whose sources hold fewer bytes
      * @param takesSmall whether something was said of how queries are to run, so that all are taken
+     * @param dividesWrites whether something was said of the tasks or files of sinks
      * @param prefixes of the settings that say so for a session
      * @param hints between which two sizes an exchange's advisory size is a hint that says so
      */
-    HandoverRule(long threshold, boolean takesSmall, String[] prefixes, long[] hints) {
+    HandoverRule(long threshold, boolean takesSmall, boolean dividesWrites, String[] prefixes, long[] hints) {
         this.threshold = threshold;
         this.takesSmall = takesSmall;
+        this.dividesWrites = dividesWrites;
         this.prefixes = prefixes;
         this.hints = hints;
     }
@@ -87,7 +91,10 @@ public final class HandoverRule {
             leave(plan);
             return RowLevelCommands.WHY;
         }
-        if (isNoQuery(plan) || isLimitOfAnswer(plan) || makesObjects(plan)) {
+        if (saysOfSinks()) {
+            WritingCommands.mark(plan);
+        }
+        if (isNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
             return null;
         }
         if (has(plan, LogicalQueryStage.class)) { // AQE plans a query again that Spark runs
@@ -200,6 +207,14 @@ public final class HandoverRule {
     private long threshold() {
         String given = SQLConf.get().getConfString(THRESHOLD, null);
         return given == null ? threshold : SourceBytes.parsed(given);
+    }
+
+    private boolean saysOfSinks() {
+        boolean says = dividesWrites;
+        for (int i = 0; i < OF_SINKS.length; i++) {
+            says = says || SQLConf.get().contains(OF_SINKS[i]);
+        }
+        return says;
     }
 
     private boolean settingsSayHow() {

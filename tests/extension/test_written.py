@@ -1,0 +1,219 @@
+"""Options of sinks decide the tasks of Spark's own writer, and so its files, unless the query says it itself."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import penstock
+from penstock.decisions import DecisionKind
+from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.spark.dataframes import with_settings
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+from tests.extension.row_level import RowLevelTables, row_level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.scheduler.job import Job
+
+pytestmark = pytest.mark.usefixtures("interpreted")
+
+__all__ = ["row_level"]
+
+THREE = {"sink.parallelism": 3}
+SMALL = {"sink.target-file-size": "1 kb"}
+SEVERAL = {"execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "8 kb"}
+"""So that few rows have several tasks."""
+ROWS = 4000
+NUMBERS = itertools.count(1)
+
+
+def grouped(spark: SparkSession) -> DataFrame:
+    ids = spark.range(0, 2 * ROWS, 1, 4)
+    return ids.groupBy((F.col("id") % ROWS).alias("id")).agg(F.count("*").alias("n"), F.max(F.col("id") % 4).alias("k"))
+
+
+def run(spark: SparkSession, write: Callable[[], None], config: dict[str, Any]) -> tuple[Job, int]:
+    """Write with some options; return the job, and how many tasks the last stage had that Spark ran meanwhile."""
+    context = spark.sparkContext
+    group = f"written {next(NUMBERS)}"
+    context.setJobGroup(group, group)
+    try:
+        with penstock.enabled(spark, config=OFF | config):
+            before = list(RECENT)
+            write()
+            (job,) = [job for job in RECENT if job not in before]
+    finally:
+        context._jsc.clearJobGroup()
+    assert [one.reason for one in job.decisions if one.chosen == HANDED_BACK] == []
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    tracker = context.statusTracker()
+    infos = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
+    ran = [tracker.getStageInfo(stage) for info in infos if info for stage in info.stageIds]
+    return job, max((one.stageId, one.numCompletedTasks) for one in ran if one and one.numCompletedTasks)[1]
+
+
+def decided(job: Job) -> list[tuple[str, str, dict[str, Any]]]:
+    """What was decided for the writer, and what came of it."""
+    found = [one for one in job.decisions if one.kind is DecisionKind.SINK_PARALLELISM]
+    return [(str(one.chosen), one.reason, dict(one.outcome or {})) for one in found]
+
+
+def parquet(df: DataFrame, path: str) -> None:
+    df.write.parquet(path)
+
+
+WRITES: dict[str, tuple[Callable[[DataFrame, str], None], int]] = {
+    "files": (parquet, 3),
+    "folders": (lambda df, path: df.write.partitionBy("k").json(path), 12),
+    "folders and a null": (
+        lambda df, path: df.withColumn("t", F.when(df.k > 0, F.lit("a"))).write.partitionBy("t", "k").orc(path),
+        12,
+    ),
+    "csv": (lambda df, path: df.write.csv(path), 3),
+    "a table": (lambda df, path: df.write.option("path", path).saveAsTable("written"), 3),
+    "buckets": (
+        lambda df, path: df.write.bucketBy(2, "id").sortBy("n").option("path", path).saveAsTable("written"),
+        6,
+    ),
+    "folders of buckets": (
+        lambda df, path: df.write.partitionBy("k").bucketBy(2, "id").option("path", path).saveAsTable("written"),
+        24,
+    ),
+}
+"""How rows are written, and the most files that three tasks make."""
+
+
+@pytest.fixture
+def written(spark: SparkSession) -> Iterator[None]:
+    yield
+    spark.sql("DROP TABLE IF EXISTS written")
+
+
+@pytest.mark.usefixtures("written")
+@pytest.mark.parametrize("name", WRITES)
+def test_a_number_of_tasks_is_that_of_the_writer(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    write, most = WRITES[name]
+    path = tmp_path / "t"
+    job, tasks = run(spark, lambda: write(grouped(spark), str(path)), THREE)
+    assert tasks == 3
+    assert most - 3 < len(list(path.rglob("part-*"))) <= most
+    (decision,) = decided(job)
+    assert decision[:2] == ("3", "sink.parallelism asks for so many tasks of Spark's writer")
+    assert decision[2]["tasks"] == 3
+    kind = {"folders": "json", "csv": "csv", "folders and a null": "orc"}.get(name, "parquet")
+    reader = spark.read.format(kind)
+    if kind == "csv":
+        reader = reader.schema("id long, n long, k long")
+    assert_same_rows(reader.load(str(path)).select("id", "n", "k").collect(), grouped(spark).collect())
+
+
+SAID: dict[str, tuple[Callable[[DataFrame], DataFrame], int, str]] = {
+    "nothing": (lambda df: df, 3, "3"),
+    "repartition": (lambda df: df.repartition(8), 8, "as the query says"),
+    "repartition, then more": (
+        lambda df: df.repartition(8).where("n > 0").select("id", "n", "k"),
+        8,
+        "as the query says",
+    ),
+    "coalesce": (lambda df: df.coalesce(1), 1, "as the query says"),
+    "coalesce, then more": (lambda df: df.coalesce(2).withColumn("n", F.col("n") + 0), 2, "as the query says"),
+    "by key": (lambda df: df.repartition(5, "k"), 5, "as the query says"),
+    "by range": (lambda df: df.repartitionByRange(4, "id"), 4, "as the query says"),
+    "a hint": (lambda df: penstock.with_parallelism(df, 6), 6, "as the query says"),
+    "by key without a number": (lambda df: df.repartition("id"), 3, "3"),
+    "an order": (lambda df: df.orderBy("id"), 3, "3"),
+    "an order of partitions": (lambda df: df.repartition(5).sortWithinPartitions("id"), 5, "as the query says"),
+    "an order of any partitions": (lambda df: df.sortWithinPartitions("id"), 3, "3"),
+    "a union": (lambda df: df.where("k = 0").unionAll(df.where("k > 0")), 3, "3"),
+    "an order and a limit": (lambda df: df.orderBy("id").limit(100), 1, "the tasks before the writer"),
+}
+"""What is asked of rows, how many tasks write them, and what is decided, where the option says 3."""
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_what_the_query_says_goes_before_the_option(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    said, expected, chosen = SAID[name]
+    path = str(tmp_path / "t")
+    job, tasks = run(spark, lambda: parquet(said(grouped(spark)), path), THREE | SEVERAL)
+    assert tasks == expected
+    assert len(list((tmp_path / "t").glob("part-*"))) <= expected
+    assert [one[0] for one in decided(job)] == [chosen]
+    assert_same_rows(spark.read.parquet(path).collect(), said(grouped(spark)).collect())
+    if name in {"an order", "an order and a limit"}:
+        files = sorted((tmp_path / "t").glob("part-*"))
+        ids = [row.id for file in files for row in spark.read.parquet(str(file)).collect()]
+        assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("folders", [(), ("k",)], ids=["files", "folders"])
+def test_a_size_of_files_decides_the_tasks(spark: SparkSession, tmp_path: Path, folders: tuple[str, ...]) -> None:
+    grouped(spark).write.parquet(str(tmp_path / "in"))
+
+    def write(path: Path) -> None:
+        spark.read.parquet(str(tmp_path / "in")).write.partitionBy(*folders).parquet(str(path))
+
+    job, tasks = run(spark, lambda: write(tmp_path / "sized"), SMALL)
+    ((chosen, reason, outcome),) = decided(job)
+    assert (chosen, outcome["tasks"]) == ("by the size of files", tasks)
+    assert reason.startswith("sink.target-file-size asks for files of 1")
+    _, fewer = run(spark, lambda: write(tmp_path / "large"), {"sink.target-file-size": "1 gb"})
+    assert fewer == 1 < tasks
+    files = list((tmp_path / "sized").rglob("part-*"))
+    assert len(files) >= (8 if folders else tasks)
+    assert len(list((tmp_path / "large").rglob("part-*"))) == (4 if folders else 1)
+    for name in ("sized", "large"):
+        found = spark.read.parquet(str(tmp_path / name)).select("id", "n", "k")
+        assert_same_rows(found.collect(), grouped(spark).collect())
+
+
+def test_statements_and_settings_of_a_session(spark: SparkSession, tmp_path: Path) -> None:
+    grouped(spark).createOrReplaceTempView("groups")
+    steps = {
+        f"CREATE TABLE written USING parquet LOCATION '{tmp_path}/t' AS SELECT * FROM groups": 3,
+        "INSERT INTO written SELECT id + 1, n, k FROM groups": 3,
+        "INSERT OVERWRITE written SELECT * FROM groups WHERE id > 5": 3,
+        f"INSERT OVERWRITE DIRECTORY '{tmp_path}/d' USING parquet SELECT * FROM groups": 3,
+        "INSERT INTO written SELECT /*+ REPARTITION(2) */ * FROM groups": 2,
+    }
+    try:
+        with with_settings(spark, {"spark.penstock.sink.parallelism": "3"}):
+            for text, expected in steps.items():
+                job, tasks = run(spark, lambda text=text: spark.sql(text), {})  # type: ignore[misc]
+                assert tasks == expected, text
+                assert len(decided(job)) == 1
+        assert spark.table("written").count() == ROWS - 6 + ROWS
+    finally:
+        spark.sql("DROP TABLE IF EXISTS written")
+
+
+def test_tables_of_other_catalogs(spark: SparkSession, row_level: RowLevelTables) -> None:
+    """The target wants the rows of one k in one task: that stays, in as many tasks as are asked for."""
+    table = row_level.make("written", "groups")
+    rows = grouped(spark).select("id", "k", F.col("n").alias("v"))
+    job, _ = run(spark, lambda: rows.writeTo(table).append(), THREE)
+    assert row_level.tasks(table) == 3
+    assert decided(job)[0][0] == "3"
+    job, _ = run(spark, lambda: rows.writeTo(table).append(), SMALL)
+    assert decided(job)[0][0] == "the tasks before the writer"
+    assert len(row_level.rows(table)) == 40 + 2 * ROWS
+
+
+def test_rows_that_are_not_written_are_left_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    with penstock.enabled(spark, config=OFF | THREE):
+        assert grouped(spark).repartition(8).rdd.getNumPartitions() == 8
+        before = len(RECENT)
+        assert grouped(spark).count() == ROWS
+        (job,) = list(RECENT)[before:]
+        assert decided(job) == []
+    job, tasks = run(spark, lambda: parquet(grouped(spark), str(tmp_path / "t")), {})
+    assert decided(job) == []
+    assert tasks != 3
