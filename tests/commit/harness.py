@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from penstock.commit import Access, Commit
 from penstock.spark.filesystem import Folder
@@ -23,8 +24,6 @@ from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql import SparkSession
 
 
 FOLDER_STEPS = ("move_to", "delete", "write", "touch", "make", "exchange", "copy_to", "remove_if_empty")
@@ -144,6 +143,7 @@ def in_child(spark: SparkSession, work: Any) -> End:
     """Fork, do the work there with connections of its own, and return how it has ended, and with what result."""
     read, write = os.pipe()
     opened, opens = os.pipe()
+    newest = _newest_handle(spark)
     pid = os.fork()
     if pid == 0:
         code = 0
@@ -162,10 +162,27 @@ def in_child(spark: SparkSession, work: Any) -> End:
     told, connections = _all_of(read), _all_of(opened)
     _, status = os.waitpid(pid, 0)
     _close(spark, connections.decode().split())
+    _release_handles(spark, newest)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return End(True)
     return pickle.loads(told)
+
+
+def _newest_handle(spark: SparkSession) -> int:
+    """Return the number by which Python knows the object that the JVM has given it last; 0 where there is no JVM."""
+    if not isinstance(spark, SparkSession):
+        return 0
+    return int(spark._jvm.java.lang.Object()._target_id.removeprefix("o"))
+
+
+def _release_handles(spark: SparkSession, after: int) -> None:
+    """Let the JVM forget what it has given to a child: one that has died tells it no more, and memory would run out."""
+    if not after:
+        return
+    client = spark.sparkContext._gateway._gateway_client
+    for number in range(after + 1, _newest_handle(spark)):
+        client.garbage_collect_object(f"o{number}", enqueue=False)
 
 
 def _reconnect() -> None:
