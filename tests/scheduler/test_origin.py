@@ -17,10 +17,10 @@ CONNECT = "Spark Connect - session_id: 7"
     [
         (SQL, LINE, "mine", "mine"),
         (SQL, LINE, None, "SELECT a FROM t"),
-        (SQL, None, CONNECT, "SELECT a FROM t"),
+        (SQL, CONNECT, CONNECT, "SELECT a FROM t"),
         (None, LINE, None, LINE),
         (None, LINE, "mine", "mine"),
-        (None, None, CONNECT, "query"),
+        (None, CONNECT, None, "query"),
         (None, None, None, "query"),
         ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 100)[:113] + " …"),
         ("SELECT * FROM t WHERE token = 'x'", LINE, None, f"SELECT * FROM t WHERE token = '{MASK}'"),
@@ -29,7 +29,7 @@ CONNECT = "Spark Connect - session_id: 7"
 def test_names(text: str | None, line: str | None, description: str | None, name: str) -> None:
     origin = QueryOrigin.of(text, line, description)
     assert origin.name == name
-    assert origin.line == line
+    assert origin.line == (None if line == CONNECT else line)
 
 
 @pytest.mark.parametrize(("letters", "kept"), [(8000, 8000), (8001, 8002), (10**6, 8002)])

@@ -124,7 +124,7 @@ class JobRunner:
             query.tell("")
 
     def _explanation(self, query: HandedQuery) -> str:
-        bridge, name = query.bridge, "explain"
+        bridge, name = query.bridge, "rows"
         config = configuration(bridge, self._arguments, self._file)
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             plan = plan_query(bridge, config, PlannedOutput(query.plan, ResultSink(name, executed_plan)), name)

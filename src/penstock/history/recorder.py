@@ -111,7 +111,11 @@ class JobRecorder:
 
 
 def _query(origin: QueryOrigin | None) -> dict[str, str | None] | None:
-    return None if origin is None else {"statement": origin.statement, "line": origin.line, "page": origin.page}
+    return (
+        None
+        if origin is None
+        else {"statement": origin.statement, "line": origin.line and mask(origin.line), "page": origin.page}
+    )
 
 
 def _options(config: Configuration | None) -> dict[str, dict[str, str]]:

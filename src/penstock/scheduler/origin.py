@@ -9,7 +9,7 @@ from penstock.masking import mask_sql
 _WHOLE, _SHORT = 8000, 120
 """Characters kept of a statement, and of a job's name; lists read the first 64 KiB of an event log."""
 _OF_CONNECT = "Spark Connect - "
-"""How the descriptions begin that a Spark Connect server gives to jobs."""
+"""How a Spark Connect server describes the request of a client, in place of the user's line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,7 @@ class QueryOrigin:
             # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
             statement = mask_sql(text[: 2 * _WHOLE].strip())
             statement = statement if len(statement) <= _WHOLE else f"{statement[:_WHOLE]} …"
-        is_users = description is not None and not description.startswith(_OF_CONNECT)
-        return cls(statement, line, description if is_users else None, page)
+        return cls(statement, _of_user(line), _of_user(description), page)
 
     @property
     def name(self) -> str:
@@ -53,3 +52,7 @@ class QueryOrigin:
             text = " ".join(self.statement.split())
             return text if len(text) <= _SHORT else f"{text[:_SHORT]} …"
         return self.line or "query"
+
+
+def _of_user(text: str | None) -> str | None:
+    return None if text is None or text.startswith(_OF_CONNECT) else text

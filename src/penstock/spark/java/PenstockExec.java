@@ -103,7 +103,7 @@ public final class PenstockExec extends SparkPlan {
     @SuppressWarnings({"rawtypes", "unchecked"}) // Scala's two declarations of the element have no common one in Java
     @Override
     public Seq innerChildren() {
-        if (!ExplainedLine.isWanted(session().sparkContext())) {
+        if (session() == null || !ExplainedLine.isWanted(session().sparkContext())) {
             return Catalyst.seq(query);
         }
         synchronized (this) {
