@@ -75,7 +75,7 @@ bench-decide: $(STAMP)  ## Time the decisions of a graph of 10 000 vertices.
 
 bench-served: $(STAMP)  ## Measure what it costs, and gains, that Penstock serves a session (penstock.enable).
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
-	@$(BIN)/python bench/served.py --data $(DATA)/tpch-1
+	@$(BIN)/python bench/served.py --data $(DATA)/tpch-1 $(DATA)/tpcds-1
 
 bench-connect: $(STAMP)  ## Compare Spark Connect servers with and without Penstock: 1, 4 and 16 thin clients, thousands of queries.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1

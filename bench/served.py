@@ -1,4 +1,4 @@
-"""What it costs, and gains, that Penstock serves a session: small queries, the way through Python, and TPC-H by spark.sql.
+"""What it costs, and gains, that Penstock serves a session: small queries, the way through Python, and TPC-H or TPC-DS by spark.sql.
 
 Every system runs every query once uncounted, then in each round once, taking turns at going first. Medians and a table
 go to bench/results/served.md.
@@ -78,11 +78,11 @@ def way_through_python(spark: SparkSession, rounds: int) -> dict[str, float]:
     return paired(systems, rounds)
 
 
-def tpch(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, float]]:
-    """The TPC-H queries: Spark's, an environment's, and those of a served session."""
+def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """The queries of TPC-H or TPC-DS: Spark's, an environment's, and those of a served session."""
     for file in sorted(data.glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
-    texts = json.loads((data.parent / "queries" / "tpch.json").read_text())
+    texts = json.loads((data.parent / "queries" / f"{data.name.split('-')[0]}.json").read_text())
     env = Environment(spark, progress=False)
     penstock.enable(spark)
     found = {}
@@ -109,9 +109,9 @@ def table(rows: Mapping[str, Mapping[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--data", type=Path, required=True, help="a folder of TPC-H's parquet files, such as data/tpch-1"
+        "--data", type=Path, nargs="+", required=True, help="folders of parquet files, such as data/tpch-1 data/tpcds-1"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="of TPC-H")
+    parser.add_argument("--rounds", type=int, default=3, help="of each folder's queries")
     parser.add_argument("--small", type=int, default=1000, help="how many small queries each system runs")
     parser.add_argument("--asked", type=int, default=100, help="how many queries go through Python each way")
     arguments = parser.parse_args()
@@ -127,7 +127,7 @@ def main() -> None:
         "",
     ]
     if arguments.small:
-        small = small_queries(spark, arguments.data.parent / "served", arguments.small)
+        small = small_queries(spark, arguments.data[0].parent / "served", arguments.small)
         more = small["served"] / small["Spark"] - 1
         lines += [
             (
@@ -146,12 +146,12 @@ def main() -> None:
             )
         ]
         print(lines[-1], flush=True)
-    if arguments.rounds:
+    for data in arguments.data if arguments.rounds else ():
         lines += [
             "",
-            f"## {arguments.data.name}, {arguments.rounds} rounds",
+            f"## {data.name}, {arguments.rounds} rounds",
             "",
-            table(tpch(spark, arguments.data, arguments.rounds)),
+            table(queries(spark, data, arguments.rounds)),
         ]
     (RESULTS / "served.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
