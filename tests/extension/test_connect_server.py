@@ -256,14 +256,15 @@ for name in names:
         differ.append([name, str(error)[:300]])
 print(json.dumps(differ))
 """
-EVERY_QUERY = [
-    ("tpch", range(1, 23)),
-    ("tpcds", sorted(ALWAYS)),
-    pytest.param("tpcds", range(1, 100), marks=pytest.mark.slow),
+QUERIES_OF = [
+    pytest.param("tpch", (1, 5, 9, 18, 21), id="some of TPC-H"),
+    pytest.param("tpcds", sorted(ALWAYS)[::2], id="some of TPC-DS"),
+    pytest.param("tpch", range(1, 23), id="TPC-H", marks=pytest.mark.slow),
+    pytest.param("tpcds", range(1, 100), id="TPC-DS", marks=pytest.mark.slow),
 ]
 
 
-@pytest.mark.parametrize(("name", "numbers"), EVERY_QUERY)
+@pytest.mark.parametrize(("name", "numbers"), QUERIES_OF)
 def test_queries_of_a_client_give_the_rows_of_spark(
     server: Server, data: Path, name: str, numbers: Iterable[int]
 ) -> None:
