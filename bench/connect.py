@@ -28,7 +28,7 @@ import pyspark
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 MIB = 1 << 20
-MEMORY = "spark.driver.memory=8g"
+MEMORY = "spark.driver.memory=5g"
 PLAIN = """
 import sys, threading
 from pyspark.sql import SparkSession
@@ -228,7 +228,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     python = thin_client(arguments.client.resolve())
-    where = f"PySpark {pyspark.__version__}, local[2], 8g driver, {platform.machine()} with {os.cpu_count()} cores, clients beside"
+    where = f"PySpark {pyspark.__version__}, local[2], 5g driver, {platform.machine()} with {os.cpu_count()} cores, clients beside"
     lines = ["# Spark Connect", "", f"`bench/connect.py`: {where}. The clients are PyPI's pyspark-client.", ""]
     with server(COMMANDS["Spark"]) as spark, server(COMMANDS["Penstock"]) as penstock:
         if arguments.runs:
