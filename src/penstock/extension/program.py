@@ -11,7 +11,7 @@ from penstock.errors import PenstockError
 from penstock.extension.account import QuerySummary
 from penstock.extension.sessions import install
 from penstock.spark import query_hook
-from penstock.spark.jvm import Bridge
+from penstock.spark.jvm import Bridge, is_classic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,7 @@ def all_sessions_enabled() -> Iterator[Program]:
     program = Program()
 
     def serve(session: SparkSession) -> None:
-        application = str(session.sparkContext.applicationId) if hasattr(session, "_jsparkSession") else "client"
+        application = str(session.sparkContext.applicationId) if is_classic(session) else "client"
         if application not in known:
             known.add(application)
             program.serve(session)

@@ -34,6 +34,11 @@ _FEW = 4
 """So many elements of a ``Seq`` go over in one call."""
 
 
+def is_classic(spark: SparkSession) -> bool:
+    """Whether a session has its driver's JVM here: one of Spark Connect has not."""
+    return hasattr(spark, "_jsparkSession")
+
+
 class Bridge:
     """The JVM behind a classic Spark session.
 
@@ -49,7 +54,7 @@ class Bridge:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        if not hasattr(spark, "_jsparkSession"):
+        if not is_classic(spark):
             raise SessionError.connect()
         found = re.match(r"(\d+)\.(\d+)", spark.version)
         self.version = (int(found[1]), int(found[2])) if found else (0, 0)
