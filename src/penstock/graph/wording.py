@@ -74,6 +74,11 @@ def _owner(join: JoinOperator, side: Side) -> str:
     return listed(join.side(side).key_tables, "tables") or called(join, side)
 
 
+def is_named(node: StreamNode) -> bool:
+    """Whether a user gave a join a name; all others are called by their tables."""
+    return node.name != "Join" and node.location is not None
+
+
 def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
     """Return the names of the sources that a node's rows come from."""
     found: dict[str, None] = {}
@@ -82,7 +87,7 @@ def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
         current = todo.pop()
         operator = graph.node(current).operator
         if isinstance(operator, ScanOperator):
-            found[operator.table or graph.node(current).name] = None
+            found[operator.table or graph.node(current).name.removeprefix("Source: ")] = None
         for edge in reversed(graph.in_edges(current)):
             if edge.source_id not in seen:
                 seen.add(edge.source_id)
@@ -127,7 +132,7 @@ def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) 
     match operator:
         case ScanOperator(table=table):
             name = table or name.removeprefix("Source: ")
-        case JoinOperator() if name == "Join":
+        case JoinOperator() if not is_named(node):
             name = join_name(operator)
         case _ if node.kind is OperatorKind.JOIN and name == "Join":
             name = f"join of {listed(tables_below(graph, node.id), 'tables')}"
@@ -178,7 +183,7 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
     parts: list[str] = []
     for node in map(graph.node, vertex.node_ids):
         probe = _chained_side(graph, node, vertex)
-        if isinstance(node.operator, JoinOperator) and node.name == "Join" and probe is not None:
+        if isinstance(node.operator, JoinOperator) and not is_named(node) and probe is not None:
             parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))
