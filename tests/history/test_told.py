@@ -47,8 +47,10 @@ def record(*made: Told, **settled: Any) -> JobRecord:
         (
             replace(READ, option=None),
             {"came": 3 * MIB},
-            ("orders: 4 tasks, as 2 files of 90.0 MiB. Estimate of bytes read from orders: 90.0 MiB foreseen, 3.0 MiB came "
-            "(missed: 30 times less)"),
+            (
+                "orders: 4 tasks, as 2 files of 90.0 MiB. Estimate of bytes read from orders: 90.0 MiB foreseen, 3.0 MiB came "
+                "(missed: 30 times less)"
+            ),
         ),
     ],
 )

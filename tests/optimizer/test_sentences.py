@@ -21,6 +21,7 @@ from penstock.graph import (
     ScanOperator,
     Side,
 )
+from penstock.optimizer import StrategyContext, StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import DEFAULT_STRATEGIES
 from penstock.testing import MIB, StrategyHarness, measured
 from tests.words import INTERNAL
@@ -189,3 +190,23 @@ def test_the_part_that_a_filter_keeps_is_an_estimate() -> None:
     (words,) = (one.words for one in CASES["a filter"][0].decisions if one.kind is DecisionKind.DYNAMIC_FILTER)
     assert words.estimate is not None
     assert str(words.estimate.settled(0.4)) == "10.0% foreseen, 40.0% came (missed: 4.0 times more)"
+
+
+@pytest.mark.parametrize(
+    ("node", "chosen", "sentence"),
+    [
+        (3, Side.RIGHT, "orders join customer on o_custkey: customer is broadcast, as it has few rows"),
+        (3, "as it is", "orders join customer on o_custkey: as it is, as it has few rows"),
+        (1, "four", "orders: four, as it has few rows"),
+    ],
+)
+def test_what_a_users_strategy_says_is_told_in_the_words_of_the_query(node: int, chosen: Any, sentence: str) -> None:
+    class Says(StreamGraphOptimizationStrategy):
+        def initialize(self, context: StrategyContext) -> None:
+            context.decide(DecisionKind.BROADCAST, context.stream_graph.node(node), chosen, "it has few rows")
+
+        def on_operators_finished(self, finished: Any, context: StrategyContext) -> bool:
+            return False
+
+    (decision,) = StrategyHarness([Says], TEXT, {**SCANS, 3: JOIN}).decisions
+    assert decision.words.sentence == sentence
