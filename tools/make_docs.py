@@ -24,7 +24,16 @@ MADE = "<!-- Made by tools/make_docs.py; `make docs` makes it anew. -->\n\n"
 API: dict[str, tuple[str, ...]] = {
     "penstock": (),
     "penstock.scheduler.job": ("Job",),
-    "penstock.decisions": ("Decision", "DecisionKind", "DecisionLog", "Choice", "Told", "NodeRef", "VertexRef", "NameRef"),
+    "penstock.decisions": (
+        "Decision",
+        "DecisionKind",
+        "DecisionLog",
+        "Choice",
+        "Told",
+        "NodeRef",
+        "VertexRef",
+        "NameRef",
+    ),
     "penstock.estimates": ("Estimate", "Unit"),
     "penstock.told": ("ToldDecision", "ToldEstimate"),
     "penstock.summary": ("JobSummary",),

@@ -27,6 +27,8 @@ _SUFFIX = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECAS
 _CATALOG = "spark_catalog."
 _NAMES = 3
 """Tables or columns that are named; of more, the rest is counted."""
+NAMED_TABLES = 32
+"""Tables of a side of a join whose names are kept, the largest ones; a graph may have thousands."""
 _LENGTH = 40
 """Characters of a table's name; a subquery that a database is asked can be long."""
 _COUNT = re.compile(r"#\d+L?\b| ASC NULLS FIRST| NULLS LAST$")
@@ -38,17 +40,27 @@ def table_name(source: str) -> str:
     return name if len(name) <= _LENGTH else f"{name[: _LENGTH - 1]}…"
 
 
-def listed(names: Sequence[str], noun: str) -> str:
-    """Return names as a list in words: ``a, b and 2 more columns``; empty if there are none."""
+def listed(names: Sequence[str], noun: str, total: int = 0) -> str:
+    """Return names as a list in words: ``a, b and 2 more columns``; empty if there are none.
+
+    Parameters
+    ----------
+    names, noun
+        The names, and what many of them are.
+    total
+        How many there are, if these are not all.
+    """
     if len(names) > _NAMES:
-        names = [*names[: _NAMES - 1], f"{len(names) - _NAMES + 1} more {noun}"]
+        names = [*names[: _NAMES - 1], f"{max(len(names), total) - _NAMES + 1:,} more {noun}"]
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def called(join: JoinOperator, side: Side) -> str:
     """Return what people call a side of a join: ``customer with nation``."""
-    first, *others = join.side(side).tables or (f"the {side} side",)
-    return first + (f" with {listed(others, 'tables')}" if others else "")
+    known = join.side(side)
+    first, *others = known.tables or (f"the {side} side",)
+    total = len(known.sources) - 1 if len(known.tables) == NAMED_TABLES else 0
+    return first + (f" with {listed(others, 'tables', total)}" if others else "")
 
 
 def tables_of(join: JoinOperator) -> tuple[str, ...]:
