@@ -28,7 +28,13 @@ def test_a_tutorial_in_one_file_twice(page: str, tmp_path: Path) -> None:
     environ = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     for _ in range(2):
         done = subprocess.run(
-            [sys.executable, str(file)], cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=400, check=False
+            [sys.executable, str(file)],
+            cwd=tmp_path,
+            env=environ,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         for text in SAID[page]:
@@ -39,6 +45,8 @@ def test_the_strategy_of_the_tutorial_shuffles_less(tmp_path: Path) -> None:
     file = tmp_path / "pasted.py"
     file.write_text("\n".join(blocks("own-strategy.md")))
     environ = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run([sys.executable, str(file)], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(file)], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
     without, with_it = (int(size) for size in re.findall(r"strategy: (\d+) MiB", done.stdout))
     assert with_it < without / 2
