@@ -73,14 +73,6 @@ def names_of(module: ModuleType) -> list[str]:
     ]
 
 
-def show_default(option: Any) -> str:
-    if option.default is None:
-        return "none"
-    if option.kind.name == "memory size" and option.default:
-        return f"{option.default >> 20} mb"
-    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
-
-
 def options_page() -> str:
     lines = [
         "# Options\n",
@@ -96,7 +88,7 @@ def options_page() -> str:
     for option in OPTIONS:
         kind = " / ".join(option.choices) if option.choices else option.kind.name
         also = f" Also `{'`, `'.join(option.aliases)}`." if option.aliases else ""
-        lines.append(f"| `{option.key}` | {kind} | {show_default(option)} | {option.doc}{also} |")
+        lines.append(f"| `{option.key}` | {kind} | {option.shown(option.default)} | {option.doc}{also} |")
     return MADE + "\n".join(lines) + "\n"
 
 

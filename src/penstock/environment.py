@@ -28,6 +28,7 @@ from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
+from penstock.spark.task_counts import stop_sparks_own_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -291,7 +292,8 @@ class Environment:
             job.start_whole(self._bridge, outputs, opened, whole)
         else:
             if self._progress:
-                job.watch(Progress(job.name))
+                stop_sparks_own_bar(self._bridge)
+                job.watch(Progress(job.name, job.task_counts))
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
