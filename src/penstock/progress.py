@@ -16,9 +16,10 @@ from penstock.events import ExecutionState, JobStateChanged, VertexChanged, Vert
 from penstock.units import show_bytes, show_rows, show_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.progress import Task, TaskID
+    from rich.table import Table
 
     from penstock.events import JobStatusEvent, VertexSnapshot
     from penstock.graph import JobVertexID
@@ -28,8 +29,13 @@ if TYPE_CHECKING:
 
 _EVERY = 1.0
 """Seconds between two looks at the tasks of the running vertices."""
+_WIDE = 90
+"""Columns of a terminal that has room for bars beside names and figures."""
 _SHOWN = 10
 """Running vertices of a job that have a line; a terminal has few lines."""
+
+
+_TERMINAL = Console(stderr=True)
 
 
 class Counts(Protocol):
@@ -55,8 +61,6 @@ class Counts(Protocol):
 class _Figures(ProgressColumn):
     """How much is done, and when all will be."""
 
-    max_refresh = 0.5
-
     def render(self, task: Task) -> Text:
         """Return the text of a line."""
         total = "?" if task.total is None else f"{task.total:,.0f}"
@@ -65,6 +69,20 @@ class _Figures(ProgressColumn):
             parts.append(f"{show_time(task.time_remaining)} left")
         parts.append(show_time(task.elapsed or 0))
         return Text("  ".join(parts), style="progress.data.speed", no_wrap=True)
+
+
+class _Bars(Bars):
+    """Bars that end before the edge of the terminal.
+
+    A terminal shows ``^C`` where the cursor is. Behind a full line that would be in the next one, and the first line
+    would stay on the screen, as rich counts lines from the last one.
+    """
+
+    def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+        """Return the table of all lines."""
+        table = super().make_tasks_table(tasks)
+        table.width = max(_TERMINAL.width - len("^C^C") - 1, 1)
+        return table
 
 
 class _Screen:
@@ -81,18 +99,17 @@ class _Screen:
         with self._lock:
             self._jobs.append(job)
             if self._bars is None:
-                self._bars = Bars(
+                self._bars = _Bars(
                     SpinnerColumn(),
                     TextColumn(
                         "{task.description}",
                         markup=False,
                         table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=12),
                     ),
-                    BarColumn(bar_width=16),
+                    *([BarColumn(bar_width=16)] if _TERMINAL.width >= _WIDE else []),
                     _Figures(table_column=Column(no_wrap=True)),
-                    console=Console(stderr=True),
+                    console=_TERMINAL,
                     transient=True,
-                    expand=True,
                     speed_estimate_period=60,
                 )
                 self._bars.start()

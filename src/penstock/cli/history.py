@@ -65,13 +65,13 @@ def ui(common: Common, folder: str, port: int | None, address: str | None) -> No
       penstock ui --history /logs/penstock --port 8082
     """
     with common.output() as output:
+        logs = _history(common, folder)
+        logs.stamp()
         check_packages()
         from penstock.config import Configuration
         from penstock.web.server import WebServer
         from penstock.web.store import JobStore
 
-        logs = _history(common, folder)
-        logs.stamp()
         given: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
         chosen = {key: value for key, value in given.items() if value is not None}
         server = WebServer(JobStore(logs), Configuration.load(chosen, file=common.config, environ=os.environ))

@@ -17,7 +17,9 @@ from penstock.cli.state import state
 from penstock.cli.verify import verify
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    "penstock", cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(package_name="penstock")
 def main() -> None:
     """Run PySpark pipelines and decide their parallelism while they run, from measured data.
