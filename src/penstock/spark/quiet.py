@@ -23,7 +23,6 @@ _NOISE = re.compile(
     rb"To adjust logging level use |\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |\s*$"
 )
 """Lines about the start of a JVM, of its modules and of Spark's log, none of which a user can do anything about."""
-_PROBLEM = re.compile(r"(Exception|Error|error)\b")
 
 
 @contextmanager
@@ -64,7 +63,7 @@ def _launched(launch: Callable[[], Any]) -> Any:
     except Exception as error:
         os.dup2(terminal, 2)  # so that the filter comes to the end of what the JVM has said
         said = filtered.said()
-        cause = next((line for line in said if _PROBLEM.search(line)), said[-1] if said else str(error))
+        cause = next((line for line in said if "Exception" in line), said[0] if said else str(error))
         hint = "--verbose shows all that it says"
         raise SessionError("Spark could not be started", cause=cause, hint=hint) from error
     finally:
