@@ -102,7 +102,7 @@ class Terminal:
         What there was to see, each time that something had changed.
     """
 
-    def __init__(self, command: Sequence[str], width: int = 120, **environ: str) -> None:
+    def __init__(self, command: Sequence[str], width: int = 120, folder: str | None = None, **environ: str) -> None:
         self._master, own = os.openpty()
         fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         size = {"COLUMNS": "", "LINES": ""}
@@ -113,6 +113,7 @@ class Terminal:
             stdout=own,
             stderr=own,
             close_fds=True,
+            cwd=folder,
             env=variables | {"TERM": "xterm"},
             start_new_session=True,
         )

@@ -208,7 +208,7 @@ QUIET = {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE
 
 def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
-    with Terminal(command, 100, XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
+    with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
         shell.until("penstock> ")
         assert shell.lines[0].startswith("Spark ")  # nothing of the JVM, of Spark's log or of its bars before it
         shell.type("select user_name, sum(am\tount) s fro\tm ord\ters group by 1 order by 1;\r")

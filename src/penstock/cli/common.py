@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 QUIET = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))
 
+_SHELL = "pyspark-shell"
+"""What spark-submit is told to run where it only makes a JVM for Python."""
+
 
 @dataclass(frozen=True, slots=True)
 class Common:
@@ -75,11 +78,14 @@ class Common:
         """Put master, settings and file where `Environment` and PySpark look for them."""
         if self.config:
             os.environ["PENSTOCK_CONFIG"] = self.config
-        master = self.master or (None if "MASTER" in os.environ else "local[*]")
-        arguments = ["--master", master] if master else []
+        given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _SHELL))
+        others = given[:-1] if given[-1:] == [_SHELL] else given
+        has_master = "--master" in others or "MASTER" in os.environ
+        master = self.master or (None if has_master else "local[*]")
+        ours = ["--master", master] if master else []
         for key, value in (*(() if self.verbose else QUIET), *self.conf):
-            arguments += ["--conf", f"{key}={value}"]
-        os.environ.setdefault("PYSPARK_SUBMIT_ARGS", shlex.join([*arguments, "pyspark-shell"]))
+            ours += ["--conf", f"{key}={value}"]
+        os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*others, *ours, _SHELL])  # of two that differ the last counts
 
     def environment(self, **config: object) -> Environment:
         """Return an environment over an embedded session."""

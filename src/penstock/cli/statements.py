@@ -88,10 +88,12 @@ class Statements:
             If it cannot be planned, or fails.
         """
         from penstock.scheduler.job import RECENT
+        from penstock.spark_errors import in_words
 
         before, started = set(RECENT), time.monotonic()
         try:
-            columns, rows = self._rows(statement, limit)
+            with in_words("the statement failed"):
+                columns, rows = self._rows(statement, limit)
         except KeyboardInterrupt:
             for job in set(RECENT) - before:
                 job.cancel("interrupted from the keyboard")
@@ -104,7 +106,7 @@ class Statements:
             df = self._planned(statement)
             rows = self._environment.collect(df if limit is None else df.limit(limit + 1))
             return tuple(df.columns), [tuple(row) for row in rows]
-        df = self._planned(statement)  # Spark has run the command then; what it says of it is there already
+        df = self._environment.sql(statement)  # Spark has run the command then; what it says of it is there already
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []
 
     def write(self, statement: str, target: str) -> Sequence[Job]:
@@ -116,10 +118,12 @@ class Statements:
             If it cannot be planned, or fails.
         """
         from penstock.connectors import FileSink
+        from penstock.spark_errors import in_words
 
         self._check_query(statement, "written to a folder")
         self._environment.write(self._planned(statement), FileSink(target))
-        return (self._environment.execute("penstock sql"),)
+        with in_words("the statement failed"):
+            return (self._environment.execute("penstock sql"),)
 
     def explain(self, statement: str) -> Explanation:
         """Return how a query would run.
