@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from penstock.explain import Explanation
     from penstock.scheduler.job import Job
 
+_ENDLESS = 1_000_000
+
 
 class Output(ABC):
     """What a command can say."""
@@ -63,15 +65,32 @@ class TextOutput(Output):
         print(text, flush=True)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        from rich.measure import Measurement
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=title or None, title_justify="left")
         for column in columns:
             table.add_column(Text(column))
-        for row in rows:
-            table.add_row(*(Text("NULL" if value is None else str(value)) for value in row))
-        self._console().print(table)
+        shown = [["NULL" if value is None else str(value) for value in row] for row in rows]
+        for row in shown:
+            table.add_row(*map(Text, row))
+        console = self._console()
+        needed = Measurement.get(console, console.options.update(max_width=_ENDLESS), table)
+        if not sys.stdout.isatty():
+            console.width = max(console.width, needed.maximum)
+        elif needed.minimum > console.width:  # columns would be cut within words
+            self._records(columns, shown)
+            return
+        console.print(table)
+
+    def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show each row as lines, a column in each."""
+        width = max(map(len, columns))
+        for number, row in enumerate(rows, 1):
+            self.note(f"-- row {number} " + "-" * width)
+            for column, value in zip(columns, row, strict=True):
+                self.note(f"{column:{width}}  {value}")
 
     def job(self, job: Job) -> None:
         self._console().print(job.table())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -57,7 +58,7 @@ def run(
         from penstock.cli.scripts import run_file
         from penstock.extension.program import all_sessions_enabled
 
-        with common.spark(), all_sessions_enabled() as program:
+        with common.spark(), all_sessions_enabled(progress=sys.stderr.isatty()) as program:
             try:
                 run_file(job, arguments)
             finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ class Statements:
         from penstock.spark_errors import in_words
 
         self._environment = common.environment()
-        enable(self.spark)
+        enable(self.spark, progress=sys.stderr.isatty())
         with in_words():
             register_tables(self.spark, tables)
 
