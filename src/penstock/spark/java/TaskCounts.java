@@ -17,28 +17,22 @@ import org.apache.spark.status.api.v1.StageData;
 
 /** Tells how far Spark jobs have come; see `task_counts`. */
 public final class TaskCounts {
-    /** Returns the stages that have begun of the jobs with each tag, and what they have read so far. */
+    /** Returns what the stages that have begun, of the jobs with each tag, have done so far. */
     public Object of(SparkContext context, List<?> tags) throws JsonProcessingException {
         AppStatusStore store = context.statusStore();
-        Map<String, Set<Object>> stages = new HashMap<>();
-        for (Object found : Catalyst.each(store.jobsList(null))) {
-            JobData job = (JobData) found;
-            for (Object tag : Catalyst.each(job.jobTags().toSeq())) {
-                if (tags.contains(tag)) {
-                    Set<Object> ofTag = stages.get(tag);
-                    if (ofTag == null) {
-                        ofTag = new HashSet<>();
-                        stages.put((String) tag, ofTag);
-                    }
-                    for (Object stage : Catalyst.each(job.stageIds().toSeq())) {
-                        ofTag.add(stage);
-                    }
+        List<?> jobs = Catalyst.each(store.jobsList(null));
+        Map<String, Object> counts = new HashMap<>();
+        for (Object tag : tags) {
+            Set<Object> stages = new HashSet<>();
+            for (Object found : jobs) {
+                JobData job = (JobData) found;
+                if (job.jobTags().contains(tag)) {
+                    stages.addAll(Catalyst.each(job.stageIds().toSeq()));
                 }
             }
-        }
-        Map<String, Object> counts = new HashMap<>();
-        for (Map.Entry<String, Set<Object>> entry : stages.entrySet()) {
-            counts.put(entry.getKey(), counts(store, entry.getValue()));
+            if (!stages.isEmpty()) {
+                counts.put((String) tag, counts(store, stages));
+            }
         }
         return Answer.of(counts);
     }
@@ -63,10 +57,10 @@ public final class TaskCounts {
             }
         }
         List<Object> counts = new ArrayList<>();
-        counts.add(done);
-        counts.add(total);
-        counts.add(bytes);
-        counts.add(rows);
+        counts.add(Long.valueOf(done));
+        counts.add(Long.valueOf(total));
+        counts.add(Long.valueOf(bytes));
+        counts.add(Long.valueOf(rows));
         return counts;
     }
 }
