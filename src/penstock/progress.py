@@ -64,7 +64,8 @@ class _Figures(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Return the text of a line."""
         total = "?" if task.total is None else f"{task.total:,.0f}"
-        parts = [f"{task.completed:,.0f} of {total} {task.fields['unit']}", *task.fields["read"]]
+        unit = task.fields["unit"].removesuffix("s") if task.total == 1 else task.fields["unit"]
+        parts = [f"{task.completed:,.0f} of {total} {unit}", *task.fields["read"]]
         if task.time_remaining is not None and not task.finished and task.fields["foresees"]:
             parts.append(f"{show_time(task.time_remaining)} left")
         parts.append(show_time(task.elapsed or 0))
@@ -204,8 +205,9 @@ class Progress:
             for vertex_id, counts in found.items():
                 line = self._lines.get(vertex_id)
                 if line is not None and self._bars is not None and not self._is_over:
-                    read = (show_bytes(counts.bytes_read), show_rows(counts.rows_read)) if counts.rows_read else ()
-                    self._bars.update(line, completed=counts.done, total=max(counts.total, counts.done), read=read)
+                    self._bars.update(
+                        line, completed=counts.done, total=max(counts.total, counts.done), read=_read(counts)
+                    )
 
     def _take(self, event: JobStatusEvent, bars: Bars) -> None:
         match event:
@@ -234,3 +236,9 @@ class Progress:
                 bars.update(line, visible=True)
         if one.state is ExecutionState.FINISHED:
             self._done += len(one.vertex.node_ids)
+
+
+def _read(counts: Counts) -> tuple[str, ...]:
+    """Return what was read; a source that makes its rows reads no bytes."""
+    size = (show_bytes(counts.bytes_read),) if counts.bytes_read else ()
+    return (*size, show_rows(counts.rows_read)) if counts.rows_read else size

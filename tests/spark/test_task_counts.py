@@ -37,14 +37,13 @@ def test_the_tasks_of_a_group(spark: SparkSession, tmp_path: Path) -> None:
     assert task_counts(bridge, ["nobody's"]) == {}
 
 
-@F.udf("long")
-def slowly(number: int) -> int:
-    time.sleep(0.4)
-    return number
-
-
 def test_a_job_tells_of_its_running_vertices(env: Any) -> None:
-    df = env.spark.range(0, 8, 1, 8).select(slowly("id").alias("id")).groupBy("id").count()
+    def slowly(number):  # type: ignore[no-untyped-def]  # PySpark takes hints for those of pandas
+        time.sleep(0.4)
+        return number
+
+    slow = F.udf(slowly, "long")
+    df = env.spark.range(0, 8, 1, 8).select(slow("id").alias("id")).groupBy("id").count()
     env.write(df, ResultSink("counts", lambda rows: rows.collect()))
     job = env.execute_async("slow")
     seen: list[Any] = []
