@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import sys
 import threading
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from penstock import progress
 from penstock.events import ExecutionState, JobStateChanged, VertexChanged, VertexSnapshot, VerticesCreated
 from penstock.graph import JobVertex
 from penstock.progress import Progress
+from penstock.spark.task_counts import TaskCounts
+from tests.terminal import Terminal
 
 
 def state(reached: Any) -> Any:
@@ -15,6 +21,11 @@ def state(reached: Any) -> Any:
 
 def vertex(number: Any, reached: Any = ExecutionState.CREATED, parallelism: Any = None) -> Any:
     return VertexSnapshot(JobVertex(f"v{number}", "Calc -> Join", (1, 2), (), None, None), reached, parallelism)
+
+
+def drawn() -> Any:
+    bars = progress._SCREEN._bars
+    return [(task.description.strip(), task.completed, task.total) for task in bars.tasks]
 
 
 def test_jobs_at_once_draw_on_one_screen() -> None:
@@ -45,16 +56,116 @@ def test_a_job_without_vertices_leaves_no_thread() -> None:
 
 def test_operators_count_when_their_vertex_has_finished() -> None:
     one = Progress("nightly")
-
-    def drawn(*events: Any) -> Any:
-        one.on_events(events)
-        bars = progress._SCREEN._bars
-        return [(task.description.strip(), task.completed, task.total) for task in bars.tasks]
-
-    assert drawn(VerticesCreated((vertex(1), vertex(2)), 3)) == [("nightly", 0, 7)]
-    running = vertex(1, ExecutionState.RUNNING, 5)
-    assert drawn(VertexChanged(running)) == [("nightly", 0, 7), ("v1 Calc -> Join x5", 0, None)]
-    assert drawn(VertexChanged(vertex(1, ExecutionState.FINISHED))) == [("nightly", 2, 7)]
-    assert drawn(VertexChanged(vertex(2, ExecutionState.CANCELED))) == [("nightly", 2, 7)]
+    one.on_events([VerticesCreated((vertex(1), vertex(2)), 3)])
+    assert drawn() == [("nightly", 0, 7)]
+    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 5))])
+    assert drawn() == [("nightly", 0, 7), ("v1 Calc -> Join", 0, 5)]
+    one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
+    assert drawn() == [("nightly", 2, 7)]
+    one.on_events([VertexChanged(vertex(2, ExecutionState.CANCELED))])
+    assert drawn() == [("nightly", 2, 7)]
     one.on_events([state(ExecutionState.FAILED)])
     assert progress._SCREEN._bars is None
+
+
+def test_a_vertex_has_one_line_however_often_it_is_told_of() -> None:
+    one = Progress("nightly")
+    for parallelism in (None, 5, 5):
+        one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, parallelism))])
+    assert [line[0] for line in drawn()] == ["nightly", "v1 Calc -> Join"]
+    one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
+    assert [line[0] for line in drawn()] == ["nightly"]
+    one.on_events([state(ExecutionState.FINISHED)])
+
+
+def test_tasks_bytes_and_rows_of_a_running_vertex() -> None:
+    found = {"v1": TaskCounts(3, 20, 5 << 20, 1_234_567), "v9": TaskCounts(1, 1, 1, 1)}
+    one = Progress("nightly", lambda: found)
+    one.look()  # nothing runs: nobody is asked, and nothing is drawn
+    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
+    one.look()
+    assert drawn() == [("nightly", 0, 0), ("v1 Calc -> Join", 3, 20)]
+    bars = progress._SCREEN._bars
+    assert bars.tasks[1].fields["read"] == ("5.0 MiB", "1.2 M rows")
+    figures = bars.columns[-1].render(bars.tasks[1]).plain
+    assert figures.startswith("3 of 20 tasks  5.0 MiB  1.2 M rows")
+    found["v1"] = TaskCounts(21, 20, 5 << 20, 1_234_567)  # more than were decided: a stage ran again
+    one.look()
+    assert drawn()[1][1:] == (21, 21)
+    one.on_events([state(ExecutionState.FINISHED)])
+    one.look()
+
+
+def test_the_time_that_is_left() -> None:
+    done = [TaskCounts(0, 10, 0, 0)]
+    now = [100.0]
+    one = Progress("nightly", lambda: {"v1": done[0]})
+    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 10))])
+    bars = progress._SCREEN._bars
+    bars.get_time = lambda: now[0]
+    bars.tasks[1]._get_time = lambda: now[0]
+    bars.tasks[1].start_time = 100.0
+    for tasks in (0, 1, 2, 3):
+        done[0] = TaskCounts(tasks, 10, 0, 0)
+        one.look()
+        now[0] += 2
+    assert bars.columns[-1].render(bars.tasks[1]).plain == "3 of 10 tasks  0:14 left  0:08"
+    one.on_events([state(ExecutionState.FINISHED)])
+
+
+def test_a_look_that_fails_costs_nothing_but_its_figures() -> None:
+    def look() -> Any:
+        raise RuntimeError("Spark has ended")
+
+    one = Progress("nightly", look)
+    one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
+    one.look()
+    assert drawn()[1] == ("v1 Calc -> Join", 0, 20)
+    one.on_events([state(ExecutionState.FINISHED)])
+
+
+def test_only_some_of_many_vertices_have_a_line() -> None:
+    one = Progress("nightly")
+    running = [VertexChanged(vertex(number, ExecutionState.RUNNING, 1)) for number in range(13)]
+    one.on_events(running)
+    shown = [task.visible for task in progress._SCREEN._bars.tasks]
+    assert shown == [True] * 11 + [False] * 3
+    one.on_events([VertexChanged(vertex(0, ExecutionState.FINISHED))])
+    assert sum(task.visible for task in progress._SCREEN._bars.tasks) == 11
+    one.on_events([state(ExecutionState.FINISHED)])
+
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, {root!r})
+from penstock.progress import Progress
+from tests.test_progress import *
+
+job = Progress("nightly", lambda: {{"v1": TaskCounts(3, 20, 5 << 20, 1234567)}})
+job.on_events([VerticesCreated((vertex(1), vertex(2)), 3), VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
+print("it runs")
+try:
+    job.look()
+    time.sleep(60)
+except KeyboardInterrupt:
+    job.on_events([state(ExecutionState.CANCELED)])
+    print("stopped")
+"""
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_on_a_terminal(tmp_path: Path, width: Any) -> None:
+    """Ctrl-C shows ``^C`` behind the last line; if that is full, it is a line more than there should be."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(root=str(Path(__file__).parent.parent)))
+    with Terminal([sys.executable, str(program)], width) as terminal:
+        terminal.until("3 of 20 tasks")
+        assert sum("of 7 operators" in line for line in terminal.lines) == 1
+        assert sum("of 20 tasks" in line for line in terminal.lines) == 1
+        assert "5.0 MiB  1.2 M rows" in terminal.text
+        terminal.type("\x03")
+        terminal.end()
+        assert terminal.lines == ["it runs", "stopped"]
+    for screen in terminal.screens:
+        assert sum("of 20 tasks" in line for line in screen) <= 1
+        assert sum("operators" in line for line in screen) <= 1

@@ -1,4 +1,4 @@
-"""Makes the generated pages of the docs: the options from their declarations, the API from its docstrings."""
+"""Makes the generated pages of the docs: options, API and commands, from their declarations and docstrings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import ModuleType
 
 ROOT = Path(__file__).parent.parent
@@ -86,14 +90,6 @@ def names_of(module: ModuleType) -> list[str]:
     ]
 
 
-def show_default(option: Any) -> str:
-    if option.default is None:
-        return "none"
-    if option.kind.name == "memory size" and option.default:
-        return f"{option.default >> 20} mb"
-    return str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
-
-
 def options_page() -> str:
     lines = [
         "# Options\n",
@@ -109,7 +105,7 @@ def options_page() -> str:
     for option in OPTIONS:
         kind = " / ".join(option.choices) if option.choices else option.kind.name
         also = f" Also `{'`, `'.join(option.aliases)}`." if option.aliases else ""
-        lines.append(f"| `{option.key}` | {kind} | {show_default(option)} | {option.doc}{also} |")
+        lines.append(f"| `{option.key}` | {kind} | {option.shown(option.default)} | {option.doc}{also} |")
     return MADE + "\n".join(lines) + "\n"
 
 
@@ -181,12 +177,36 @@ def api_page() -> str:
     return MADE + "\n".join(parts)
 
 
+def commands_page() -> str:
+    parts = [
+        "# Command line\n",
+        (
+            "The exit code is 0 if all went well, 1 if what was asked for could not be done, and 2 if the call is "
+            "wrong. `penstock run` and `penstock-python` end with the exit code of their file, and `penstock verify` "
+            "has its own. An error is one message on standard error: what happened, the cause, and what to do. What "
+            "can be checked is checked before Spark starts. `python -m penstock` is the same command.\n"
+        ),
+    ]
+    for path, command in commands("penstock", penstock):
+        context = click.Context(command, info_name=path, terminal_width=100, help_option_names=["-h", "--help"])
+        parts.append(f"## `{path}`\n\n```text\n{command.get_help(context)}\n```\n")
+    return MADE + "\n".join(parts)
+
+
+def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Iterate over a command and those below it, with their whole names."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, below in sorted(command.commands.items()):
+            yield from commands(f"{path} {name}", below)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if a page is not up to date, change nothing")
     check = parser.parse_args().check
     stale = []
-    for name, text in (("options.md", options_page()), ("api.md", api_page())):
+    for name, text in (("options.md", options_page()), ("api.md", api_page()), ("cli.md", commands_page())):
         path = REFERENCE / name
         if check and (not path.exists() or path.read_text() != text):
             stale.append(name)

@@ -30,6 +30,7 @@ from penstock.shadow.job import ShadowedJob
 from penstock.spark.dataframes import executed_plan_text
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
+from penstock.spark.task_counts import stop_sparks_own_bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -309,7 +310,8 @@ class Environment:
             job.start_whole(self._bridge, outputs, opened, whole)
         else:
             if self._progress:
-                job.watch(Progress(job.name))
+                stop_sparks_own_bar(self._bridge)
+                job.watch(Progress(job.name, job.task_counts))
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job

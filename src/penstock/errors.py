@@ -350,6 +350,14 @@ class HistoryError(PenstockError):
         """Build the error for a job without an event log."""
         return cls(f"there is no job {job_id!r}", hint="`penstock history list` shows all")
 
+    @classmethod
+    def several_jobs(cls, prefix: str, ids: list[str]) -> Self:
+        """Build the error for the beginning of the ids of several jobs."""
+        shown = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+        return cls(
+            f"{len(ids)} jobs have an id that begins with {prefix!r}", cause=shown, hint="give more of its letters"
+        )
+
 
 class WebError(PenstockError):
     """The web server cannot be started."""

@@ -78,6 +78,11 @@ class Observer:
         job.watch(recorder)
 
 
+def page_address() -> str | None:
+    """Return the address of this process's page, with the token that cancelling needs; None if it serves none."""
+    return _SERVERS[0].url_with_token if _SERVERS else None
+
+
 def record_of(job: Job) -> JobRecord:
     """Return what is known of a job now, whether it is watched or not."""
     recorder = JobRecorder(job)

@@ -20,8 +20,14 @@ _HINTS = {
 
 
 @contextmanager
-def in_words() -> Iterator[None]:
-    """Turn PySpark's errors in the block into `PenstockError`."""
+def in_words(what: str = "the query could not be planned") -> Iterator[None]:
+    """Turn PySpark's errors in the block into `PenstockError`.
+
+    Parameters
+    ----------
+    what
+        What an error in the block means.
+    """
     from pyspark.errors import PySparkException
 
     try:
@@ -30,7 +36,7 @@ def in_words() -> Iterator[None]:
         condition = error.getCondition() or type(error).__name__
         text = str(error).split("\n\nJVM stacktrace")[0].split(";\n'")[0].strip()
         hint = next((hint for name, hint in _HINTS.items() if name in condition), None)
-        raise PenstockError("the query could not be planned", cause=text, hint=hint) from error
+        raise PenstockError(what, cause=text, hint=hint) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:

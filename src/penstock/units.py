@@ -18,3 +18,34 @@ def show_bytes(size: float) -> str:
 def show_count(count: int, noun: str) -> str:
     """Return a count with its noun, ``1 task`` or ``2 tasks``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def show_exact_bytes(size: int) -> str:
+    """Return a size in the largest unit in which it is a whole number, such as ``16 MiB``."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size > 0 and size % (1 << power) == 0:
+            return f"{size >> power:,} {unit}"
+    return f"{size:,} B"
+
+
+def show_exact_seconds(seconds: float) -> str:
+    """Return a duration in the largest unit in which it is a whole number, such as ``30 min``."""
+    for length, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds > length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} s"
+
+
+def show_time(seconds: float) -> str:
+    """Return a time as a clock shows it, ``0:07`` or ``1:02:07``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def show_rows(count: int) -> str:
+    """Return a number of rows in few letters, ``812 rows`` or ``12.3 M rows``."""
+    for size, unit in ((10**9, " G"), (10**6, " M"), (10**3, " k")):
+        if count >= size:
+            return f"{count / size:.1f}{unit} rows"
+    return show_count(count, "row")

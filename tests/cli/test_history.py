@@ -44,6 +44,27 @@ def test_list_and_show(tmp_path: Path) -> None:
     assert (shown["jid"], len(shown["vertices"]), len(shown["changes"])) == (ID, 2, 1)
 
 
+def test_the_first_letters_of_an_id_are_enough(tmp_path: Path) -> None:
+    folder = folder_with_a_job(tmp_path)
+    for prefix in (ID[:1], ID[:5].upper(), ID):
+        shown = json.loads(said("show", "--history", folder, prefix, "--output-format", "json")[1])["job"]
+        assert shown["jid"] == ID
+    assert said("show", "--history", folder, ID + "0")[0] == 1
+    other = ID[:5] + "0" * 7
+    EventLog(LocalFolder(tmp_path).create(f"20261122T120001-{other}.jsonl")).write(events())
+    code, output = said("show", "--history", folder, ID[:5])
+    assert code == 1
+    assert "2 jobs have an id that begins with" in output
+    assert ID in output
+    assert other in output
+
+
+def test_all_jobs_are_listed(tmp_path: Path) -> None:
+    for number in range(30):
+        EventLog(LocalFolder(tmp_path).create(f"20261122T1200{number:02}-{number:012x}.jsonl")).write(events())
+    assert said("list", "--history", str(tmp_path))[1].count("finished") == 30
+
+
 def test_a_job_that_is_not_there(tmp_path: Path) -> None:
     code, output = said("show", "--history", folder_with_a_job(tmp_path), "ffffffffffff")
     assert code == 1

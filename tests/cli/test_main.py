@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
+from penstock.config import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,15 +51,56 @@ def orders(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("command", ["demo", "run", "sql", "explain", "options", "recover"])
+@pytest.mark.parametrize("command", sorted(main.commands.keys() - {"history", "state"}))
 def test_help_teaches(command: str) -> None:
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0
-    assert "--output-format" in result.output
-    assert "--master" in result.output
-    assert "--conf" in result.output
-    assert "--config" in result.output
+    assert "Example" in result.output
     assert len(result.output) > 300
+
+
+SPARK = {"--master", "--conf", "--config", "--verbose"}
+PAGE = {"--ui", "--keep-open"}
+FLAGS = {
+    "connect-server": SPARK | {"--host", "--port", "--token", "--ui", "--history"},
+    "demo": SPARK | PAGE | {"--output-format", "--keep"},
+    "explain": SPARK | {"--output-format", "--table"},
+    "history list": {"--output-format", "--conf", "--verbose", "--history"},
+    "history show": {"--output-format", "--conf", "--verbose", "--history"},
+    "options": {"--output-format"},
+    "recover": {"--output-format", "--conf", "--verbose", "--apply", "--properties"},
+    "run": SPARK | PAGE | {"--output-format", "--quiet", "--history"},
+    "shell": SPARK | {"--table", "--ui"},
+    "sql": SPARK | PAGE | {"--output-format", "--table", "--limit", "--output"},
+    "state inspect": {"--output-format", "--master", "--conf", "--verbose", "--count"},
+    "state prune": {"--output-format", "--conf", "--verbose"},
+    "state rescale": {
+        "--output-format",
+        "--master",
+        "--conf",
+        "--verbose",
+        "--max-parallelism",
+        "--dry-run",
+        "--abort",
+        "--method",
+        "--way",
+    },
+    "ui": {"--conf", "--config", "--verbose", "--history", "--port", "--address"},
+    "verify": SPARK | {"--output-format"},
+}
+
+
+@pytest.mark.parametrize("path", FLAGS)
+def test_a_command_has_the_options_that_mean_something_to_it(path: Any) -> None:
+    command: Any = main
+    for name in path.split(" "):
+        command = command.commands[name]
+    found = {text for option in command.params for text in option.opts if text.startswith("--")}
+    assert found == FLAGS[path]
+
+
+def test_every_command_is_listed_here() -> None:
+    assert {path.split(" ")[0] for path in FLAGS} == set(main.commands)
 
 
 def test_sql_to_json_and_to_files(here: Any, orders: Any, tmp_path: Path) -> None:
@@ -90,7 +132,10 @@ def test_explain(here: Any, orders: Any) -> None:
 
 
 ERRORS = [
-    (("sql", "--table", "o=/nowhere/x", "select 1"), "PATH_NOT_FOUND"),
+    (("sql", "--table", "o=file:/nowhere/*.csv", "select 1"), "there is nothing at"),
+    (("sql", "select 1 frm x y"), "PARSE_SYNTAX_ERROR"),
+    (("explain", "show tables"), "this is a command"),
+    (("sql", "--output", "/tmp/never-written", "show tables"), "this is a command"),
     (("sql", "--table", "ORDERS", "select usr from o"), "suggest"),
     (("sql", "select * from nothing"), "TABLE_OR_VIEW_NOT_FOUND"),
 ]
@@ -119,8 +164,13 @@ def test_options() -> None:
     keys = [row["key"] for row in json.loads(result.output)["results"][0]["rows"]]
     assert "sink.parallelism" in keys
     assert all("sink" in key for key in keys)
-    result = CliRunner().invoke(main, ["options", "no.such.key"])
-    assert result.exit_code == 1
+    text = CliRunner().invoke(main, ["options"]).output
+    keys = [line for line in text.splitlines() if line and not line.startswith(" ")]
+    assert keys == [option.key for option in OPTIONS]  # each stands whole in a line of its own
+    assert 'a memory size such as "16 mb" of at least 1; default: 16 MiB' in text
+    assert 'such as "30 s" of at least 0.1; default: 60 s' in text
+    assert "10485760" not in text
+    assert max(map(len, text.splitlines())) <= 110
 
 
 def test_the_demo() -> None:

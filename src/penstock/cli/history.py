@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import click
 
-from penstock.cli.session import Common, common_options
-from penstock.config import Configuration
-from penstock.errors import HistoryError, WebError
-from penstock.report import record_table
+from penstock.cli.checks import check_settings, local
+from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
+from penstock.cli.page import check_packages
+from penstock.errors import HistoryError
 
 if TYPE_CHECKING:
+    from penstock.cli.common import Common
     from penstock.history.event_log import History
 
 FOLDER = click.option(
@@ -25,20 +25,37 @@ FOLDER = click.option(
 def _history(common: Common, folder: str) -> History:
     from penstock.history.event_log import History, LocalFolder
 
-    if urlsplit(folder).scheme in {"", "file"}:
+    check_settings(common.conf, common.config)
+    if local(folder) is not None:
         return History(LocalFolder(folder))
     from penstock.observer import log_folder
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
-    common.export()
-    return History(log_folder(Bridge(embedded_session()), folder))
+    with common.spark():
+        return History(log_folder(Bridge(embedded_session()), folder))
 
 
-@click.command()
-@common_options
+def _job_id(logs: History, prefix: str) -> str:
+    """Return the id of the one job whose id begins with a text.
+
+    Raises
+    ------
+    HistoryError
+        If there is none, or several.
+    """
+    found = logs.ids(prefix)
+    if not found:
+        raise HistoryError.no_job(prefix)
+    if len(found) > 1:
+        raise HistoryError.several_jobs(prefix, found)
+    return found[0]
+
+
+@click.command(short_help="Serve the page over event logs, without Spark.")
+@takes(*FILE_SYSTEMS, Flag.CONFIG)
 @FOLDER
-@click.option("--port", type=int, help="The port to listen on; 0 means any. Default: the option rest.port.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 means any. Default: rest.port.")
 @click.option("--address", help="The address to listen on; any other than loopback needs the option rest.token.")
 def ui(common: Common, folder: str, port: int | None, address: str | None) -> None:
     """Serve the page and the REST API over the event logs in a folder, without Spark, until Ctrl-C.
@@ -48,13 +65,13 @@ def ui(common: Common, folder: str, port: int | None, address: str | None) -> No
       penstock ui --history /logs/penstock --port 8082
     """
     with common.output() as output:
-        try:
-            from penstock.web.server import WebServer
-            from penstock.web.store import JobStore
-        except ModuleNotFoundError as error:
-            raise WebError.missing(str(error.name)) from error
         logs = _history(common, folder)
         logs.stamp()
+        check_packages()
+        from penstock.config import Configuration
+        from penstock.web.server import WebServer
+        from penstock.web.store import JobStore
+
         given: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
         chosen = {key: value for key, value in given.items() if value is not None}
         server = WebServer(JobStore(logs), Configuration.load(chosen, file=common.config, environ=os.environ))
@@ -68,10 +85,15 @@ def history() -> None:
 
 
 @history.command("list")
-@common_options
+@takes(Flag.FORMAT, *FILE_SYSTEMS)
 @FOLDER
 def list_jobs(common: Common, folder: str) -> None:
-    """List all jobs, newest first."""
+    """List all jobs, newest first.
+
+    \b
+    Example:
+      penstock history list --history /logs/penstock
+    """
     with common.output() as output:
         rows = [
             (
@@ -87,15 +109,24 @@ def list_jobs(common: Common, folder: str) -> None:
 
 
 @history.command()
-@common_options
+@takes(Flag.FORMAT, *FILE_SYSTEMS)
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
-    """Show job ID: its vertices, their tasks with the reasons, and the changes of the optimizer."""
+    """Show job ID: its vertices, their tasks with the reasons, and the changes of the optimizer.
+
+    The first letters of an id are enough, where no other job's id begins with them.
+
+    \b
+    Example:
+      penstock history show --history /logs/penstock 5e09
+    """
+    from penstock.report import record_table
     from penstock.web.views import job_decisions, job_details
 
     with common.output() as output:
-        record = _history(common, folder).record(job_id)
+        logs = _history(common, folder)
+        record = logs.record(_job_id(logs, job_id))
         if record is None:
             raise HistoryError.no_job(job_id)
         if common.output_format == "json":

@@ -7,19 +7,19 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-
-from penstock.report import job_as_dict
+from penstock.cli.group import say_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
 
     from penstock.errors import PenstockError
     from penstock.explain import Explanation
     from penstock.scheduler.job import Job
 
-SHOWN_ROWS = 20
+_ENDLESS = 1_000_000
 
 
 class Output(ABC):
@@ -49,9 +49,9 @@ class Output(ABC):
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         """Show named values; lists of such become tables."""
 
-    @abstractmethod
     def error(self, error: PenstockError) -> None:
-        """Show an error."""
+        """Show an error; everybody gets it on standard error."""
+        say_error(error)
 
     @abstractmethod
     def close(self) -> None:
@@ -61,31 +61,45 @@ class Output(ABC):
 class TextOutput(Output):
     """Tables and sentences."""
 
-    def __init__(self) -> None:
-        # Without a terminal there is no width to fit into; a table cut at 80 columns would help nobody.
-        self._console = Console(width=None if sys.stdout.isatty() else 150)
-
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        print(text, flush=True)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
+        from rich.measure import Measurement
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(title=title or None, title_justify="left")
         for column in columns:
-            table.add_column(column)
-        for row in rows[:SHOWN_ROWS]:
-            table.add_row(*("NULL" if value is None else str(value) for value in row))
-        self._console.print(table)
-        if len(rows) > SHOWN_ROWS:
-            self.note(f"({len(rows):,} rows, the first {SHOWN_ROWS} shown)")
+            table.add_column(Text(column))
+        shown = [["NULL" if value is None else str(value) for value in row] for row in rows]
+        for row in shown:
+            table.add_row(*map(Text, row))
+        console = self._console()
+        needed = Measurement.get(console, console.options.update(max_width=_ENDLESS), table)
+        if not sys.stdout.isatty():
+            console.width = max(console.width, needed.maximum)
+        elif needed.minimum > console.width:  # columns would be cut within words
+            self._records(columns, shown)
+            return
+        console.print(table)
+
+    def _records(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Show each row as lines, a column in each."""
+        width = max(map(len, columns))
+        for number, row in enumerate(rows, 1):
+            self.note(f"-- row {number} " + "-" * width)
+            for column, value in zip(columns, row, strict=True):
+                self.note(f"{column:{width}}  {value}")
 
     def job(self, job: Job) -> None:
-        self._console.print(job.table())
+        self._console().print(job.table())
 
     def explanation(self, explanation: Explanation) -> None:
         self.note(str(explanation))
 
     def table(self, table: Table) -> None:
-        self._console.print(table)
+        self._console().print(table)
 
     def record(self, name: str, record: Mapping[str, Any]) -> None:
         tables = {key: value for key, value in record.items() if isinstance(value, (list, tuple)) and value}
@@ -93,11 +107,15 @@ class TextOutput(Output):
         for key, rows in tables.items():
             self.rows(list(rows[0]), [[_shown(value) for value in row.values()] for row in rows], key)
 
-    def error(self, error: PenstockError) -> None:
-        Console(stderr=True).print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
-
     def close(self) -> None:
         """Do nothing; everything is said."""
+
+    @staticmethod
+    def _console() -> Console:
+        from rich.console import Console
+
+        # Without a terminal there is no width to fit into; a table cut at 80 columns would help nobody.
+        return Console(width=None if sys.stdout.isatty() else 150)
 
 
 class JsonOutput(Output):
@@ -114,6 +132,8 @@ class JsonOutput(Output):
         self._said.setdefault("results", []).append({"title": title, "rows": named})
 
     def job(self, job: Job) -> None:
+        from penstock.report import job_as_dict
+
         self._said.setdefault("jobs", []).append(job_as_dict(job))
 
     def explanation(self, explanation: Explanation) -> None:
@@ -127,6 +147,7 @@ class JsonOutput(Output):
 
     def error(self, error: PenstockError) -> None:
         self._said["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
+        super().error(error)
 
     def close(self) -> None:
         print(json.dumps(self._said, default=str, indent=2))

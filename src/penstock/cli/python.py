@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import sys
 
-from penstock.cli.session import run_file
-
 
 def main() -> None:
     """Run ``penstock-python FILE ARGUMENTS``; anything else is for Python itself."""
+    from penstock.cli.scripts import run_file
     from penstock.extension.program import all_sessions_enabled
 
     if not sys.argv[1:2] or sys.argv[1].startswith("-"):

@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.session import Common, common_options
+from penstock.cli.checks import check_recoverable, check_secrets
+from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.cli.common import Common
+    from penstock.cli.output import Output
 
-@click.command()
-@common_options
+
+@click.command(short_help="Complete or undo commits of jobs that died.")
+@takes(Flag.FORMAT, *FILE_SYSTEMS)
 @click.option("--apply", "apply", is_flag=True, help="Recover. Without it, only show what would be done.")
 @click.option(
     "--properties",
@@ -52,6 +56,17 @@ def recover(
       user = "loader"
       password = "..."
     """
+    with common.output() as output:
+        secrets = check_secrets(properties_file)
+        common.check()
+        if not check_recoverable(path):
+            output.note(f"there is nothing to recover at {path}")
+            return
+        with common.spark():
+            _recover(common, output, path, secrets, apply=apply)
+
+
+def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool) -> None:
     import penstock.connectors  # noqa: F401 - they know how their targets commit
     from penstock.commit import Access, look
     from penstock.commit import recover as recover_journal
@@ -59,31 +74,30 @@ def recover(
     from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
 
-    with common.output() as output:
-        access = Access(Bridge(common.environment().spark), _secrets(properties_file))
-        problems, rows = [], []
-        for journal in commits_at(access, path):
-            try:
-                found = (recover_journal if apply else look)(access, journal)
-            except PenstockError as error:
-                problems.append(error)
-                rows.append((journal, "", "unknown", error.message))
-                continue
-            words = _DONE[found.direction] if apply else _PLANNED[found.direction]
-            rows.append((journal, found.job, words, ", ".join(found.targets)))
-        for left in leftovers_at(access, path):
-            if left.is_used is False and apply:
-                Folder(access.bridge, left.path).delete()
-            done = "removed" if apply else "would be removed"
-            rows.append((left.path, "", _KEPT.get(left.is_used, done), "rows that were never visible"))
-        if rows:
-            output.rows(("found", "job", "action", "targets"), rows)
-        else:
-            output.note(f"there is nothing to recover at {path}")
-        if rows and not apply:
-            output.note("nothing was changed; use --apply to recover")
-        if problems:
-            raise problems[0]
+    access = Access(Bridge(common.environment().spark), secrets)
+    problems, rows = [], []
+    for journal in commits_at(access, path):
+        try:
+            found = (recover_journal if apply else look)(access, journal)
+        except PenstockError as error:
+            problems.append(error)
+            rows.append((journal, "", "unknown", error.message))
+            continue
+        words = _DONE[found.direction] if apply else _PLANNED[found.direction]
+        rows.append((journal, found.job, words, ", ".join(found.targets)))
+    for left in leftovers_at(access, path):
+        if left.is_used is False and apply:
+            Folder(access.bridge, left.path).delete()
+        done = "removed" if apply else "would be removed"
+        rows.append((left.path, "", _KEPT.get(left.is_used, done), "rows that were never visible"))
+    if rows:
+        output.rows(("found", "job", "action", "targets"), rows)
+    else:
+        output.note(f"there is nothing to recover at {path}")
+    if rows and not apply:
+        output.note("nothing was changed; use --apply to recover")
+    if problems:
+        raise problems[0]
 
 
 _KEPT: dict[bool | None, str] = {
@@ -102,14 +116,3 @@ _DONE = {
     "left alone": "not touched: its job still runs",
     "gone": "no longer there",
 }
-
-
-def _secrets(file: str | None) -> dict[str, Mapping[str, str]]:
-    """Return properties by target from a TOML file."""
-    if file is None:
-        return {}
-    import tomllib
-    from pathlib import Path
-
-    found = tomllib.loads(Path(file).read_text())
-    return {key: {name: str(value) for name, value in table.items()} for key, table in found.items()}

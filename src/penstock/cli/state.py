@@ -6,22 +6,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from penstock.cli.session import Common, common_options
+from penstock.cli.checks import check_checkpoint
+from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.cli.common import Common
     from penstock.state.inspection import Inspection
     from penstock.state.rescale import OnProgress
 
 CHECKPOINT = click.argument("checkpoint")
+RUNS_QUERIES = (Flag.FORMAT, Flag.MASTER, *FILE_SYSTEMS)
 
 
-@click.group()
+@click.group(short_help="Inspect and rescale the state of a stream.")
 def state() -> None:
     """Inspect the state of a streaming query, and change its number of key groups.
 
@@ -31,18 +32,23 @@ def state() -> None:
 
 
 @state.command("inspect")
-@common_options
+@takes(*RUNS_QUERIES)
 @click.option(
     "--count", is_flag=True, help="Read the state and count its rows, instead of using the counts in its files."
 )
 @CHECKPOINT
 def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # noqa: FBT001
-    """Show operators, key groups, rows, bytes, skew and the recommended max parallelism. Writes nothing."""
+    """Show operators, key groups, rows, bytes, skew and the recommended max parallelism. Writes nothing.
+
+    \b
+    Example:
+      penstock state inspect /checkpoints/orders
+    """
     from penstock.state import inspect
 
     with common.output() as output:
-        common.export()
-        found = inspect(checkpoint, count=count)
+        with _ready(common, checkpoint):
+            found = inspect(checkpoint, count=count)
         if common.output_format == "json":
             output.record("inspection", found.as_dict())
             return
@@ -79,7 +85,7 @@ def _lines(found: Inspection) -> list[str]:
 
 
 @state.command()
-@common_options
+@takes(*RUNS_QUERIES)
 @click.option("--max-parallelism", type=int, metavar="N", help="The new number of key groups.")
 @click.option(
     "--dry-run", is_flag=True, help="Check whether it is possible and show what would be done. Writes nothing."
@@ -111,47 +117,66 @@ def rescale(
       penstock state rescale /checkpoints/orders --max-parallelism 400
     """
     from penstock import state as api
+    from penstock.state.key_groups import check_max_parallelism
     from penstock.state.rewrite_methods import RewriteMethod
 
+    if take_back == (max_parallelism is not None):
+        raise click.UsageError("give either --max-parallelism or --abort")
+    if take_back and (dry_run or method):
+        raise click.UsageError("--abort undoes a rescale, and takes neither --dry-run nor --method")
     chosen = RewriteMethod(method) if method else None
     with common.output() as output:
-        if take_back == (max_parallelism is not None):
-            raise click.UsageError("give either --max-parallelism or --abort")
-        common.export()
-        if max_parallelism is None:
-            aborted = api.abort(checkpoint)
-            output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
-            return
-        if dry_run:
-            planned = api.plan(checkpoint, max_parallelism, method=chosen)
-            output.record("plan", planned.as_dict())
-            return
-        with _bar() as on_progress:
-            report = api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
-        if report is None:
-            output.note(f"finished an earlier rescale to {max_parallelism}")
-            return
-        output.record("rescale", report.as_dict())
+        if max_parallelism is not None:
+            check_max_parallelism(max_parallelism)
+        with _ready(common, checkpoint):
+            if max_parallelism is None:
+                aborted = api.abort(checkpoint)
+                output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
+            elif dry_run:
+                planned = api.plan(checkpoint, max_parallelism, method=chosen)
+                output.record("plan", planned.as_dict())
+            else:
+                with _bar() as on_progress:
+                    report = api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                if report is None:
+                    output.note(f"finished an earlier rescale to {max_parallelism}")
+                else:
+                    output.record("rescale", report.as_dict())
 
 
 @state.command()
-@common_options
+@takes(Flag.FORMAT, *FILE_SYSTEMS)
 @CHECKPOINT
 def prune(common: Common, checkpoint: str) -> None:
     """Remove the folders of key groups that the query no longer has after a rescale to fewer.
 
     The state of batches before the rescale can no longer be read after that.
+
+    \b
+    Example:
+      penstock state prune /checkpoints/orders
     """
     from penstock import state as api
 
     with common.output() as output:
-        common.export()
-        removed = api.prune(checkpoint)
+        with _ready(common, checkpoint):
+            removed = api.prune(checkpoint)
         output.note(f"removed {', '.join(removed)}" if removed else "there is nothing to remove")
 
 
 @contextmanager
+def _ready(common: Common, checkpoint: str) -> Iterator[None]:
+    """Check all that can be checked, then let Spark start."""
+    check_checkpoint(checkpoint)
+    with common.spark():
+        yield
+
+
+@contextmanager
 def _bar() -> Iterator[OnProgress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("checking", total=None)

@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli.flags import SPARK, Flag, takes
 from penstock.cli.output import JsonOutput, Output
-from penstock.cli.session import Common, common_options, run_file
 from penstock.shadow.comparison import REPORTS, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from penstock.cli.common import Common
     from penstock.shadow.comparison import Comparison, ShadowReport
 
 NOTHING = 2
 """The exit code where there was nothing to compare."""
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
-@common_options
+@click.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Run a program on Spark too, and compare the rows."
+)
+@takes(Flag.FORMAT, *SPARK)
 @click.argument("job", type=click.Path(exists=True, dir_okay=False))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
@@ -42,10 +45,13 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
       penstock verify --conf spark.penstock.execution.batch.adaptive.whole-query-threshold=64mb small.py
     """
     with common.output() as output:
-        common.export()
+        common.check()
+        from penstock.cli.scripts import run_file
+
         os.environ["PENSTOCK_EXECUTION_SHADOW"] = "REPORT"
         try:
-            run_file(job, arguments)
+            with common.spark():
+                run_file(job, arguments)
         except SystemExit as left:
             if left.code:  # exit code 0 says nothing about the rows
                 raise

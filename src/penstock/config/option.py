@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
+from penstock.units import show_exact_bytes, show_exact_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,6 +169,18 @@ class Option:
         if self.maximum is not None:
             bounds.append(f"at most {self.maximum:g}")
         return self.kind.expected + (" of " + " and ".join(bounds) if bounds else "")
+
+    def shown(self, value: Value | None) -> str:
+        """Return a value as people write it, such as ``16 MiB``, ``30 s`` or ``true``; ``none`` where there is none."""
+        if value is None or value == ():
+            return "none"
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, tuple):
+            return ", ".join(value)
+        if self.kind is SIZE and isinstance(value, int) and value > 0:
+            return show_exact_bytes(value)
+        return show_exact_seconds(value) if self.kind is DURATION and isinstance(value, float) else str(value)
 
     def parse(self, value: object, origin: str) -> Value:
         """Return the typed value of what was found in `origin`.

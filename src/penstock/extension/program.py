@@ -24,20 +24,26 @@ if TYPE_CHECKING:
 class Program:
     """A program that runs, and what became of its queries.
 
+    Parameters
+    ----------
+    progress
+        Whether to draw how far its queries have come.
+
     Attributes
     ----------
     runners
         What runs the queries of each of its Spark applications.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, progress: bool = False) -> None:
+        self._progress = progress
         self.runners: list[JobRunner] = []
         self._bridge: Bridge | None = None
 
     def serve(self, session: SparkSession) -> None:
         """Run the queries of a session's application from now on; say so on standard error where that cannot be."""
         try:
-            self.runners.append(install(session, {}))
+            self.runners.append(install(session, {}, progress=self._progress))
             self._bridge = Bridge(session)
             query_hook.counts(self._bridge)  # so that the class can still be asked when the application has ended
         except PenstockError as error:
@@ -55,18 +61,23 @@ class Program:
 
 
 @contextmanager
-def all_sessions_enabled() -> Iterator[Program]:
+def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
     """Enable each Spark application whose first session is made in the block, with the program's own settings.
 
     Where Penstock cannot serve a session (a Spark Connect client, an unsupported release), the program runs without it,
     and a line on standard error says so.
+
+    Parameters
+    ----------
+    progress
+        Whether to draw how far its queries have come.
     """
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder
     plain = builder.getOrCreate
     known: set[str] = set()
-    program = Program()
+    program = Program(progress=progress)
 
     def serve(session: SparkSession) -> None:
         application = str(session.sparkContext.applicationId) if is_classic(session) else "client"

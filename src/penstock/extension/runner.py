@@ -17,6 +17,7 @@ from penstock.extension.written import WriterSink
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
+from penstock.progress import Progress
 from penstock.results import ResultSink
 from penstock.scheduler.job import Job, clone_settings
 from penstock.scheduler.origin import QueryOrigin
@@ -24,6 +25,7 @@ from penstock.spark.exchange import physical_plan
 from penstock.spark.jobs import active_session, vertex_thread
 from penstock.spark.query_hook import SparkError, executed_plan, spark_error
 from penstock.spark.session import SessionPool, penstock_settings
+from penstock.spark.task_counts import stop_sparks_own_bar
 from penstock.threads import start_thread
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ class JobRunner:
         Further strategies.
     observer
         Watches the jobs.
+    progress
+        Whether to draw how far the jobs have come.
 
     Attributes
     ----------
@@ -89,7 +93,10 @@ class JobRunner:
         options: Configuration,
         strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
         observer: Observer,
+        *,
+        progress: bool = False,
     ) -> None:
+        self._progress = progress
         self._arguments = dict(arguments)
         self._file = file
         self._options = options
@@ -171,6 +178,9 @@ class JobRunner:
         written = query.written
         sink = ResultSink(job.name, rows_of) if written is None else WriterSink(job.name, rows_of, written, config)
         self._observer.watch(job)
+        if self._progress:
+            stop_sparks_own_bar(bridge)
+            job.watch(Progress(job.name, job.task_counts))
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)
             sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}

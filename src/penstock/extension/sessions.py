@@ -34,6 +34,7 @@ def enable(
     config_file: str | Path | None = None,
     strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
     ui: bool | None = None,
+    progress: bool = False,
 ) -> SparkSession:
     """Let Penstock run the queries of a Spark session, and of sessions of its application that are made later.
 
@@ -59,6 +60,8 @@ def enable(
         Further strategies that may reshape the plan while a query runs.
     ui
         Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
+    progress
+        Whether to draw how far queries have come, on standard error, instead of Spark's own bars of stages.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def enable(
     >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
     """
     spark = embedded_session() if spark is None else spark
-    install(spark, config or {}, config_file, strategies, ui)
+    install(spark, config or {}, config_file, strategies, ui, progress=progress)
     spark.conf.set(_ENABLED, "true")
     return spark
 
@@ -89,12 +92,14 @@ def install(
     config_file: str | Path | None = None,
     strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
     ui: bool | None = None,  # noqa: FBT001
+    *,
+    progress: bool = False,
 ) -> JobRunner:
     """Serve a session and those made later, unless their setting ``enabled`` says no; return what runs queries."""
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
-    runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui))
+    runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui), progress=progress)
     # Those of sessions are read where their queries are planned, as they are then.
     of_all = Configuration.load(config, file=file, environ=os.environ)
     threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)

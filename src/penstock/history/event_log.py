@@ -208,6 +208,17 @@ class History:
             found.append(known[1])
         return found
 
+    def ids(self, prefix: str) -> list[str]:
+        """Return the ids of the jobs that begin with a text, newest first.
+
+        Raises
+        ------
+        HistoryError
+            If there is no such folder.
+        """
+        found = (name[_STAMP + 1 :].removesuffix(SUFFIX) for name, _, _ in self._logs())
+        return [job_id for job_id in found if _ID.fullmatch(job_id) and job_id.startswith(prefix.lower())]
+
     def record(self, job_id: str) -> JobRecord | None:
         """Return all that is known of a job; None where there is no log of it."""
         if not _ID.fullmatch(job_id):

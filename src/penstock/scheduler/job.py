@@ -24,6 +24,7 @@ from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
+from penstock.spark.task_counts import task_counts
 from penstock.summary import JobSummary
 from penstock.tables import VertexRow, html_of_table, html_of_text, vertices_table
 from penstock.threads import doing, start_thread, works
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
     from penstock.events import JobStatusEvent, JobStatusListener, VertexSnapshot
-    from penstock.graph import JobVertex
+    from penstock.graph import JobVertex, JobVertexID
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.scheduler.origin import QueryOrigin
     from penstock.spark.handles import LocalProperties
     from penstock.spark.jvm import Bridge
+    from penstock.spark.task_counts import TaskCounts
 
 log = logging.getLogger("penstock.scheduler")
 
@@ -129,6 +131,18 @@ class Job:
     def graphs(self) -> JobGraphs | None:
         """Its graphs; None where Spark was handed the query whole."""
         return self._graphs
+
+    def task_counts(self) -> dict[JobVertexID, TaskCounts]:
+        """Return how far the vertices that run now have come.
+
+        This asks Spark, in one call. Whoever wants it again and again should wait a second in between.
+        """
+        bridge, graphs = self._bridge, self._graphs
+        running = [one.vertex for one in self.vertices if one.state is ExecutionState.RUNNING]
+        if bridge is None or graphs is None or not running:
+            return {}
+        groups = {graphs.group_of(vertex): vertex.id for vertex in running}
+        return {groups[group]: counts for group, counts in task_counts(bridge, list(groups)).items()}
 
     def table(self) -> Table:
         """Return a table with a row per step: what it does, how many tasks it got, why, and what it gave."""

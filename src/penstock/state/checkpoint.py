@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 DEFAULT_STORE = "default"
+PARTS = ("metadata", "offsets", "commits")
+"""What every checkpoint of a query that has started has."""
 _SNAPSHOT = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.zip")
 _CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta|snapshot)")
 
@@ -76,7 +78,7 @@ class Checkpoint:
         self.folder = Folder(bridge, location.rstrip("/") or location)
         if not self.folder.exists():
             raise StateError.no_checkpoint(location, "such folder")
-        for name in ("metadata", "offsets", "commits"):
+        for name in PARTS:
             if not self.folder.child(name).exists():
                 raise StateError.no_checkpoint(location, f"{name!r} in it")
 

@@ -1,0 +1,199 @@
+"""What the shell runs: statements, and its own commands, which begin with a backslash."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from penstock.cli.completion import completions
+from penstock.cli.statements import SHOWN_ROWS
+from penstock.errors import PenstockError, first_line
+from penstock.units import show_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.cli.output import Output
+    from penstock.cli.statements import Answer, Statements
+    from penstock.scheduler.job import Job
+
+
+class Backslash:
+    """Runs what is typed into the shell.
+
+    Parameters
+    ----------
+    session
+        Runs the statements.
+    output
+        Shows what comes of them.
+    """
+
+    def __init__(self, session: Statements, output: Output) -> None:
+        self._session = session
+        self._output = output
+        self._limit = SHOWN_ROWS
+        self._tells_time = True
+        self._last = ""
+        self._jobs: list[tuple[Job, str]] = []
+        self._columns: dict[str, tuple[str, ...]] = {}
+        self._tables: tuple[str, ...] | None = None
+        self._commands: dict[str, tuple[str, str, Callable[[str], None]]] = {
+            "\\explain": ("[QUERY]", "show how a query, or the last one, would run; reads no data", self._explain),
+            "\\jobs": ("", "list the jobs of this session", self._list_jobs),
+            "\\job": ("[ID]", "show the steps of a job, or of the last one, with their tasks", self._show_job),
+            "\\decisions": ("[ID]", "show what was decided for a job, or for the last one, and why", self._decisions),
+            "\\tables": ("", "list the tables and views", self._list_tables),
+            "\\columns": ("TABLE", "list the columns of a table", self._list_columns),
+            "\\limit": ("[N]", f"show N rows of a result; {SHOWN_ROWS} at first", self._set_limit),
+            "\\timing": ("[on|off]", "tell how long a statement took, or not", self._set_timing),
+            "\\help": ("", "list these commands", self._help),
+            "\\quit": ("", "leave; so does Ctrl-D", self._help),
+        }
+
+    def run(self, text: str) -> None:
+        """Run a statement, or a command.
+
+        Raises
+        ------
+        PenstockError
+            If it fails, or there is no such command.
+        """
+        if not text.startswith("\\"):
+            self._statement(text)
+            return
+        name, _, argument = text.partition(" ")
+        found = self._commands.get(name)
+        if found is None:
+            near = get_close_matches(name, list(self._commands), n=1, cutoff=0.4)
+            raise PenstockError(
+                f"there is no command {name}", hint=f"did you mean {near[0]}?" if near else "\\help lists all"
+            )
+        found[2](argument.strip())
+
+    def completions(self, before: str, word: str, after: str) -> list[str]:
+        """Return what a word may become."""
+        return completions(before, word, after, self, self._commands)
+
+    def tables(self) -> Sequence[str]:
+        """Return the names of tables and views; part of `Names`."""
+        if self._tables is None:
+            self._tables = tuple(table.name for table in self._session.spark.catalog.listTables())
+        return self._tables
+
+    def columns(self, table: str) -> Sequence[str]:
+        """Return the columns of a table; part of `Names`."""
+        if table not in self._columns:
+            spark = self._session.spark
+            self._columns[table] = tuple(spark.table(table).columns) if spark.catalog.tableExists(table) else ()
+        return self._columns[table]
+
+    # -- statements ----------------------------------------------------------------------------------------------
+
+    def _statement(self, text: str) -> None:
+        answer = self._session.run(text, self._limit)
+        self._last = text
+        self._jobs += [(job, " ".join(text.split())) for job in answer.jobs]
+        self._columns, self._tables = {}, None  # a command may have changed them
+        if answer.columns:
+            self._output.rows(answer.columns, answer.rows)
+        if self._tells_time:
+            self._output.note(_summary(answer))
+
+    def _explain(self, query: str) -> None:
+        if not (query or self._last):
+            raise PenstockError("there is no last query", hint="give one: \\explain SELECT ...")
+        self._output.explanation(self._session.explain(query or self._last))
+
+    # -- jobs ----------------------------------------------------------------------------------------------------
+
+    def _list_jobs(self, argument: str) -> None:
+        _refuse("\\jobs", argument)
+        if not self._jobs:
+            self._output.note("no job yet: Spark runs small queries, and those without a shuffle, itself")
+            return
+        rows = [
+            (
+                job.id,
+                job.state.value.lower(),
+                "-" if job.ended is None else f"{job.ended - job.started:.1f}",
+                len(job.vertices),
+                text if len(text) <= 60 else f"{text[:57]}...",
+            )
+            for job, text in self._jobs
+        ]
+        self._output.rows(("job", "state", "seconds", "steps", "statement"), rows)
+
+    def _show_job(self, job_id: str) -> None:
+        self._output.job(self._job(job_id))
+
+    def _decisions(self, job_id: str) -> None:
+        job = self._job(job_id)
+        for decision in job.decisions:
+            self._output.note(str(decision))
+
+    def _job(self, prefix: str) -> Job:
+        found = [job for job, _ in self._jobs if job.id.startswith(prefix)]
+        if not found:
+            raise PenstockError(
+                f"there is no job {prefix!r}" if prefix else "there is no job yet", hint="\\jobs lists all"
+            )
+        if prefix and len(found) > 1:
+            raise PenstockError(f"{len(found)} jobs have an id that begins with {prefix!r}", hint="\\jobs lists all")
+        return found[-1]
+
+    # -- tables --------------------------------------------------------------------------------------------------
+
+    def _list_tables(self, argument: str) -> None:
+        _refuse("\\tables", argument)
+        found = self._session.spark.catalog.listTables()
+        self._output.rows(("table", "type"), [(table.name, table.tableType.lower()) for table in found])
+
+    def _list_columns(self, table: str) -> None:
+        if not table:
+            raise PenstockError("whose columns?", hint="give a table: \\columns TABLE")
+        spark = self._session.spark
+        if not spark.catalog.tableExists(table):
+            near = get_close_matches(table, self.tables(), n=1)
+            raise PenstockError(
+                f"there is no table {table!r}", hint=f"did you mean {near[0]}?" if near else "\\tables lists all"
+            )
+        fields = spark.table(table).schema.fields
+        self._output.rows(("column", "type"), [(field.name, field.dataType.simpleString()) for field in fields])
+
+    # -- settings ------------------------------------------------------------------------------------------------
+
+    def _set_limit(self, number: str) -> None:
+        if number and (not number.isdecimal() or not int(number)):
+            raise PenstockError(
+                f"\\limit {number}: this is no number of rows", hint="give a whole number of at least 1"
+            )
+        self._limit = int(number) if number else self._limit
+        self._output.note(f"{show_count(self._limit, 'row')} of a result are shown")
+
+    def _set_timing(self, word: str) -> None:
+        if word not in {"", "on", "off"}:
+            raise PenstockError(f"\\timing {word}: say on or off")
+        self._tells_time = word == "on" if word else not self._tells_time
+        self._output.note(f"timing is {'on' if self._tells_time else 'off'}")
+
+    def _help(self, argument: str) -> None:
+        _refuse("\\help", argument)
+        for name, (takes, meaning, _) in self._commands.items():
+            self._output.note(f"  {f'{name} {takes}':20} {meaning}")
+        self._output.note("All else is Spark SQL, up to a semicolon.")
+
+
+def _refuse(command: str, argument: str) -> None:
+    if argument:
+        raise PenstockError(f"{command} takes nothing, and got {argument!r}")
+
+
+def _summary(answer: Answer) -> str:
+    """Return what a statement gave, and how long it took."""
+    what = show_count(len(answer.rows), "row") if answer.columns else "done"
+    if answer.has_more:
+        what = f"the first {show_count(len(answer.rows), 'row')}, and there are more (\\limit N shows N)"
+    failed = next((job.error for job in answer.jobs if job.error is not None), None)
+    jobs = f", {show_count(len(answer.jobs), 'job')} (\\decisions tells why it ran like this)" if answer.jobs else ""
+    return f"{what}, {answer.seconds:.2f} s{jobs}" + (f"; {first_line(failed)}" if failed else "")

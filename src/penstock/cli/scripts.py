@@ -1,0 +1,56 @@
+"""Runs a Python file as `python FILE ARGUMENTS` would, its errors and exit code included."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_OWN = str(Path(__file__).parent.parent)
+
+
+def run_file(path: str, arguments: Sequence[str]) -> None:
+    """Run a Python file.
+
+    Raises
+    ------
+    SystemExit
+        If it fails, with the exit code that Python would give; its error is on standard error then.
+    """
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except Exception as error:
+        sys.stderr.write(traceback_of(error, path))
+        raise SystemExit(1) from error
+
+
+def traceback_of(error: BaseException, path: str) -> str:
+    """Return the traceback of a file's error with the frames of the user's code, and of libraries that it calls.
+
+    An error of Penstock says what is the matter itself. What lies behind it, in Spark or a database, is left out.
+    """
+    found = traceback.TracebackException.from_exception(error)
+    level: traceback.TracebackException | None = found
+    while level is not None:
+        frames = list(level.stack)
+        first = next((number for number, frame in enumerate(frames) if frame.filename == path), len(frames))
+        if first < len(frames):
+            frames = frames[first:]
+        level.stack = traceback.StackSummary.from_list([frame for frame in frames if not _is_ours(frame.filename)])
+        if level is found and isinstance(error, PenstockError):
+            level.__cause__, level.__suppress_context__ = None, True
+        level = level.__cause__ or (None if level.__suppress_context__ else level.__context__)
+    return "".join(found.format())
+
+
+def _is_ours(file: str) -> bool:
+    return file.startswith((_OWN, "<frozen runpy>"))

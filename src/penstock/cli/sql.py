@@ -1,0 +1,113 @@
+"""The commands `penstock sql` and `penstock explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli.checks import check_new_target, check_statement, check_table
+from penstock.cli.flags import SPARK, Flag, takes
+from penstock.cli.page import KEEP_OPEN, UI, serve_page, stay_open
+from penstock.cli.tables import TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.cli.common import Common
+    from penstock.cli.output import Output
+    from penstock.cli.statements import Answer
+
+
+@click.command(short_help="Run a SQL statement over files and catalogs.")
+@takes(Flag.FORMAT, *SPARK)
+@TABLE
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Show N rows; no more are computed. Default: 20 as text, all as JSON.",
+)
+@click.option("--output", "target", metavar="PATH", help="Write all rows there as parquet instead of showing some.")
+@UI
+@KEEP_OPEN
+@click.argument("statement")
+def sql(
+    common: Common,
+    tables: tuple[tuple[str, str], ...],
+    limit: int | None,
+    target: str | None,
+    ui: bool,  # noqa: FBT001
+    keep_open: bool,  # noqa: FBT001
+    statement: str,
+) -> None:
+    """Run the Spark SQL STATEMENT over tables of files, and over those of the session's catalogs.
+
+    STATEMENT is a query or a command, such as INSERT INTO or CREATE TABLE ... AS. The catalog of Spark itself is
+    forgotten at the end, unless --conf names one that stays.
+
+    \b
+    Examples:
+      penstock sql --table o=data/orders.parquet "SELECT o_orderstatus, count(*) FROM o GROUP BY 1"
+      penstock sql --table o=data/orders.parquet --output late/ "SELECT * FROM o WHERE o_orderstatus = 'O'"
+      penstock sql --conf spark.sql.catalogImplementation=hive --table o=data/orders.parquet \\
+        "CREATE TABLE late AS SELECT * FROM o WHERE o_orderstatus = 'O'"
+    """
+    with common.output() as output:
+        _check(common, tables, statement)
+        if target:
+            check_new_target(target)
+        if ui or keep_open:
+            serve_page()
+        from penstock.cli.statements import SHOWN_ROWS, Statements
+
+        with common.spark():
+            session = Statements(common, tables)
+            if target:
+                for job in session.write(statement, target):
+                    output.job(job)
+                output.note(f"written to {target}")
+            else:
+                shown = limit or (SHOWN_ROWS if common.output_format == "text" else None)
+                answer = session.run(statement, shown)
+                tell(output, answer, "--limit N shows N of them, --output PATH writes all")
+                for job in answer.jobs:
+                    output.job(job)
+            if keep_open:
+                stay_open()
+
+
+@click.command(short_help="Show how a query would run; reads no data.")
+@takes(Flag.FORMAT, *SPARK)
+@TABLE
+@click.argument("statement")
+def explain(common: Common, tables: tuple[tuple[str, str], ...], statement: str) -> None:
+    """Show the plan and the decisions for the Spark SQL STATEMENT, a query, without reading data.
+
+    \b
+    Example:
+      penstock explain --table o=data/orders.parquet "SELECT o_orderstatus, count(*) FROM o GROUP BY 1"
+    """
+    with common.output() as output:
+        _check(common, tables, statement)
+        from penstock.cli.statements import Statements
+
+        with common.spark():
+            output.explanation(Statements(common, tables).explain(statement))
+
+
+def tell(output: Output, answer: Answer, how_to_get_more: str) -> None:
+    """Show the rows of an answer, and whether there are more."""
+    if not answer.columns:
+        output.note("done")
+        return
+    output.rows(answer.columns, answer.rows)
+    if answer.has_more:
+        output.note(f"These are the first {len(answer.rows):,} rows, and there are more: {how_to_get_more}.")
+
+
+def _check(common: Common, tables: Iterable[tuple[str, str]], statement: str) -> None:
+    check_statement(statement)
+    for name, path in tables:
+        check_table(name, path)
+    common.check()

@@ -1,0 +1,66 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.Set;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+
+import org.apache.spark.SparkContext;
+import org.apache.spark.status.AppStatusStore;
+import org.apache.spark.status.api.v1.JobData;
+import org.apache.spark.status.api.v1.StageData;
+
+/** Tells how far Spark jobs have come; see `task_counts`. */
+public final class TaskCounts {
+    /** Returns what the stages that have begun, of the jobs with each tag, have done so far. */
+    public Object of(SparkContext context, List<?> tags) throws JsonProcessingException {
+        AppStatusStore store = context.statusStore();
+        List<?> jobs = Catalyst.each(store.jobsList(null));
+        Map<String, Object> counts = new HashMap<>();
+        for (Object tag : tags) {
+            Set<Object> stages = new HashSet<>();
+            for (Object found : jobs) {
+                JobData job = (JobData) found;
+                if (job.jobTags().contains(tag)) {
+                    stages.addAll(Catalyst.each(job.stageIds().toSeq()));
+                }
+            }
+            if (!stages.isEmpty()) {
+                counts.put((String) tag, counts(store, stages));
+            }
+        }
+        return Answer.of(counts);
+    }
+
+    private static List<Object> counts(AppStatusStore store, Set<Object> stages) {
+        long done = 0;
+        long total = 0;
+        long bytes = 0;
+        long rows = 0;
+        for (Object id : stages) {
+            StageData stage;
+            try {
+                stage = store.lastStageAttempt(((Integer) id).intValue());
+            } catch (NoSuchElementException forgotten) {
+                continue;
+            }
+            if (stage.submissionTime().isDefined()) { // else it is skipped, or its turn has not come
+                done += stage.numCompleteTasks();
+                total += stage.numTasks();
+                bytes += stage.inputBytes() + stage.shuffleReadBytes();
+                rows += stage.inputRecords() + stage.shuffleReadRecords();
+            }
+        }
+        List<Object> counts = new ArrayList<>();
+        counts.add(Long.valueOf(done));
+        counts.add(Long.valueOf(total));
+        counts.add(Long.valueOf(bytes));
+        counts.add(Long.valueOf(rows));
+        return counts;
+    }
+}

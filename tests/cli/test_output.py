@@ -1,0 +1,41 @@
+"""Tables of commands: whole where nobody sees their width, and as lines where they do not fit on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from penstock.cli.output import TextOutput
+from tests.terminal import Terminal
+
+PROGRAM = """
+from penstock.cli.output import TextOutput
+TextOutput().rows([f"column_{i}" for i in range(16)], [["value%d" % i for i in range(16)], [None] * 16])
+TextOutput().rows(["a", "b"], [[1, "[bold]x"]])
+"""
+
+
+def test_what_is_piped_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    TextOutput().rows([f"column_{i}" for i in range(40)], [["a long value"] * 40])
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 5
+    assert said[3].count("a long value") == 40
+
+
+@pytest.mark.parametrize(("width", "as_lines"), [(80, True), (120, True), (250, False)])
+def test_on_a_terminal(width: Any, as_lines: Any) -> None:
+    with Terminal([sys.executable, "-c", PROGRAM], width) as terminal:
+        assert terminal.end() == 0
+        assert ("column_15  value15" in terminal.text) is as_lines
+        assert ("column_9   NULL" in terminal.text) is as_lines
+        assert ("-- row 2 --" in terminal.text) is as_lines
+        assert max(map(len, terminal.lines)) <= width
+        assert "[bold]x" in terminal.text
+
+
+def test_all_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    TextOutput().rows(["n"], [[number] for number in range(1000, 1100)])
+    said = capsys.readouterr().out
+    assert [number for number in range(1000, 1100) if str(number) not in said] == []

@@ -1,0 +1,87 @@
+"""`penstock run`: quiet, with the file's own error and exit code, and the page that stays open."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.cli.test_main import penstock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+JOB = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.range(1000).selectExpr("id % 7 as k", "id").groupBy("k").agg(F.sum("id")).collect()
+print("rows:", len(rows))
+{end}
+"""
+ALL = {"PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
+
+
+def written(tmp_path: Path, end: str = "") -> str:
+    file = tmp_path / "job.py"
+    file.write_text(JOB.format(end=end))
+    return str(file)
+
+
+def test_its_own_exit_code_and_no_noise(tmp_path: Path) -> None:
+    done = penstock("run", written(tmp_path, "sys.exit(3)"), **ALL)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert done.stdout.startswith("rows: 7\n")
+    assert "Queries" in done.stdout
+
+
+def test_its_own_error(tmp_path: Path) -> None:
+    file = written(tmp_path, "def load():\n    spark.sql('select * from nowhere')\nload()")
+    done = penstock("run", "--quiet", file, **ALL)
+    assert done.returncode == 1
+    assert done.stdout == "rows: 7\n"
+    frames = [line for line in done.stderr.splitlines() if line.startswith("  File")]
+    assert frames[0] == f'  File "{file}", line 11, in <module>'
+    assert frames[1] == f'  File "{file}", line 10, in load'
+    assert not any("penstock" in frame for frame in frames)
+    assert "TABLE_OR_VIEW_NOT_FOUND" in done.stderr
+
+
+def test_verbose_shows_what_is_logged(tmp_path: Path) -> None:
+    done = penstock("run", "--verbose", written(tmp_path), **ALL)
+    assert done.returncode == 0
+    assert "log4j" in done.stderr or "WARN" in done.stderr
+    assert "penstock" in done.stderr
+
+
+def test_a_setting_that_keeps_spark_from_starting(tmp_path: Path) -> None:
+    done = penstock("run", "--conf", "spark.driver.memory=much", written(tmp_path))
+    assert done.returncode == 1
+    assert "Spark could not be started" in done.stderr
+    assert "cause:" in done.stderr
+    assert done.stderr.count("Spark could not be started") == 1
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)"])
+def test_the_page_stays_open(tmp_path: Path, end: Any) -> None:
+    command = [sys.executable, "-m", "penstock", "run", "--keep-open", written(tmp_path, end)]
+    environ = os.environ | ALL | {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_REST_PORT": "0"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ) as job:
+        try:
+            line = next(line for line in job.stderr if "stays open" in line)
+            address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
+            with urllib.request.urlopen(f"{address}jobs/overview") as answer:
+                assert [one["state"] for one in json.load(answer)["jobs"]] == ["FINISHED"]
+            job.send_signal(signal.SIGINT)
+            assert job.wait(30) == (3 if end else 0)
+        finally:
+            job.kill()

@@ -1,0 +1,63 @@
+"""A file that `penstock run` runs ends as it would on Python: the same exit code, and a traceback of its own lines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.cli.scripts import traceback_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {
+    "ends": "print('done')",
+    "leaves": "import sys; sys.exit(3)",
+    "leaves with words": "import sys; sys.exit('no orders today')",
+    "leaves with nothing": "raise SystemExit",
+    "fails": "def load():\n    return {}['orders']\nload()",
+    "fails behind another": "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('no') from error",
+    "fails in an except": "try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise ValueError('no')",
+    "fails in the library": "import json\njson.loads('{')",
+    "is not Python": "def broken(:\n    pass",
+    "reads its arguments": "import sys\nprint(sys.argv[1:], __name__)",
+    "imports what is beside it": "import beside\nprint(beside.VALUE)",
+}
+RUNS = "import sys; from penstock.cli.scripts import run_file; run_file(sys.argv[1], sys.argv[2:])"
+
+
+def ran(*command: str) -> Any:
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_as_on_python(tmp_path: Path, name: Any) -> None:
+    (tmp_path / "beside.py").write_text("VALUE = 7")
+    file = tmp_path / "job.py"
+    file.write_text(FILES[name])
+    assert ran("-c", RUNS, str(file), "2026-11", "--all") == ran(str(file), "2026-11", "--all")
+
+
+def test_an_error_of_penstock_has_the_users_lines_and_its_own_words(tmp_path: Path) -> None:
+    from penstock.errors import SourceError
+
+    file = tmp_path / "job.py"
+    file.write_text(
+        "from penstock.connectors import base\ndef load():\n    base.checked_parallelism(0, 'orders')\nload()"
+    )
+    try:
+        exec(compile(file.read_text(), str(file), "exec"), {})
+    except SourceError as error:
+        error.__cause__ = RuntimeError("a long trace of the JVM")
+        said = traceback_of(error, str(file))
+    assert [line for line in said.splitlines() if line.lstrip().startswith("File")] == [
+        f'  File "{file}", line 4, in <module>',
+        f'  File "{file}", line 3, in load',
+    ]
+    assert "invalid parallelism 0 for orders" in said
+    assert "hint:" in said
+    assert "JVM" not in said

@@ -1,0 +1,259 @@
+"""The SQL shell: its commands, and on a terminal with a keyboard."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.cli.backslash import Backslash
+from penstock.cli.output import TextOutput
+from penstock.cli.shell import Shell
+from penstock.cli.statements import Answer
+from penstock.errors import PenstockError
+from penstock.scheduler.job import Job
+from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Catalog:
+    """Two tables."""
+
+    def listTables(self) -> Any:
+        return [SimpleNamespace(name=name, tableType="TEMPORARY") for name in ("orders", "customer")]
+
+    def tableExists(self, name: str) -> bool:
+        return name in {"orders", "customer"}
+
+
+class Session:
+    """Answers without Spark, and notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.spark = SimpleNamespace(
+            catalog=Catalog(),
+            table=lambda name: SimpleNamespace(
+                columns=[f"{name}_key"],
+                schema=SimpleNamespace(
+                    fields=[
+                        SimpleNamespace(name=f"{name}_key", dataType=SimpleNamespace(simpleString=lambda: "bigint"))
+                    ]
+                ),
+            ),
+        )
+
+    def run(self, statement: str, limit: int) -> Answer:
+        self.asked.append((statement, limit))
+        if "wrong" in statement:
+            raise PenstockError("the query could not be planned")
+        if "stopped" in statement:
+            raise KeyboardInterrupt
+        if statement.startswith("insert"):
+            return Answer((), (), has_more=False, jobs=(Job("write"),), seconds=1.0)
+        return Answer(("one",), ((1,), (2,)), has_more="many" in statement, jobs=(), seconds=0.25)
+
+    def explain(self, statement: str) -> str:
+        return f"how {statement} runs"
+
+
+class Typist:
+    """Types lines."""
+
+    def __init__(self, *lines: Any, is_keyboard: bool = True) -> None:
+        self.is_keyboard = is_keyboard
+        self._lines = list(lines)
+        self.prompts: list[str] = []
+        self.remembered: list[str] = []
+
+    def next(self, prompt: str) -> str:
+        self.prompts.append(prompt.strip())
+        if not self._lines:
+            raise EOFError
+        line = self._lines.pop(0)
+        if line is KeyboardInterrupt:
+            raise KeyboardInterrupt
+        return str(line)
+
+    def remember(self, statement: str) -> None:
+        self.remembered.append(statement)
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+@pytest.fixture
+def typed(session: Session, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*lines: Any, is_keyboard: bool = True) -> Any:
+        typist = Typist(*lines, is_keyboard=is_keyboard)
+        try:
+            Shell(Backslash(session, TextOutput()), typist).run()
+        finally:
+            typist.said = capsys.readouterr()
+        return typist
+
+    return run
+
+
+def test_statements_end_with_a_semicolon(session: Any, typed: Any) -> None:
+    typist = typed("select 1", "from orders; select 2;", "", "select 3")
+    assert [statement for statement, _ in session.asked] == ["select 1\nfrom orders", "select 2"]
+    assert typist.prompts == ["penstock>", "...", "penstock>", "penstock>", "..."]
+    assert typist.remembered == ["select 1\nfrom orders;", "select 2;"]
+    assert "2 rows, 0.25 s" in typist.said.out
+
+
+def test_the_last_statement_of_a_file_may_do_without(session: Any, typed: Any) -> None:
+    typed("select 1;", "select 3 -- the end", is_keyboard=False)
+    assert [statement for statement, _ in session.asked] == ["select 1", "select 3 -- the end"]
+
+
+def test_an_error_ends_a_file_but_no_session(session: Any, typed: Any) -> None:
+    said = typed("select wrong;", "select 1;").said
+    assert said.err == "error: the query could not be planned\n"
+    assert len(session.asked) == 2
+    with pytest.raises(PenstockError):
+        typed("select wrong;", "select 1;", is_keyboard=False)
+    assert len(session.asked) == 3
+
+
+def test_ctrl_c(session: Any, typed: Any) -> None:
+    typist = typed("select", KeyboardInterrupt, "select stopped;", "select 1;")
+    assert [statement for statement, _ in session.asked] == ["select stopped", "select 1"]
+    assert typist.prompts == ["penstock>", "...", "penstock>", "penstock>", "penstock>"]
+    assert "stopped" in typist.said.err
+
+
+@pytest.mark.parametrize("word", ["exit", "quit;", "\\q", "\\quit", "EXIT"])
+def test_leaving(session: Any, typed: Any, word: Any) -> None:
+    typed(word, "select 1;")
+    assert session.asked == []
+
+
+def test_more_rows_and_the_limit(session: Any, typed: Any) -> None:
+    said = typed("select many;", "\\limit 5", "select many;", "\\limit").said.out
+    assert [limit for _, limit in session.asked] == [20, 5]
+    assert "the first 2 rows, and there are more (\\limit N shows N)" in said
+    assert said.count("5 rows of a result are shown") == 2
+
+
+COMMANDS = [
+    ("\\explain select 7;", "how select 7 runs"),
+    ("\\tables", "orders"),
+    ("\\columns orders", "bigint"),
+    ("\\jobs", "no job yet"),
+    ("\\timing off", "timing is off"),
+    ("\\help", "\\decisions [ID]"),
+]
+REFUSED = [
+    ("\\explan", "did you mean \\explain?"),
+    ("\\nonsense", "there is no command"),
+    ("\\explain", "there is no last query"),
+    ("\\columns", "whose columns?"),
+    ("\\columns order", "did you mean orders?"),
+    ("\\limit none", "this is no number of rows"),
+    ("\\limit 0", "this is no number of rows"),
+    ("\\timing never", "say on or off"),
+    ("\\tables x", "takes nothing"),
+    ("\\job", "there is no job yet"),
+    ("\\decisions ffff", "there is no job 'ffff'"),
+]
+
+
+@pytest.mark.parametrize(("line", "text"), COMMANDS)
+def test_commands(typed: Any, line: Any, text: Any) -> None:
+    said = typed(line).said
+    assert text in said.out
+    assert said.err == ""
+
+
+@pytest.mark.parametrize(("line", "text"), REFUSED)
+def test_what_is_refused(typed: Any, line: Any, text: Any) -> None:
+    assert text in typed(line).said.err
+
+
+def test_the_last_query_and_the_jobs(typed: Any) -> None:
+    said = typed("select 1;", "\\explain", "insert into orders select 1;", "\\jobs", "\\job", "\\decisions").said
+    assert said.err == ""
+    assert "how select 1 runs" in said.out
+    assert "done, 1.00 s, 1 job (\\decisions tells why it ran like this)" in said.out
+    assert "insert into orders select 1" in said.out
+
+
+def test_completion_asks_the_session(session: Any) -> None:
+    commands = Backslash(session, TextOutput())
+    assert commands.completions("select * from ", "o", "") == ["orders"]
+    assert commands.completions("select ", "cust", " from customer") == ["customer_key", "customer"]
+    assert commands.completions("", "\\ex", "") == ["\\explain"]
+    assert commands.completions("select ", "x", " from nowhere") == []
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> str:
+    path = tmp_path / "orders.csv"
+    path.write_text("user_name,amount\n" + "\n".join(f"{i % 3},{i}" for i in range(100)))
+    return str(path)
+
+
+QUIET = {"SPARK_LOCAL_IP": "127.0.0.1", "PENSTOCK_EXECUTION_BATCH_ADAPTIVE_WHOLE_QUERY_THRESHOLD": "0"}
+
+
+def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
+    with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
+        shell.until("penstock> ")
+        assert shell.lines[0].startswith("Spark ")  # nothing of the JVM, of Spark's log or of its bars before it
+        shell.type("select user_name, sum(am\tount) s fro\tm ord\ters group by 1 order by 1;\r")
+        shell.until("tells why it ran like this")
+        assert "1650" in shell.text
+        shell.until("penstock> ")
+        shell.type("\\dec\t\r")
+        shell.until("penstock> ")
+        assert "decisions" in shell.text
+        shell.type("select * from nothing;\r")
+        shell.until("TABLE_OR_VIEW_NOT_FOUND")
+        shell.until("penstock> ")
+        shell.type("select count(*) from range(100000000000000);\r")
+        shell.until("of ")  # it is drawn
+        shell.type("\x03")
+        shell.until("stopped")
+        shell.until("penstock> ")
+        shell.type("create table kept as select 1 as a;\r")
+        shell.until("done")
+        shell.until("penstock> ")
+        shell.type("\\tables\r")
+        shell.until("kept")
+        shell.until("penstock> ")
+        shell.type("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A")
+        shell.until("order by 1;")
+        shell.type("\x03")
+        shell.until("penstock> ")
+        shell.type("\x04")
+        assert shell.end() == 0
+        assert "Traceback" not in shell.text
+        assert "WARN" not in shell.text
+    history = (tmp_path / "penstock" / "history").read_text()
+    assert "\\decisions\n" in history
+    assert (os.stat(tmp_path / "penstock" / "history").st_mode & 0o777) == 0o600
+
+
+def test_statements_from_standard_input(orders: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "shell", "--table", f"o={orders}"]
+    text = "select count(*) as rows_of_o from o;\nselect nothing from o;\nselect 'never'"
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=False, cwd=tmp_path, env=os.environ | QUIET
+    )
+    assert done.returncode == 1
+    assert "rows_of_o" in done.stdout
+    assert "100" in done.stdout
+    assert "never" not in done.stdout
+    assert done.stderr.startswith("error: the query could not be planned\n  cause: [UNRESOLVED_COLUMN")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,223 @@
+"""Calls that are wrong: the exit code, one message with what, cause and hint, and no Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from penstock.cli.common import Common
+from penstock.cli.main import main
+from penstock.history.event_log import EventLog, LocalFolder
+from tests.history.records import ID, events
+
+if TYPE_CHECKING:
+    pass
+
+USAGE, FAILED = 2, 1
+CALLS = [
+    # arguments, exit code, what the message must have
+    ("nonsense", USAGE, "no such command 'nonsense'", "`penstock --help`"),
+    ("--nonsense", USAGE, "no such option", "--nonsense"),
+    ("sql", USAGE, "missing argument 'STATEMENT'", "`penstock sql --help`"),
+    ("sql --mastr local[2] SELECT", USAGE, "--mastr", "--master"),
+    ("sql --output-format yaml SELECT", USAGE, "'yaml' is not one of", "json"),
+    ("sql --conf novalue SELECT", USAGE, "'novalue' is not KEY=VALUE", "spark.executor.memory=4g"),
+    ("sql --conf =1 SELECT", USAGE, "is not KEY=VALUE"),
+    ("sql --conf sink.parallelism=3 SELECT", FAILED, "no Spark setting", "spark.penstock.sink.parallelism"),
+    ("sql --conf memory=3 SELECT", FAILED, "--conf memory is no Spark setting", "begin with spark."),
+    (
+        "sql --conf spark.penstock.sink.paralelism=3 SELECT",
+        FAILED,
+        "unknown option",
+        "did you mean 'sink.parallelism'?",
+    ),
+    ("sql --conf spark.penstock.sink.parallelism=many SELECT", FAILED, "'many'", "a whole number of at least 1"),
+    ("sql --config NOWHERE SELECT", USAGE, "does not exist"),
+    ("sql --config BAD_TOML SELECT", FAILED, "is not a TOML file", "cause:"),
+    ("sql --config UNKNOWN_KEY SELECT", FAILED, "unknown option 'sink.size'"),
+    ("sql --master cluster SELECT", FAILED, "'cluster' is no master", "spark://HOST:PORT"),
+    ("sql --master local[0] SELECT", FAILED, "no master of Spark"),
+    ("sql --master spark://127.0.0.1:1 SELECT", FAILED, "no Spark master answers", "cause: 127.0.0.1:1", "hint:"),
+    ("sql --master spark://127.0.0.1 SELECT", FAILED, "no Spark master answers"),
+    ("sql --table orders SELECT", USAGE, "'orders' is not NAME=PATH", "orders=data/orders.parquet"),
+    ("sql --table o=NOWHERE SELECT", FAILED, "table o: there is nothing at", "check the path"),
+    ("sql --table o=NOWHERE/*.csv SELECT", FAILED, "table o: there is nothing at"),
+    ("sql --table my-orders=CSV SELECT", FAILED, "'my-orders' is no name of a table", "underscores"),
+    ("sql --limit 0 SELECT", USAGE, "0 is not in the range x>=1"),
+    ("sql --limit all SELECT", USAGE, "'all' is not a valid integer"),
+    ("sql --output FOLDER SELECT", FAILED, "exists already", "choose another path"),
+    ("sql --output CSV/below SELECT", FAILED, "cannot be written", "is a file"),
+    ("sql ;", FAILED, "the statement is empty"),
+    ("sql SELECT 1", USAGE, "unexpected extra argument"),
+    ("explain", USAGE, "missing argument 'STATEMENT'"),
+    ("explain --table o=NOWHERE SELECT", FAILED, "there is nothing at"),
+    ("explain --limit 3 SELECT", USAGE, "no such option '--limit'"),
+    ("shell --table o=NOWHERE", FAILED, "there is nothing at"),
+    ("shell --output-format json", USAGE, "no such option '--output-format'"),
+    ("run", USAGE, "missing argument 'JOB'"),
+    ("run NOWHERE", USAGE, "does not exist"),
+    ("run FOLDER", USAGE, "is a directory"),
+    ("run --history CSV JOB", FAILED, "event logs cannot be written", "is a file"),
+    ("run --conf spark.penstock.nonsense=1 JOB", FAILED, "unknown option 'nonsense'"),
+    ("run --master nonsense JOB", FAILED, "no master of Spark"),
+    ("verify", USAGE, "missing argument 'JOB'"),
+    ("verify NOWHERE", USAGE, "does not exist"),
+    ("verify --config BAD_TOML JOB", FAILED, "is not a TOML file"),
+    ("demo --keep CSV", USAGE, "is a file"),
+    ("demo --keep CSV/below", FAILED, "cannot be written", "is a file"),
+    ("demo --speed 3", USAGE, "no such option '--speed'"),
+    ("connect-server --port 65536", USAGE, "65536 is not in the range"),
+    ("connect-server --port TAKEN", FAILED, "cannot listen on 127.0.0.1:", "cause: Address already in use", "--port"),
+    ("connect-server --host 0.0.0.0", FAILED, "there is no token", "cause:", "hint:"),
+    ("connect-server --history CSV", FAILED, "event logs cannot be written"),
+    ("connect-server --output-format json", USAGE, "no such option '--output-format'"),
+    ("recover", USAGE, "missing argument 'PATH'"),
+    ("recover NOWHERE/table", FAILED, "there is no ", "a commit journal"),
+    ("recover --properties NOWHERE FOLDER", USAGE, "does not exist"),
+    ("recover --properties BAD_TOML FOLDER", FAILED, "is not a TOML file"),
+    ("recover --properties LOOSE FOLDER", FAILED, "'password' in", "belongs to no target"),
+    ("recover --master local[2] FOLDER", USAGE, "no such option '--master'"),
+    ("state", USAGE, "Usage: penstock state"),
+    ("state inspect", USAGE, "missing argument 'CHECKPOINT'"),
+    (
+        "state inspect NOWHERE",
+        FAILED,
+        "is not the checkpoint of a streaming query",
+        "no such folder",
+        "checkpointLocation",
+    ),
+    ("state inspect FOLDER", FAILED, "is not the checkpoint of a streaming query", "'metadata'"),
+    ("state inspect CSV", FAILED, "is not the checkpoint of a streaming query"),
+    ("state rescale FOLDER", USAGE, "give either --max-parallelism or --abort"),
+    ("state rescale --abort --dry-run FOLDER", USAGE, "--abort undoes a rescale"),
+    ("state rescale --max-parallelism 0 FOLDER", FAILED, "max parallelism is 0", "between 1 and 32,768"),
+    ("state rescale --max-parallelism few FOLDER", USAGE, "'few' is not a valid integer"),
+    ("state rescale --max-parallelism 4 FOLDER", FAILED, "is not the checkpoint of a streaming query"),
+    ("state rescale --max-parallelism 4 --method magic FOLDER", USAGE, "'magic' is not one of", "shuffle"),
+    ("state prune FOLDER", FAILED, "is not the checkpoint of a streaming query"),
+    ("state prune --config BAD_TOML FOLDER", USAGE, "no such option '--config'"),
+    ("history", USAGE, "Usage: penstock history"),
+    ("history list", USAGE, "missing option '--history'"),
+    ("history list --history NOWHERE", FAILED, "there is no folder", "jobmanager.archive.fs.dir"),
+    ("history list --master local[2] --history LOGS", USAGE, "no such option '--master'"),
+    ("history show --history LOGS", USAGE, "missing argument 'ID'"),
+    ("history show --history LOGS ffff", FAILED, "there is no job 'ffff'", "penstock history list"),
+    ("history show --history TWO_LOGS aaaa", FAILED, "2 jobs have an id that begins with 'aaaa'", "aaaa00000001"),
+    ("ui", USAGE, "missing option '--history'"),
+    ("ui --history NOWHERE", FAILED, "there is no folder"),
+    ("ui --history LOGS --port 70000", USAGE, "70000 is not in the range"),
+    ("ui --history LOGS --address 0.0.0.0", FAILED, "no token is set", "rest.token"),
+    ("options no.such.key", FAILED, "unknown option 'no.such.key'", "hint:"),
+    ("options broadcst-threshold", FAILED, "did you mean 'table.optimizer.join.broadcast-threshold'?"),
+    ("options a b", USAGE, "unexpected extra argument"),
+]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What the words in capitals stand for."""
+    home = tmp_path_factory.mktemp("wrong")
+    texts = {
+        "CSV": "a,b\n1,2\n",
+        "JOB": "print('it runs')\n",
+        "BAD_TOML": "sink = = 3\n",
+        "UNKNOWN_KEY": "[sink]\nsize = 3\n",
+        "LOOSE": 'password = "x"\n',
+    }
+    for name, text in texts.items():
+        (home / name).write_text(text)
+    for name in ("FOLDER", "LOGS", "TWO_LOGS"):
+        (home / name).mkdir()
+    EventLog(LocalFolder(home / "LOGS").create(f"20261122T120000-{ID}.jsonl")).write(events())
+    for number in (1, 2):
+        (home / "TWO_LOGS" / f"20261122T12000{number}-aaaa0000000{number}.jsonl").write_text("")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        found = {name: str(home / name) for name in (*texts, "FOLDER", "TWO_LOGS", "LOGS", "NOWHERE")}
+        yield found | {"TAKEN": str(taken.getsockname()[1])}
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def spark(self: Common) -> Any:
+        self.check()
+        raise AssertionError("Spark would start")
+        yield
+
+    monkeypatch.setattr(Common, "spark", spark)
+
+
+def filled(call: str, places: Any) -> list[str]:
+    pattern = r"\b(" + "|".join(sorted(places, key=len, reverse=True)) + r")\b"
+    return [re.sub(pattern, lambda found: places[found[1]], word) for word in call.split(" ")]
+
+
+def test_every_command_is_in_the_table() -> None:
+    called = {call.split(" ")[0] for call, *_ in CALLS}
+    assert set(main.commands) <= called
+
+
+@pytest.mark.parametrize(("call", "code", "texts"), [(call, code, texts) for call, code, *texts in CALLS])
+@pytest.mark.usefixtures("no_spark")
+def test_one_message(places: Any, call: Any, code: Any, texts: Any) -> None:
+    done = CliRunner().invoke(main, filled(call, places))
+    assert not isinstance(done.exception, AssertionError), done.exception
+    assert done.exit_code == code, done.stderr
+    for text in texts:
+        assert text in done.stderr
+    assert done.stdout == ""
+    if "Usage: " not in texts[0]:
+        assert done.stderr.startswith("error: ")
+        lines = done.stderr.splitlines()
+        assert [line.split(":")[0] for line in lines if not line.startswith("    ")][1:] in (
+            [],
+            ["  cause"],
+            ["  hint"],
+            ["  cause", "  hint"],
+        )
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_programs_get_the_message_too(places: Any) -> None:
+    done = CliRunner().invoke(main, filled("sql --output-format json --table o=NOWHERE SELECT", places))
+    assert done.exit_code == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["message"].startswith("table o: there is nothing at")
+    assert error["hint"] == "check the path"
+    assert "error: table o" in done.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_nothing_to_recover_is_known_without_spark(places: Any) -> None:
+    done = CliRunner().invoke(main, ["recover", places["FOLDER"]])
+    assert (done.exit_code, done.stdout) == (0, f"there is nothing to recover at {places['FOLDER']}\n")
+
+
+WITHOUT_PYSPARK = [
+    "--help",
+    "--version",
+    "sql --help",
+    "shell --help",
+    "options",
+    "history list --history LOGS",
+    "sql ;",
+]
+
+
+@pytest.mark.parametrize("call", WITHOUT_PYSPARK)
+def test_what_needs_no_pyspark_does_not_wait_for_it(places: Any, call: Any) -> None:
+    import subprocess
+
+    code = "import sys\nfrom penstock.cli.main import main\ntry: main()\nfinally: print(sorted({'pyspark', 'pandas', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *filled(call, places)], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines()[-1] == "[]", done.stderr

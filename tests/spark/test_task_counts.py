@@ -1,0 +1,60 @@
+"""How far Spark jobs have come, as the progress of a terminal asks for it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from penstock.results import ResultSink
+from penstock.spark.jvm import Bridge
+from penstock.spark.task_counts import TaskCounts, stop_sparks_own_bar, task_counts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_the_tasks_of_a_group(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(0, 4000, 1, 8).write.parquet(str(tmp_path / "in"))
+    context = spark.sparkContext
+    context.addJobTag("counted")
+    try:
+        spark.read.parquet(str(tmp_path / "in")).groupBy((F.col("id") % 5).alias("k")).count().collect()
+    finally:
+        context.removeJobTag("counted")
+    bridge = Bridge(spark)
+    until = time.monotonic() + 30
+    while (found := task_counts(bridge, ["counted", "nobody's"]))["counted"].rows_read < 4000:
+        assert time.monotonic() < until  # the status store learns of tasks a moment later
+    assert set(found) == {"counted"}
+    counts = found["counted"]
+    assert isinstance(counts, TaskCounts)
+    assert counts.done == counts.total > 1
+    assert counts.bytes_read > 0
+    assert task_counts(bridge, ["nobody's"]) == {}
+
+
+def test_a_job_tells_of_its_running_vertices(env: Any) -> None:
+    def slowly(number):  # type: ignore[no-untyped-def]  # PySpark takes hints for those of pandas
+        time.sleep(0.4)
+        return number
+
+    slow = F.udf(slowly, "long")
+    df = env.spark.range(0, 8, 1, 8).select(slow("id").alias("id")).groupBy("id").count()
+    env.write(df, ResultSink("counts", lambda rows: rows.collect()))
+    job = env.execute_async("slow")
+    seen: list[Any] = []
+    while job.ended is None:
+        seen += job.task_counts().values()
+        time.sleep(0.1)
+    job.wait()
+    assert job.task_counts() == {}
+    assert any(0 < counts.done < counts.total for counts in seen)
+    assert all(counts.done <= counts.total for counts in seen)
+
+
+def test_sparks_own_bar_can_be_stopped(spark: SparkSession) -> None:
+    stop_sparks_own_bar(Bridge(spark))

@@ -1,0 +1,172 @@
+"""A program on a pseudo-terminal, and what a person sees there: lines, of which later output overwrites earlier."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PART = re.compile(
+    r"\x1b\[([?\d;]*)([A-Za-z])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(\r|\n|\x08|\x07)|([^\x1b\r\n\x08\x07]+)"
+)
+
+_OWN_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the terminal that of the program, so that Ctrl-C reaches it."""
+
+
+class Screen:
+    """The lines of a terminal; it knows the codes that rich and readline write."""
+
+    def __init__(self, width: int = 120) -> None:
+        self._width = width
+        self._lines = [""]
+        self._row = self._column = 0
+
+    @property
+    def lines(self) -> list[str]:
+        """What there is to see, without empty lines."""
+        return [line.rstrip() for line in self._lines if line.strip()]
+
+    def feed(self, text: str) -> None:
+        """Take what a program wrote."""
+        for part in _PART.finditer(text):
+            if part[4]:
+                for letter in part[4]:
+                    self._put(letter)
+            elif part[3]:
+                self._control(part[3])
+            elif part[2]:
+                self._code(part[2], part[1])
+
+    def _put(self, letter: str) -> None:
+        if self._column == self._width:
+            self._column = 0
+            self._go_to(self._row + 1)
+        line = self._lines[self._row].ljust(self._column)
+        self._lines[self._row] = line[: self._column] + letter + line[self._column + 1 :]
+        self._column += 1
+
+    def _control(self, letter: str) -> None:
+        if letter == "\r":
+            self._column = 0
+        elif letter == "\n":
+            self._go_to(self._row + 1)
+        elif letter == "\x08":
+            self._column = max(0, self._column - 1)
+
+    def _code(self, letter: str, argument: str) -> None:
+        count = int(argument) if argument.isdecimal() else 1
+        line = self._lines[self._row]
+        match letter:
+            case "A":
+                self._go_to(max(0, self._row - count))
+            case "B":
+                self._go_to(self._row + count)
+            case "C":
+                self._column += count
+            case "D":
+                self._column = max(0, self._column - count)
+            case "K":
+                self._lines[self._row] = "" if argument == "2" else line[: self._column]
+            case "J":
+                self._lines[self._row] = line[: self._column]
+                del self._lines[self._row + 1 :]
+            case "P":
+                self._lines[self._row] = line[: self._column] + line[self._column + count :]
+
+    def _go_to(self, row: int) -> None:
+        self._row = row
+        self._lines += [""] * (row + 1 - len(self._lines))
+
+
+class Terminal:
+    """Runs a program on a terminal of its own.
+
+    Attributes
+    ----------
+    screens
+        What there was to see, each time that something had changed.
+    """
+
+    def __init__(self, command: Sequence[str], width: int = 120, folder: str | None = None, **environ: str) -> None:
+        self._master, own = os.openpty()
+        fcntl.ioctl(own, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        size = {"COLUMNS": "", "LINES": ""}
+        variables = {key: value for key, value in (os.environ | environ).items() if key not in size}
+        self._program = subprocess.Popen(
+            [sys.executable, "-c", _OWN_TERMINAL, *command],
+            stdin=own,
+            stdout=own,
+            stderr=own,
+            close_fds=True,
+            cwd=folder,
+            env=variables | {"TERM": "xterm"},
+            start_new_session=True,
+        )
+        os.close(own)
+        self._screen = Screen(width)
+        self.screens: list[list[str]] = []
+
+    @property
+    def lines(self) -> list[str]:
+        """What there is to see now."""
+        return self._screen.lines
+
+    @property
+    def text(self) -> str:
+        """The same in one text."""
+        return "\n".join(self.lines)
+
+    def type(self, text: str) -> None:
+        """Type a text; Ctrl-C is ``\\x03``, Ctrl-D ``\\x04``."""
+        os.write(self._master, text.encode())
+
+    def until(self, text: str, seconds: float = 120) -> None:
+        """Wait for a text, in what comes from now on."""
+        seen = ""
+        end = time.monotonic() + seconds
+        while text not in seen:
+            found = self._read(end - time.monotonic())
+            assert found, f"{text!r} does not come, the screen is:\n{self.text}"
+            seen += found
+
+    def end(self, seconds: float = 60) -> int:
+        """Wait for the end of the program; return its exit code."""
+        end = time.monotonic() + seconds
+        while self._read(end - time.monotonic()):
+            pass
+        return self._program.wait(max(0.1, end - time.monotonic()))
+
+    def _read(self, seconds: float) -> str:
+        if not select.select([self._master], [], [], max(0, seconds))[0]:
+            return ""
+        try:
+            found = os.read(self._master, 1 << 16).decode(errors="replace")
+        except OSError:  # the program has ended
+            return ""
+        self._screen.feed(found)
+        if not self.screens or self.screens[-1] != self.lines:
+            self.screens.append(self.lines)
+        return found
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.kill()
+        self._program.wait()
+        os.close(self._master)
