@@ -46,6 +46,28 @@ except Exception as error:
     found["error"] = [type(error).__name__, error.getCondition()]
 print(json.dumps(found))
 """
+ADDED = """
+spark.addArtifact(sys.argv[2], pyfile=True)
+spark.addArtifact(sys.argv[3], file=True)
+
+@F.udf("long")
+def triple(value):
+    import added_module
+    return added_module.triple(value)
+
+@F.udf("string")
+def text(value):
+    import os
+    from pyspark import SparkFiles
+    return open(os.path.join(SparkFiles.getRootDirectory(), "added.txt")).read()
+
+frames = [
+    spark.range(100).groupBy((triple("id") / 3 % 3).cast("long").alias("k")).count().orderBy("k"),
+    spark.range(100).groupBy(text("id")).count(),
+    df.select("k", triple("k")).orderBy("k"),
+]
+print(json.dumps([[list(row) for row in frame.collect()] for frame in frames]))
+"""
 SLOW = """
 wait = F.udf(lambda value: time.sleep(60) or value, "long")
 slow = spark.range(4).select(wait("id").alias("id")).groupBy("id").count()
@@ -128,6 +150,13 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
     names = [json.loads(log.read_text().partition("\n")[0])["name"] for log in sorted(logs.iterdir())]
     assert "SELECT sum(n) FROM t" in names
     assert "query" in names
+
+
+def test_what_a_client_adds_to_its_session_is_there_in_every_task(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "added_module.py").write_text("def triple(value):\n    return value * 3\n")
+    (tmp_path / "added.txt").write_text("seven")
+    found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
+    assert found == [[[0, 34], [1, 33], [2, 33]], [["seven", 100]], [[0, 0], [1, 3], [2, 6]]]
 
 
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:

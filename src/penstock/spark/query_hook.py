@@ -139,6 +139,10 @@ class HandedQuery:
         """Answer with what the job would be; lines that belong to another are indented more."""
         self._handle.tell(explanation)
 
+    def leave(self) -> None:
+        """Answer that Spark has to run it itself."""
+        self._handle.leave()
+
     def fail(self, error: SparkError) -> None:
         """Answer with an error, which the user gets as if Spark had raised it."""
         self._handle.fail(error)
@@ -228,6 +232,11 @@ def service(
     return Service(bridge, made)
 
 
+def end(bridge: Bridge) -> None:
+    """Let Spark run all queries of the application from now on, those that were planned before too."""
+    bridge.helper("QueryHook").end()
+
+
 def counts(bridge: Bridge) -> dict[str, int]:
     """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason."""
     return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
@@ -255,9 +264,9 @@ class _Callback:
                 self._runner.explain(query)
             else:
                 self._runner.cancel(query)
-        except Exception as error:
-            log.exception("a query cannot be run")
-            handle.fail(SparkError.of(Bridge(self._spark), f"Penstock cannot run the query: {error}"))
+        except Exception:
+            log.warning("Spark runs a query itself, as Penstock could not begin", exc_info=True)
+            handle.leave()
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:
