@@ -314,10 +314,13 @@ def test_a_client_without_the_token_is_refused(server: Server) -> None:
     assert "UNAUTHENTICATED" in done.stderr or "token" in done.stderr.lower()
 
 
-def test_other_machines_come_in_with_a_token_only() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--host", "0.0.0.0"], ["--conf", "spark.connect.grpc.binding.address=0.0.0.0"]], ids=["host", "conf"]
+)
+def test_other_machines_come_in_with_a_token_only(arguments: list[str]) -> None:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", "connect-server", "--host", "0.0.0.0"],
+        [sys.executable, "-m", "penstock", "connect-server", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
