@@ -139,10 +139,6 @@ class HandedQuery:
         """Answer with what the job would be; lines that belong to another are indented more."""
         self._handle.tell(explanation)
 
-    def leave(self) -> None:
-        """Answer that Spark has to run it itself."""
-        self._handle.leave()
-
     def fail(self, error: SparkError) -> None:
         """Answer with an error, which the user gets as if Spark had raised it."""
         self._handle.fail(error)
