@@ -67,12 +67,11 @@ def _artifacts(bridge: Bridge) -> Iterator[None]:
 
     Uses ``ArtifactManager.withResources``, ``JobArtifactSet`` (Spark 4.0 to 4.3).
     """
-    artifacts = bridge.helper("Artifacts")
-    before = artifacts.bind(bridge.session)
+    before = bridge.helper("Artifacts").bind(bridge.session)
     try:
         yield
     finally:
-        artifacts.restore(before)
+        bridge.helper("Artifacts").restore(before)
 
 
 @contextmanager
