@@ -51,9 +51,9 @@ spark.addArtifact(sys.argv[2], pyfile=True)
 spark.addArtifact(sys.argv[3], file=True)
 
 @F.udf("long")
-def triple(value):
+def times(value):
     import added_module
-    return added_module.triple(value)
+    return added_module.times(value)
 
 @F.udf("string")
 def text(value):
@@ -62,9 +62,9 @@ def text(value):
     return open(os.path.join(SparkFiles.getRootDirectory(), "added.txt")).read()
 
 frames = [
-    spark.range(100).groupBy((triple("id") / 3 % 3).cast("long").alias("k")).count().orderBy("k"),
+    spark.range(20).groupBy(times(F.col("id") % 2).alias("k")).count().orderBy("k"),
     spark.range(100).groupBy(text("id")).count(),
-    df.select("k", triple("k")).orderBy("k"),
+    df.select("k", times("k")).orderBy("k"),
 ]
 print(json.dumps([[list(row) for row in frame.collect()] for frame in frames]))
 """
@@ -152,11 +152,15 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
     assert "query" in names
 
 
-def test_what_a_client_adds_to_its_session_is_there_in_every_task(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "added_module.py").write_text("def triple(value):\n    return value * 3\n")
-    (tmp_path / "added.txt").write_text("seven")
-    found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
-    assert found == [[[0, 34], [1, 33], [2, 33]], [["seven", 100]], [[0, 0], [1, 3], [2, 6]]]
+def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody_else(
+    server: Server, tmp_path: Path
+) -> None:
+    """Two clients add files of the same names."""
+    for factor in (3, 5):
+        (tmp_path / "added_module.py").write_text(f"def times(value):\n    return value * {factor}\n")
+        (tmp_path / "added.txt").write_text(f"by {factor}")
+        found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
+        assert found == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
 
 
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:
