@@ -106,6 +106,21 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+def call_at_end(call: Callable[[], object]) -> None:
+    """Call something when all threads that keep the process alive have ended, before what `atexit` holds is called.
+
+    From then on, Python starts no threads (3.12 and later).
+    """
+
+    def wait() -> None:
+        own = threading.current_thread()
+        while others := [one for one in threading.enumerate() if one.is_alive() and not one.daemon and one is not own]:
+            others[0].join()
+        call()
+
+    threading.Thread(target=wait, name="penstock-end", daemon=False).start()
+
+
 def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -> T:
     """Return what a call gives; the thread that it runs on is left behind if it only waits for so long.
 

@@ -46,6 +46,28 @@ except Exception as error:
     found["error"] = [type(error).__name__, error.getCondition()]
 print(json.dumps(found))
 """
+ADDED = """
+spark.addArtifact(sys.argv[2], pyfile=True)
+spark.addArtifact(sys.argv[3], file=True)
+
+@F.udf("long")
+def times(value):
+    import added_module
+    return added_module.times(value)
+
+@F.udf("string")
+def text(value):
+    import os
+    from pyspark import SparkFiles
+    return open(os.path.join(SparkFiles.getRootDirectory(), "added.txt")).read()
+
+frames = [
+    spark.range(20).groupBy(times(F.col("id") % 2).alias("k")).count().orderBy("k"),
+    spark.range(100).groupBy(text("id")).count(),
+    df.select("k", times("k")).orderBy("k"),
+]
+print(json.dumps([[list(row) for row in frame.collect()] for frame in frames]))
+"""
 SLOW = """
 wait = F.udf(lambda value: time.sleep(60) or value, "long")
 slow = spark.range(4).select(wait("id").alias("id")).groupBy("id").count()
@@ -128,6 +150,17 @@ def test_a_client_gets_what_it_gets_of_spark_and_its_queries_are_jobs(server: Se
     names = [json.loads(log.read_text().partition("\n")[0])["name"] for log in sorted(logs.iterdir())]
     assert "SELECT sum(n) FROM t" in names
     assert "query" in names
+
+
+def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody_else(
+    server: Server, tmp_path: Path
+) -> None:
+    """Two clients add files of the same names."""
+    for factor in (3, 5):
+        (tmp_path / "added_module.py").write_text(f"def times(value):\n    return value * {factor}\n")
+        (tmp_path / "added.txt").write_text(f"by {factor}")
+        found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
+        assert found == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
 
 
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:
@@ -285,10 +318,13 @@ def test_a_client_without_the_token_is_refused(server: Server) -> None:
     assert "UNAUTHENTICATED" in done.stderr or "token" in done.stderr.lower()
 
 
-def test_other_machines_come_in_with_a_token_only() -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--host", "0.0.0.0"], ["--conf", "spark.connect.grpc.binding.address=0.0.0.0"]], ids=["host", "conf"]
+)
+def test_other_machines_come_in_with_a_token_only(arguments: list[str]) -> None:
     started = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "penstock", "connect-server", "--host", "0.0.0.0"],
+        [sys.executable, "-m", "penstock", "connect-server", *arguments],
         capture_output=True,
         text=True,
         timeout=60,

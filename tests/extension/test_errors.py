@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -82,6 +82,45 @@ def test_a_failure_of_penstock_leaves_the_query_to_spark(
     (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
+    assert RECENT[-1].ended is not None
+
+
+def cached(df: DataFrame) -> Any:
+    df.cache()
+    try:
+        return df.count(), sorted(df.collect())
+    finally:
+        df.unpersist(blocking=True)
+
+
+LEFT_LATE: dict[str, Callable[[DataFrame], Any]] = {
+    "rows": lambda df: sorted(df.collect()),
+    "asked twice": lambda df: (sorted(df.collect()), sorted(df.collect())),
+    "limit": lambda df: df.orderBy("k").limit(2).collect(),
+    "cached": cached,
+    "subquery": lambda df: df.sparkSession.sql("SELECT count(*) FROM {df} WHERE n > (SELECT min(n) FROM {df})", df=df).collect(),
+    "rdd": lambda df: sorted(df.rdd.map(tuple).collect()),
+    "iterator": lambda df: sorted(df.toLocalIterator()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", LEFT_LATE)
+def test_what_nobody_can_begin_to_run_is_run_by_spark(
+    served: SparkSession, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """No thread can be started, for instance: the driver's JVM gives the query to Spark without Python."""
+
+    def grouped() -> DataFrame:
+        return served.range(100).groupBy((F.col("id") % 3).alias("k")).agg(F.count("*").alias("n"))
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    expected = LEFT_LATE[case](grouped())
+    monkeypatch.setattr(runner, "start_thread", fail)
+    assert LEFT_LATE[case](grouped()) == expected
+    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    assert "no thread could be started" in decision.reason
     assert RECENT[-1].ended is not None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NARROW = "needs no shuffle"
+SHUFFLE = "spark.sql.shuffle.partitions"
 PARTITIONS = "its rows depend on the partitions in which Spark reads them"
 TAKEN = "taken"
 QUERIES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
@@ -70,6 +71,15 @@ def test_without_adaptive_execution(df: DataFrame) -> None:
     with with_settings(df.sparkSession, {"spark.sql.adaptive.enabled": "false"}):
         (why,) = answers(df.sparkSession, QUERIES["group"][0], df, OFF)
     assert why.startswith("adaptive execution is off")
+
+
+def test_without_merging_of_partitions(df: DataFrame) -> None:
+    def partitions(df: DataFrame) -> None:
+        assert df.groupBy("k").count().rdd.getNumPartitions() == int(df.sparkSession.conf.get(SHUFFLE))
+
+    with with_settings(df.sparkSession, {"spark.sql.adaptive.coalescePartitions.enabled": "false"}):
+        (why,) = answers(df.sparkSession, partitions, df, OFF)
+    assert why.startswith("adaptive execution may not merge partitions")
 
 
 def test_a_query_without_a_shuffle_of_which_something_is_said(df: DataFrame) -> None:

@@ -72,6 +72,47 @@ def test_a_program_that_fails_ends_as_without(tmp_path: Path) -> None:
     assert run([sys.executable, "-m", "penstock", "run", file]).returncode == 7
 
 
+AT_EXIT = """
+import atexit, sys, threading
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "4")
+spark = spark.config("spark.penstock.execution.batch.adaptive.whole-query-threshold", "0").getOrCreate()
+
+def rows(when):
+    print(when, sorted(map(tuple, spark.range(9).groupBy((F.col("id") % 3).alias("k")).count().collect())), file=sys.stderr)
+
+def at_exit():
+    def refuse(self):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    threading.Thread.start = refuse  # as Python 3.12 does
+    rows("EXIT")
+    kept.collect()
+    rows("KEPT")
+
+def later():
+    rows("LATER")
+    spark.sparkContext._gateway.shutdown_callback_server()
+    rows("STOPPED")
+
+kept = spark.range(9).groupBy("id").count()
+kept.explain()
+atexit.register(at_exit)
+rows("FIRST")
+ended = threading.main_thread()
+threading.Thread(target=lambda: (ended.join(), later())).start()
+"""
+
+
+def test_queries_when_python_ends_or_does_not_answer(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(AT_EXIT)
+    done = run([sys.executable, "-m", "penstock", "run", file])
+    assert done.returncode == 0, done.stderr
+    for when in ("FIRST", "LATER", "STOPPED", "EXIT", "KEPT"):
+        assert f"{when} [(0, 3), (1, 3), (2, 3)]" in done.stderr, done.stderr
+
+
 def test_by_settings_alone(program: Path) -> None:
     submit = BIN / "spark-submit"
     served = Path(os.environ.get("TEST_PENSTOCK_PYTHON", BIN / "penstock-python"))

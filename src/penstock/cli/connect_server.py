@@ -41,10 +41,14 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
       python -c 'from pyspark.sql import SparkSession
       SparkSession.builder.remote("sc://localhost:15002").getOrCreate().sql("SELECT 1").show()'
     """
+    from penstock.spark import connect
+
     with common.output():
+        settings = dict(common.conf)
+        host, token = settings.get(connect.ADDRESS, host), token or settings.get(connect.TOKEN)
         if host not in LOOPBACK and not token:
             raise PenstockError(
-                f"--host {host} lets other machines in, and there is no token",
+                f"the address {host} lets other machines in, and there is no token",
                 cause="whoever can reach the server can run code on the cluster",
                 hint="leave --host out, or give --token TEXT and put a proxy with TLS before the server; clients then "
                 "connect to sc://PROXY:PORT/;token=TEXT",

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from penstock.errors import PenstockError
 from penstock.extension.account import QuerySummary
 from penstock.extension.sessions import install
 from penstock.spark import query_hook
@@ -46,7 +45,7 @@ class Program:
             self.runners.append(install(session, {}, progress=self._progress))
             self._bridge = Bridge(session)
             query_hook.counts(self._bridge)  # so that the class can still be asked when the application has ended
-        except PenstockError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the program runs as without
             sys.stderr.write(f"Penstock does not run the queries of this session: {error}\n")
 
     @property

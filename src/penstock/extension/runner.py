@@ -111,7 +111,12 @@ class JobRunner:
         job = Job(origin.name, origin)
         self._running[query.number] = job
         self.jobs.append(job)
-        start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
+        try:
+            start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
+        except RuntimeError as error:  # there are too many threads, or the program ends
+            del self._running[query.number]
+            job.hand_back(f"no thread could be started: {error}", error)
+            raise
 
     def cancel(self, query: HandedQuery) -> None:
         """Cancel a query's job, if it still runs."""

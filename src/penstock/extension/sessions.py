@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.config import Configuration
@@ -15,6 +15,7 @@ from penstock.planner.whole_query import HOW_JOBS_RUN, options_say_how
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session
+from penstock.threads import call_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -107,6 +108,7 @@ def install(
     service = query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how, divides_writes=of_sinks)
     query_hook.use(bridge, service)
     query_hook.install(bridge)
+    _leave_to_spark_at_end(bridge)
     return runner
 
 
@@ -143,6 +145,23 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
         else:
             found.conf.set(_ENABLED, before)
         query_hook.use(bridge, service)
+
+
+def _leave_to_spark_at_end(bridge: Bridge) -> None:
+    """See to it, once, that Spark runs the queries that a program asks for at its exit: a job needs new threads."""
+    if _ENDING:
+        return
+    _ENDING.append(bridge)
+
+    def end() -> None:
+        with suppress(Exception):  # the JVM has ended before
+            query_hook.end(bridge)
+
+    call_at_end(end)
+
+
+_ENDING: list[Bridge] = []
+"""The bridge by which the end is told, once it will be."""
 
 
 def _session(spark: SparkSession | None) -> SparkSession:

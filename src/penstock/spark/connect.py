@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
+ADDRESS = "spark.connect.grpc.binding.address"
+TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
+
+
 def settings(host: str, port: int, token: str | None) -> dict[str, str]:
     """Return the settings by which an application's server is reached; they are read when it starts.
 
@@ -23,8 +27,8 @@ def settings(host: str, port: int, token: str | None) -> dict[str, str]:
     token
         What clients have to know; None where everybody may come.
     """
-    address = {"spark.connect.grpc.binding.address": host, "spark.connect.grpc.binding.port": str(port)}
-    return address if token is None else {**address, "spark.connect.authenticate.token": token}
+    address = {ADDRESS: host, "spark.connect.grpc.binding.port": str(port)}
+    return address if token is None else {**address, TOKEN: token}
 
 
 def start(bridge: Bridge) -> int:

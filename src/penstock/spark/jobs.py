@@ -57,10 +57,23 @@ def vertex_thread(session: Session, properties: LocalProperties, group: str, des
     before = scala.getLocalProperties()
     scala.setLocalProperties(thread_properties(session, properties, group, description))
     try:
-        with active_session(session):
+        with _artifacts(session._bridge), active_session(session):
             yield
     finally:
         scala.setLocalProperties(before)
+
+
+@contextmanager
+def _artifacts(bridge: Bridge) -> Iterator[None]:
+    """Give the Spark jobs of this thread what was added to the user's session alone, such as Python modules.
+
+    Uses ``ArtifactManager.withResources``, ``JobArtifactSet`` (Spark 4.0 to 4.3).
+    """
+    before = bridge.helper("Artifacts").bind(bridge.session)
+    try:
+        yield
+    finally:
+        bridge.helper("Artifacts").restore(before)
 
 
 @contextmanager

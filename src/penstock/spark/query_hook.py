@@ -228,6 +228,11 @@ def service(
     return Service(bridge, made)
 
 
+def end(bridge: Bridge) -> None:
+    """Let Spark run all queries of the application from now on, those that were planned before too."""
+    bridge.helper("QueryHook").end()
+
+
 def counts(bridge: Bridge) -> dict[str, int]:
     """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason."""
     return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
@@ -255,9 +260,9 @@ class _Callback:
                 self._runner.explain(query)
             else:
                 self._runner.cancel(query)
-        except Exception as error:
-            log.exception("a query cannot be run")
-            handle.fail(SparkError.of(Bridge(self._spark), f"Penstock cannot run the query: {error}"))
+        except Exception:
+            log.warning("Spark runs a query itself, as Penstock could not begin", exc_info=True)
+            handle.leave()
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:

@@ -12,6 +12,9 @@ import org.apache.spark.connect.proto.ReattachExecuteRequest;
 import org.apache.spark.sql.connect.service.ExecuteKey;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
 
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
 import org.sparkproject.connect.grpc.ForwardingServerCallListener;
 import org.sparkproject.connect.grpc.Metadata;
 import org.sparkproject.connect.grpc.ServerCall;
@@ -29,6 +32,7 @@ import org.sparkproject.connect.grpc.ServerInterceptor;
 public final class ClientWatch implements ServerInterceptor {
     /** PySpark's client tries again after 50 ms, and then after 200 and 800 ms. */
     private static final long MILLISECONDS_TO_COME_BACK = 1000;
+    private static final Logger LOG = LoggerFactory.getLogger(ClientWatch.class);
     private static final Timer TIMER = new Timer("penstock-client-watch", true);
     private static final Map<Object, Object> CALLS = new ConcurrentHashMap<>();
 
@@ -64,10 +68,11 @@ public final class ClientWatch implements ServerInterceptor {
 
         @Override
         public void onCancel() {
-            if (close()) {
+            boolean wasOpen = close();
+            super.onCancel();
+            if (wasOpen) {
                 TIMER.schedule(new End(query), MILLISECONDS_TO_COME_BACK);
             }
-            super.onCancel();
         }
 
         /** Returns whether the call was one of a query, and open. */
@@ -90,8 +95,12 @@ public final class ClientWatch implements ServerInterceptor {
 
         @Override
         public void run() {
-            if (!CALLS.containsKey(query)) {
-                SparkConnectService$.MODULE$.executionManager().removeExecuteHolder(query, true);
+            try {
+                if (!CALLS.containsKey(query)) {
+                    SparkConnectService$.MODULE$.executionManager().removeExecuteHolder(query, true);
+                }
+            } catch (RuntimeException failed) { // the timer would end, and with it the watch over all other clients
+                LOG.warn("a query whose client has gone cannot be ended", failed);
             }
         }
     }

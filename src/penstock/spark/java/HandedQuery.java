@@ -14,6 +14,8 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.unsafe.Platform;
 
+import py4j.Py4JException;
+
 import scala.Option;
 
 /** A query that Spark has handed to Penstock, and the thread that waits for it. */
@@ -21,6 +23,7 @@ public final class HandedQuery {
     private static final AtomicLong NUMBERS = new AtomicLong();
     /** As long an explanation may take. */
     private static final long MOST_SECONDS = 60;
+    private static final Object LEFT = new Object();
 
     private final long number = NUMBERS.incrementAndGet();
     private final QueryHook.Service service;
@@ -80,6 +83,11 @@ public final class HandedQuery {
         answer.complete(explanation);
     }
 
+    /** Answers that Spark has to run the query itself. */
+    public void leave() {
+        answer.complete(LEFT);
+    }
+
     /** Answers with an error, which the thread that waits throws as it is. */
     public void fail(Throwable error) {
         answer.completeExceptionally(error);
@@ -90,7 +98,7 @@ public final class HandedQuery {
         try {
             service.explain(this);
             Object told = answer.get(MOST_SECONDS, TimeUnit.SECONDS);
-            return (String) told;
+            return told == LEFT ? "" : (String) told;
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
         } catch (Exception failed) { // the log of Python says why
@@ -101,15 +109,28 @@ public final class HandedQuery {
 
     /** Lets Penstock run the query, and waits; a thread that is interrupted meanwhile cancels the job. */
     SparkPlan result() {
-        service.run(this);
+        Object rows = LEFT;
         try {
-            return (SparkPlan) answer.get();
+            rows = isAsked() ? answer.get() : LEFT;
         } catch (InterruptedException interrupted) {
             service.cancel(this);
             Platform.throwException(interrupted);
         } catch (ExecutionException failed) {
             Platform.throwException(failed.getCause());
         }
-        throw new IllegalStateException("unreachable");
+        return rows == LEFT ? PlainPlan.of(plan, session) : (SparkPlan) rows;
+    }
+
+    /** Asks Penstock to run the query; returns false if nobody is there who could. */
+    private boolean isAsked() {
+        if (QueryHook.hasEnded()) {
+            return false;
+        }
+        try {
+            service.run(this);
+        } catch (Py4JException gone) { // Python does not answer: its callback server was stopped
+            return false;
+        }
+        return true;
     }
 }

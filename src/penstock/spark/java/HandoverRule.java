@@ -164,7 +164,8 @@ public final class HandoverRule {
         return plan.getTagValue(tag).isDefined();
     }
 
-    private static void leave(LogicalPlan plan) {
+    /** Marks a plan, so that neither it nor a part of it is taken. */
+    static void leave(LogicalPlan plan) {
         plan.setTagValue(LEFT_TO_SPARK, true);
         for (Object below : Catalyst.below(plan)) {
             leave((LogicalPlan) below);
@@ -200,6 +201,9 @@ public final class HandoverRule {
         }
         if (!SQLConf.get().adaptiveExecutionEnabled()) {
             return "adaptive execution is off, so each shuffle has the number of partitions that is set";
+        }
+        if (!SQLConf.get().coalesceShufflePartitionsEnabled()) {
+            return "adaptive execution may not merge partitions, so each shuffle has the number that is set";
         }
         return SourceBytes.of(plan) < threshold() ? "small" : null;
     }

@@ -28,6 +28,8 @@ public final class PenstockExec extends SparkPlan {
 
     private final transient LogicalPlan query;
     private final transient QueryHook.Service service;
+    /** Not the node itself: who wants to see the plan does not wait until the query has run. */
+    private final transient Object explaining = new Object();
     private transient SparkPlan result;
     private transient Seq<?> explained;
 
@@ -106,7 +108,7 @@ public final class PenstockExec extends SparkPlan {
         if (session() == null || !ExplainedLine.isWanted(session().sparkContext())) {
             return Catalyst.seq(query);
         }
-        synchronized (this) {
+        synchronized (explaining) {
             if (explained == null) {
                 List<Object> all = new ArrayList<>();
                 all.add(query);

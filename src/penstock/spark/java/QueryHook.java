@@ -33,6 +33,7 @@ public final class QueryHook {
     private static final Set<Object> INJECTED = Collections.synchronizedSet(
             Collections.newSetFromMap(new WeakHashMap<Object, Boolean>()));
     private static volatile Service service;
+    private static volatile boolean hasEnded;
 
     /** Who runs queries (it is called with "run", "cancel" or "explain", and the query), and which ones. */
     public static final class Service {
@@ -62,6 +63,16 @@ public final class QueryHook {
         Service before = service;
         service = next;
         return before;
+    }
+
+    /** Lets Spark run all queries from now on, planned ones too: the program ends, and can start no threads any more. */
+    public void end() {
+        hasEnded = true;
+        service = null;
+    }
+
+    static boolean hasEnded() {
+        return hasEnded;
     }
 
     /** Returns a service; prefixes are separated by spaces. */
@@ -123,8 +134,11 @@ public final class QueryHook {
             try {
                 answer = current.rule.answer(plan);
             } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
-                count("Penstock failed to look at it: " + failed);
-                return Catalyst.none();
+                return failed(failed);
+            } catch (LinkageError failed) { // another release of Spark than this class was made for
+                return failed(failed);
+            } catch (StackOverflowError failed) { // Spark may need less stack for a deep plan
+                return failed(failed);
             }
             if (answer != null) {
                 count(answer);
@@ -133,6 +147,12 @@ public final class QueryHook {
                 return Catalyst.none();
             }
             return Catalyst.seq((SparkPlan) new PenstockExec(plan, current));
+        }
+
+        /** Counts by the kind of what was thrown: its message may name columns, and would be counted for each query. */
+        private static Seq<SparkPlan> failed(Throwable thrown) {
+            count("Penstock failed to look at it: " + thrown.getClass().getSimpleName());
+            return Catalyst.none();
         }
     }
 }
