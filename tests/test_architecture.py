@@ -19,6 +19,7 @@ LEVELS = [
     {"errors", "units", "hashing", "masking", "threads"},
     {"tables"},
     {"location", "decisions", "config"},
+    {"arguments"},
     {"graph"},
     {"events"},
     {"optimizer"},

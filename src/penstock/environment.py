@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import check_data_frame, check_members, check_session, check_settings, check_text
 from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
@@ -16,17 +17,21 @@ from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.observer import Observer
+from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import strategies_of
 from penstock.plan_hints import PlanHint, with_hint
+from penstock.planner.opening import check_places, open_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
 from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink
+from penstock.scheduler.disk_space import warn_of_little_space
 from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
 from penstock.spark.jvm import Bridge
+from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
 
 if TYPE_CHECKING:
@@ -37,8 +42,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.whole_query import WholeQuery
+
+_A_STRATEGY = "derive it from penstock.optimizer.StreamGraphOptimizationStrategy, and give it in a list"
 
 
 class Environment:
@@ -88,6 +94,10 @@ class Environment:
         ui: bool | None = None,
         verify: str | None = None,
     ) -> None:
+        check_settings(config, "the config of Environment")
+        check_members(strategies, StreamGraphOptimizationStrategy, "strategies", "strategies", _A_STRATEGY)
+        if spark is not None:
+            check_session(spark, "Environment")
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
         self.config = self._configuration(config, config_file, verify)
@@ -138,7 +148,9 @@ class Environment:
         if isinstance(source, SourceProvider):
             static, source = source.parallelism, source.source
         if not isinstance(source, Source):
-            raise SourceError(f"{source!r} is not a source", hint="give a penstock.connectors.Source")
+            raise SourceError(
+                f"{source!r} is not a source", hint="give a penstock.connectors.Source", line=str(callers_line())
+            )
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, source.name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
@@ -147,6 +159,7 @@ class Environment:
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""
+        check_text(statement, "sql", "a statement, which is a text")
         return self.spark.sql(statement, arguments or None)
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -165,8 +178,13 @@ class Environment:
         parallelism
             The number of writing tasks. If None: the sink's own parallelism, or that of the operators before it.
         """
+        check_data_frame(df, "write")
         if not isinstance(sink, Sink | DataFrameSinkProvider):
-            raise PenstockError(f"{sink!r} is not a sink", hint="give a penstock.connectors.Sink, such as FileSink")
+            raise PenstockError(
+                f"{sink!r} is not a sink",
+                hint="give a penstock.connectors.Sink, such as FileSink",
+                line=str(callers_line()),
+            )
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
         written = [(df, sink)] if isinstance(sink, Sink) else sink.consume_data_frame(df)
@@ -183,6 +201,7 @@ class Environment:
         JobError
             If a vertex fails. No target shows rows of the job then.
         """
+        check_text(name, "execute", "a name, which is a text")
         return self._run(self._registered(), name)
 
     def execute_async(self, name: str = "penstock job") -> Job:
@@ -193,22 +212,27 @@ class Environment:
         SinkError
             If a target cannot be written. Nothing has run then.
         """
+        check_text(name, "execute_async", "a name, which is a text")
         return self._start(self._registered(), name)
 
     def collect(self, df: DataFrame) -> list[Row]:
         """Return the rows of a DataFrame."""
+        check_data_frame(df, "collect")
         return list(self._fetch(df, ResultSink("collect", lambda d: d.collect())))
 
     def to_arrow(self, df: DataFrame) -> pa.Table:
         """Return a DataFrame's rows as an Arrow table."""
+        check_data_frame(df, "to_arrow")
         return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()))
 
     def to_pandas(self, df: DataFrame) -> pd.DataFrame:
         """Return a DataFrame's rows as a pandas DataFrame."""
+        check_data_frame(df, "to_pandas")
         return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()))
 
     def count(self, df: DataFrame) -> int:
         """Return the number of rows of a DataFrame."""
+        check_data_frame(df, "count")
         (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()))
         return int(row[0])
 
@@ -217,6 +241,7 @@ class Environment:
 
         The rows are in Spark's shuffle files, and stay there as long as the returned DataFrame exists.
         """
+        check_data_frame(df, "materialize")
         result: DataFrame = self._fetch(df, MaterializeSink())
         return result
 
@@ -228,6 +253,8 @@ class Environment:
         df
             A DataFrame; if None, the registered sinks.
         """
+        if df is not None:
+            check_data_frame(df, "explain")
         outputs = self._outputs.look() if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
@@ -270,10 +297,9 @@ class Environment:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
+        check_places(outputs)
         self._recover(outputs)
-        opened = [output.sink.open(self.spark) for output in outputs]
-        for output, sink in zip(outputs, opened, strict=True):
-            sink.check(output.df.schema)
+        opened = open_sinks(self.spark, outputs)
         strategies = strategies_of(self.config, self._strategies)
         outputs = at_one_time(self._bridge, outputs)
         try:
@@ -292,6 +318,7 @@ class Environment:
         else:
             if self._progress:
                 job.watch(Progress(job.name))
+            warn_of_little_space(local_dirs(self._bridge), plan)
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job

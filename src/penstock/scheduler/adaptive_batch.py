@@ -19,6 +19,7 @@ from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.deciders.vertex import VertexDecider
+from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.events import (
     JobCancelEvent,
     JobEvent,
@@ -301,7 +302,8 @@ class AdaptiveBatchScheduler:
                 self._handler.handle_job_event(event)
             case JobVertexFailedEvent(vertex_id, error):
                 vertex = self.execution_graph.vertex(vertex_id).vertex
-                raise describe_failure(self._plan, vertex, error) from error
+                hint = full_disk_hint(self._bridge, error, self._plan.sinks.values())
+                raise describe_failure(self._plan, vertex, error, hint) from error
             case JobCancelEvent(reason):
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
         self._account.deliver()
