@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.connectors.file_scan import FileScan
 from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
 from penstock.graph import SinkOperator
+from penstock.graph.context import forward_group
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.scheduler.deciders.known_bytes import Known, KnownBytes
 from penstock.sizing.file_sizes import slot_count
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from penstock.execution.context import GraphOwner
     from penstock.graph import JobVertex, StreamEdge, StreamGraph
     from penstock.planner.plan import JobPlan
+    from penstock.scheduler.deciders.python_steps import PythonSteps
     from penstock.scheduler.deciders.settings import ParallelismSettings
 
+_FOR_A_TASK = 4
+"""Subpartitions for each task, so that they can be packed evenly."""
 _FOR_FILES = 256
 """Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
 _MOST_WITH_SLOTS = 2000
@@ -42,6 +46,8 @@ class OutputDecider:
         The job's plan, what its options say, and who has its graph.
     known
         The bytes that are known.
+    python
+        Knows the Python functions.
     log
         Takes the decisions.
     """
@@ -52,12 +58,14 @@ class OutputDecider:
         settings: ParallelismSettings,
         owner: GraphOwner,
         known: KnownBytes,
+        python: PythonSteps,
         log: DecisionLog,
     ) -> None:
         self._plan = plan
         self._settings = settings
         self._owner = owner
         self._known = known
+        self._python = python
         self._log = log
         self._widths: dict[int, int] = {}
         self._slots: dict[int, int] = {}
@@ -107,6 +115,7 @@ class OutputDecider:
             edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
+            number = max(number, min(max(self._for_python(edge, known) for edge in edges), upper))
             if any(file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
             self._widths[family] = number
@@ -124,3 +133,8 @@ class OutputDecider:
                 )
             )
         return self._widths[family]
+
+    def _for_python(self, edge: StreamEdge, known: Known) -> int:
+        """Return how many subpartitions let the Python functions behind an edge have the tasks they are worth."""
+        need = self._python.need(forward_group(self._owner.graph, edge.target_id), known.bytes)
+        return 0 if need is None else _FOR_A_TASK * need.tasks

@@ -12,15 +12,17 @@ from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes, total
 from penstock.scheduler.deciders.outputs import OutputDecider
+from penstock.scheduler.deciders.python_steps import PythonSteps
 from penstock.scheduler.deciders.settings import ParallelismSettings
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor, Future
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
+    from penstock.events import VertexSnapshot
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
     from penstock.execution.sink_writer import FileRatios
@@ -69,6 +71,8 @@ class VertexDecider:
         Tells how many bytes a sink makes on disk of each that is exchanged before it.
     log
         Takes the decisions.
+    made
+        Returns the vertices made so far, as they are now.
     """
 
     def __init__(
@@ -80,15 +84,17 @@ class VertexDecider:
         results: Results,
         sinks: FileRatios,
         log: DecisionLog,
+        made: Callable[[], Iterable[VertexSnapshot]] = tuple,
     ) -> None:
         self._plan = plan
         self._owner = owner
         self._log = log
         self._settings = ParallelismSettings.of(config, cores)
         known = KnownBytes(plan, owner, results)
-        self._sources = SourceDecider(plan, self._settings)
-        self._outputs = OutputDecider(plan, self._settings, owner, known, log)
-        self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, log)
+        python = PythonSteps(plan, cores, made)
+        self._sources = SourceDecider(plan, self._settings, python)
+        self._outputs = OutputDecider(plan, self._settings, owner, known, python, log)
+        self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, python, log)
 
     def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
         """Ask a source of a vertex for its parallelism, unless that is not left to it.
