@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.arguments import check_data_frame, check_members, check_session, check_settings, check_text
+from pyspark.sql.types import StructType
+
+from penstock.arguments import (
+    check_data_frame,
+    check_members,
+    check_session,
+    check_settings,
+    check_text,
+    check_type,
+)
 from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
 from penstock.connectors.extras import secrets_of
+from penstock.connectors.tables import StatementSink
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
@@ -30,9 +41,11 @@ from penstock.results import MaterializeSink, ResultSink
 from penstock.scheduler.disk_space import warn_of_little_space
 from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
+from penstock.spark.dataframes import shown_rows
 from penstock.spark.jvm import Bridge
 from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
+from penstock.spark.table_writes import table_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,8 +171,17 @@ class Environment:
         return with_hint(df, PlanHint(parallelism, static=static, source=source, location=callers_line()))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
-        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""
+        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters.
+
+        ``INSERT`` and ``CREATE TABLE ... AS SELECT`` without arguments run as a job at once, if the table's rows are
+        files that Spark writes. Other commands are Spark's, and run at once too.
+        """
         check_text(statement, "sql", "a statement, which is a text")
+        written = None if arguments else table_write(self._bridge, statement)
+        if written is not None:
+            output = Output(written.rows, StatementSink(written), location=callers_line())
+            self._run([output], f"write of {output.sink.name}")
+            return self.spark.createDataFrame([], StructType([]))
         return self.spark.sql(statement, arguments or None)
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -235,6 +257,33 @@ class Environment:
         check_data_frame(df, "count")
         (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()))
         return int(row[0])
+
+    def show(
+        self,
+        df: DataFrame,
+        n: int = 20,
+        truncate: bool | int = True,  # noqa: FBT001, FBT002 - as DataFrame.show has it
+        vertical: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Print rows as ``DataFrame.show`` does; no more rows are computed than that needs.
+
+        Parameters
+        ----------
+        df
+            The rows.
+        n
+            How many are printed.
+        truncate
+            Whether long values are cut to 20 characters; or to how many.
+        vertical
+            Whether each column has a line of its own.
+        """
+        check_data_frame(df, "show")
+        check_type(n, int, "show", "a number of rows", "as in env.show(df, 50)")
+        check_type(truncate, int, "show", "True, False or a number of characters as truncate")
+        check_type(vertical, bool, "show", "True or False as vertical")
+        sink = ResultSink("show", partial(shown_rows, n, truncate, vertical))
+        sys.stdout.write(f"{self._fetch(df.limit(max(n, 0) + 1), sink)}\n")
 
     def materialize(self, df: DataFrame) -> DataFrame:
         """Run a DataFrame and return one that reads the computed rows, with measured statistics.

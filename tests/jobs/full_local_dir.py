@@ -19,7 +19,7 @@ spark = (
     .config("spark.log.level", "OFF")
     .getOrCreate()
 )
-env = Environment(spark, progress=False)
+env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
 rows = spark.range(1_000_000).selectExpr("id", "uuid() as text", "uuid() as other")
 try:
     env.count(rows.repartition(4, "text").where("text != other").distinct())

@@ -300,15 +300,17 @@ class NothingToWrite(SinkJob):
     ----------
     token
         The token.
+    why
+        Why nothing is written, if not for the token.
     """
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, token: str, why: str | None = None) -> None:
+        self._why = already_written(token) if why is None else why
 
     @property
     def nothing_to_write(self) -> str:
-        """That the target has the token's rows."""
-        return already_written(self._token)
+        """That the target has the token's rows, or what else was given."""
+        return self._why
 
     def write(self, df: DataFrame) -> None:
         """Write nothing."""

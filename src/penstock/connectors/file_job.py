@@ -109,6 +109,16 @@ class FileSinkJob(SinkJob):
         self._staging.delete()
         return True
 
+    @property
+    def partitions(self) -> list[str]:
+        """The folders of the partitions that were written, relative to the target; known once it is prepared."""
+        return list(self._partitions)
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """Whether an overwrite leaves the partitions that get no rows."""
+        return self._by_partition
+
     def compact(self, target: int) -> StageReport:
         """Merge small files."""
         if self._schema is None:

@@ -251,6 +251,10 @@ class FileSink(Sink):
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
+        return self.opened(spark)
+
+    def opened(self, spark: SparkSession) -> FileSinkJob:
+        """Return what `open` does, by its own type."""
         target = Folder(Bridge(spark), self.path)
         if not target.name:
             raise SinkError(f"output {self.path} is a whole file system", hint="choose a folder within it")
