@@ -19,6 +19,7 @@ LEVELS = [
     {"errors", "units", "hashing", "masking", "threads"},
     {"tables", "estimates", "told"},
     {"location", "decisions", "summary", "config"},
+    {"arguments"},
     {"graph"},
     {"events"},
     {"optimizer"},

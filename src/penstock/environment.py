@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from pyspark.sql.types import StructType
+
 from penstock.analysis import Analysis
+from penstock.arguments import (
+    check_data_frame,
+    check_members,
+    check_session,
+    check_settings,
+    check_text,
+    check_type,
+)
 from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
 from penstock.connectors.extras import secrets_of
+from penstock.connectors.tables import StatementSink
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.observer import Observer
+from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import strategies_of
 from penstock.plan_hints import PlanHint, with_hint
+from penstock.planner.opening import check_places, open_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
 from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink, discard_rows
+from penstock.scheduler.disk_space import warn_of_little_space
 from penstock.scheduler.job import Job
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.dataframes import executed_plan_text
+from penstock.spark.dataframes import executed_plan_text, shown_rows
 from penstock.spark.jvm import Bridge
+from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
+from penstock.spark.table_writes import table_write
 from penstock.spark.task_counts import stop_sparks_own_bar
 
 if TYPE_CHECKING:
@@ -40,8 +57,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.whole_query import WholeQuery
+
+_A_STRATEGY = "derive it from penstock.optimizer.StreamGraphOptimizationStrategy, and give it in a list"
 
 
 class Environment:
@@ -91,6 +109,10 @@ class Environment:
         ui: bool | None = None,
         verify: str | None = None,
     ) -> None:
+        check_settings(config, "the config of Environment")
+        check_members(strategies, StreamGraphOptimizationStrategy, "strategies", "strategies", _A_STRATEGY)
+        if spark is not None:
+            check_session(spark, "Environment")
         self.spark = embedded_session() if spark is None else spark
         self._bridge = Bridge(self.spark)
         self.config = self._configuration(config, config_file, verify)
@@ -141,7 +163,9 @@ class Environment:
         if isinstance(source, SourceProvider):
             static, source = source.parallelism, source.source
         if not isinstance(source, Source):
-            raise SourceError(f"{source!r} is not a source", hint="give a penstock.connectors.Source")
+            raise SourceError(
+                f"{source!r} is not a source", hint="give a penstock.connectors.Source", line=str(callers_line())
+            )
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, source.name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
@@ -149,7 +173,17 @@ class Environment:
         return with_hint(df, PlanHint(parallelism, static=static, source=source, location=callers_line()))
 
     def sql(self, statement: str, **arguments: Any) -> DataFrame:
-        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters."""
+        """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters.
+
+        ``INSERT`` and ``CREATE TABLE ... AS SELECT`` without arguments run as a job at once, if the table's rows are
+        files that Spark writes. Other commands are Spark's, and run at once too.
+        """
+        check_text(statement, "sql", "a statement, which is a text")
+        written = None if arguments else table_write(self._bridge, statement)
+        if written is not None:
+            output = Output(written.rows, StatementSink(written), location=callers_line())
+            self._run([output], f"write of {output.sink.name}")
+            return self.spark.createDataFrame([], StructType([]))
         return self.spark.sql(statement, arguments or None)
 
     # -- out -----------------------------------------------------------------------------------------------------
@@ -168,8 +202,13 @@ class Environment:
         parallelism
             The number of writing tasks. If None: the sink's own parallelism, or that of the operators before it.
         """
+        check_data_frame(df, "write")
         if not isinstance(sink, Sink | DataFrameSinkProvider):
-            raise PenstockError(f"{sink!r} is not a sink", hint="give a penstock.connectors.Sink, such as FileSink")
+            raise PenstockError(
+                f"{sink!r} is not a sink",
+                hint="give a penstock.connectors.Sink, such as FileSink",
+                line=str(callers_line()),
+            )
         if parallelism is not None:
             parallelism = checked_parallelism(parallelism, f"sink {sink.name}")
         written = [(df, sink)] if isinstance(sink, Sink) else sink.consume_data_frame(df)
@@ -186,6 +225,7 @@ class Environment:
         JobError
             If a vertex fails. No target shows rows of the job then.
         """
+        check_text(name, "execute", "a name, which is a text")
         return self._run(self._registered(), name)
 
     def execute_async(self, name: str = "penstock job") -> Job:
@@ -196,30 +236,63 @@ class Environment:
         SinkError
             If a target cannot be written. Nothing has run then.
         """
+        check_text(name, "execute_async", "a name, which is a text")
         return self._start(self._registered(), name)
 
     def collect(self, df: DataFrame) -> list[Row]:
         """Return the rows of a DataFrame."""
+        check_data_frame(df, "collect")
         return list(self._fetch(df, ResultSink("collect", lambda d: d.collect())))
 
     def to_arrow(self, df: DataFrame) -> pa.Table:
         """Return a DataFrame's rows as an Arrow table."""
+        check_data_frame(df, "to_arrow")
         return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()))
 
     def to_pandas(self, df: DataFrame) -> pd.DataFrame:
         """Return a DataFrame's rows as a pandas DataFrame."""
+        check_data_frame(df, "to_pandas")
         return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()))
 
     def count(self, df: DataFrame) -> int:
         """Return the number of rows of a DataFrame."""
+        check_data_frame(df, "count")
         (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()))
         return int(row[0])
+
+    def show(
+        self,
+        df: DataFrame,
+        n: int = 20,
+        truncate: bool | int = True,  # noqa: FBT001, FBT002 - as DataFrame.show has it
+        vertical: bool = False,  # noqa: FBT001, FBT002
+    ) -> None:
+        """Print rows as ``DataFrame.show`` does; no more rows are computed than that needs.
+
+        Parameters
+        ----------
+        df
+            The rows.
+        n
+            How many are printed.
+        truncate
+            Whether long values are cut to 20 characters; or to how many.
+        vertical
+            Whether each column has a line of its own.
+        """
+        check_data_frame(df, "show")
+        check_type(n, int, "show", "a number of rows", "as in env.show(df, 50)")
+        check_type(truncate, int, "show", "True, False or a number of characters as truncate")
+        check_type(vertical, bool, "show", "True or False as vertical")
+        sink = ResultSink("show", partial(shown_rows, n, truncate, vertical))
+        sys.stdout.write(f"{self._fetch(df.limit(max(n, 0) + 1), sink)}\n")
 
     def materialize(self, df: DataFrame) -> DataFrame:
         """Run a DataFrame and return one that reads the computed rows, with measured statistics.
 
         The rows are in Spark's shuffle files, and stay there as long as the returned DataFrame exists.
         """
+        check_data_frame(df, "materialize")
         result: DataFrame = self._fetch(df, MaterializeSink())
         return result
 
@@ -240,6 +313,8 @@ class Environment:
             Whether to run it, and to return what came of each step beside what was foreseen. The rows are discarded,
             and no sink sees them. If False, no data is read.
         """
+        if df is not None:
+            check_data_frame(df, "explain")
         outputs = self._outputs.look() if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
@@ -289,10 +364,9 @@ class Environment:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
+        check_places(outputs)
         self._recover(outputs)
-        opened = [output.sink.open(self.spark) for output in outputs]
-        for output, sink in zip(outputs, opened, strict=True):
-            sink.check(output.df.schema)
+        opened = open_sinks(self.spark, outputs)
         strategies = strategies_of(self.config, self._strategies)
         outputs = at_one_time(self._bridge, outputs)
         try:
@@ -312,6 +386,7 @@ class Environment:
             if self._progress:
                 stop_sparks_own_bar(self._bridge)
                 job.watch(Progress(job.name, job.task_counts))
+            warn_of_little_space(local_dirs(self._bridge), plan)
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job

@@ -20,18 +20,61 @@ class PenstockError(Exception):
         Why it happened, if that is known.
     hint
         What the reader can do.
+    line
+        The line of the user's code that asked for it, such as ``job.py:12``, if that is known.
     """
 
-    def __init__(self, message: str, *, cause: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, cause: str | None = None, hint: str | None = None, line: str | None = None
+    ) -> None:
         self.message = message
         self.cause = cause
         self.hint = hint
-        lines = [message]
-        if cause:
-            lines.append(f"  cause: {cause}")
-        if hint:
-            lines.append(f"  hint:  {hint}")
-        super().__init__("\n".join(lines))
+        self.line = line
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        parts = {"cause": self.cause, "hint": self.hint, "line": self.line}
+        told = [f"  {f'{name}:':<6} {text}" for name, text in parts.items() if text]
+        return "\n".join([self.message, *told])
+
+    def tell_line(self, line: object) -> None:
+        """Say which line of the user's code asked for it, unless that is said already or not known (None)."""
+        if self.line is None and line is not None:
+            self.line = str(line)
+            self.args = (self._text(),)
+
+
+class ArgumentError(PenstockError, TypeError):
+    """A function got an argument that it cannot use."""
+
+    @classmethod
+    def of(cls, where: str, wanted: str, found: object, hint: str | None, line: object) -> Self:
+        """Build the error for an argument of another type.
+
+        Parameters
+        ----------
+        where, wanted
+            What needs it, such as ``collect``, and what it needs.
+        found
+            What was given.
+        hint
+            What to give instead.
+        line
+            The user's line.
+        """
+        shown = repr(found)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+        return cls(
+            f"{where} needs {wanted}",
+            cause=f"it was given {shown}, of type {type(found).__name__}",
+            hint=hint,
+            line=None if line is None else str(line),
+        )
+
+
+_SHOWN = 60
+"""Characters of a wrong argument that are shown."""
 
 
 class ConfigError(PenstockError, ValueError):
@@ -127,6 +170,35 @@ class SinkError(PenstockError):
         return cls(
             f"output {path} exists already",
             hint='choose another path, or mode="overwrite", "append" or "ignore"',
+        )
+
+    @classmethod
+    def no_column(cls, where: str, name: str, columns: Sequence[str], *, case_sensitive: bool) -> Self:
+        """Build the error for a partition column that the rows do not have."""
+        folded = {one if case_sensitive else one.lower(): one for one in columns}
+        near = get_close_matches(name if case_sensitive else name.lower(), folded, n=1, cutoff=0.6)
+        return cls(
+            f"{where} has the partition column {name!r}, which the rows do not have",
+            cause=f"their columns are {', '.join(columns) or 'none'}",
+            hint=f"did you mean {folded[near[0]]!r}?" if near else "name columns of the DataFrame in partition_by",
+        )
+
+    @classmethod
+    def no_rights(cls, path: str, folder: str) -> Self:
+        """Build the error for a folder that may not be written to."""
+        return cls(
+            f"output {path} cannot be written",
+            cause=f"this user has no right to write to {folder}",
+            hint="choose another path, or let the owner of the folder grant the right",
+        )
+
+    @classmethod
+    def same_place(cls, one: str, other: str, place: str) -> Self:
+        """Build the error for two sinks of a job that would write over each other."""
+        return cls(
+            f"the sinks {one} and {other} of this job write to the same place: {place}",
+            cause="only one of them could keep its rows",
+            hint="give each sink a path or table of its own, or write the union of the rows with one sink",
         )
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.arguments import check_data_frame, check_text
 from penstock.connectors.base import checked_parallelism
 from penstock.location import callers_line
 from penstock.plan_hints import PlanHint, with_hint
@@ -39,5 +40,7 @@ def with_parallelism(df: DataFrame, parallelism: int, *, name: str = "") -> Data
     An exchange gets this many tasks. A scan of files gets this many splits, as far as the files allow. Operators whose
     tasks cannot be set (a union, cached data, rows in memory) get an additional exchange.
     """
+    check_data_frame(df, "with_parallelism")
+    check_text(name, "with_parallelism", "a name, which is a text")
     number = checked_parallelism(parallelism, "with_parallelism")
     return with_hint(df, PlanHint(number, name, location=callers_line()))

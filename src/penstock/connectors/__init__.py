@@ -25,6 +25,7 @@ from penstock.connectors.object_store import ObjectStoreSource
 from penstock.connectors.partition_commit import CommittedPartition, PartitionCommitPolicy
 from penstock.connectors.predicates import Predicate
 from penstock.connectors.split_source import SplitSource
+from penstock.connectors.tables import TableSink
 
 __all__ = [
     "CommittedPartition",
@@ -56,4 +57,5 @@ __all__ = [
     "SourceProvider",
     "SplitSource",
     "StageReport",
+    "TableSink",
 ]

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from penstock.errors import SourceError
+from penstock.location import callers_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -299,15 +300,17 @@ class NothingToWrite(SinkJob):
     ----------
     token
         The token.
+    why
+        Why nothing is written, if not for the token.
     """
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, token: str, why: str | None = None) -> None:
+        self._why = already_written(token) if why is None else why
 
     @property
     def nothing_to_write(self) -> str:
-        """That the target has the token's rows."""
-        return already_written(self._token)
+        """That the target has the token's rows, or what else was given."""
+        return self._why
 
     def write(self, df: DataFrame) -> None:
         """Write nothing."""
@@ -338,6 +341,19 @@ class Sink(ABC):
     def partition_columns(self) -> Sequence[str]:
         """The partition columns: rows with other values go to other files."""
         return ()
+
+    @property
+    def place(self) -> str | None:
+        """The folder or table that its rows go to, as `commit.place_of` spells folders; None if it is not known.
+
+        A job is refused whose sinks write to one place, unless each of them only `adds` to it.
+        """
+        return None
+
+    @property
+    def adds(self) -> bool:
+        """Whether the rows that are at the place stay, and rows of other sinks may come beside them."""
+        return False
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
         """Return the steps after the rows are written, in order."""
@@ -398,8 +414,8 @@ def checked_parallelism(value: object, where: str) -> int:
         If it is not a whole number of at least 1.
     """
     number = value if isinstance(value, int) and not isinstance(value, bool) else None
-    if number is None and isinstance(value, str) and value.strip().isdigit():
-        number = int(value)
     if number is None or number < 1:
-        raise SourceError.bad_parallelism(value, where)
+        error = SourceError.bad_parallelism(value, where)
+        error.tell_line(callers_line())
+        raise error
     return number

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from penstock.commit import recover_target
+from penstock.arguments import check_type, columns_of
+from penstock.commit import place_of, recover_target
 from penstock.connectors.base import (
     DataFrameScanProvider,
     NothingToWrite,
@@ -24,6 +25,7 @@ from penstock.connectors.base import (
 from penstock.connectors.delta_commit import PreparedDelta, app_id
 from penstock.connectors.extras import absolute, needs, without_secrets
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
+from penstock.connectors.sink_checks import check_partition_columns
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
@@ -214,7 +216,7 @@ class DeltaSink(Sink):
     mode
         ``append`` or ``overwrite``.
     partition_by
-        Columns that become folders, of a new table.
+        Columns that become folders, of a new table: a list, or the name of one.
     parallelism
         The number of tasks that write; if None, the tasks that make the rows.
     storage_options
@@ -227,7 +229,7 @@ class DeltaSink(Sink):
 
     path: str
     mode: str = "append"
-    partition_by: Sequence[str] = ()
+    partition_by: str | Sequence[str] = ()
     parallelism: int | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str | None = None
@@ -237,12 +239,24 @@ class DeltaSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
+        check_type(self.path, str, "DeltaSink", "a path, which is a text", "give str(path)")
+        object.__setattr__(self, "partition_by", columns_of(self.partition_by, f"partition_by of sink {self.path}"))
         object.__setattr__(self, "path", _located(self.path, SinkError))
 
     @property
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rstrip("/").rpartition("/")[2]
+
+    @property
+    def place(self) -> str:
+        """The table's folder."""
+        return place_of(self.path)
+
+    @property
+    def adds(self) -> bool:
+        """Whether the mode is ``append``."""
+        return self.mode == "append"
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
@@ -258,7 +272,7 @@ class DeltaSink(Sink):
         needs("deltalake", "delta", SinkError)
         from deltalake import DeltaTable
 
-        partition_by, columns, version = tuple(self.partition_by), None, None
+        partition_by, columns, version = columns_of(self.partition_by, self.path), None, None
         if DeltaTable.is_deltatable(self.path, dict(self.storage_options) or None):
             table = _open(self.path, None, self.storage_options)
             if self.token is not None and table.transaction_version(app_id(self.token)) is not None:
@@ -304,6 +318,7 @@ class _DeltaSinkJob(SinkJob):
     ) -> None:
         from pyspark.sql.types import StructType
 
+        self._spark = spark
         self._sink = sink
         self._staged = staged
         self._columns = columns
@@ -316,6 +331,7 @@ class _DeltaSinkJob(SinkJob):
         from deltalake import Schema
 
         where = f"table {self._sink.path}"
+        check_partition_columns(self._spark, schema, self._staged.partition_by, where)
         if self._table is not None:
             check_columns(schema, self._table, where, case_sensitive=self._is_case_sensitive)
             return

@@ -14,6 +14,7 @@ from penstock.commit.owner import Owner
 from penstock.connectors.base import SinkJob, StageReport, already_written
 from penstock.connectors.compaction import compact
 from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values
+from penstock.connectors.sink_checks import check_format, check_partition_columns
 from penstock.errors import SinkError
 from penstock.units import show_bytes, show_count
 
@@ -72,12 +73,20 @@ class FileSinkJob(SinkJob):
         """Why the folder needs no rows."""
         return self._skip
 
+    def check(self, schema: StructType) -> None:
+        """Refuse rows without the partition columns, and those that files of the format cannot hold."""
+        if self._skip:
+            return
+        where = f"output {self._sink.path}"
+        check_partition_columns(self._spark, schema, self._sink.partition_columns, where)
+        check_format(self._spark, schema, self._sink.format, self._sink.partition_columns, where)
+
     def sample_size(self, df: DataFrame) -> int:
         """Write some rows into a folder of their own, and remove it."""
         if self._skip:
             return 0
         folder = self._staging.parent.child(f"{self._staging.name}-sample")
-        inside = df.drop(*self._sink.partition_by)  # folders tell the partition columns, files do not hold them
+        inside = df.drop(*self._sink.partition_columns)  # folders tell the partition columns, files do not hold them
         try:
             inside.write.format(self._sink.format).options(**self._sink.options).mode("error").save(str(folder))
             return sum(file.size() for file in folder.children() if not file.name.startswith(("_", ".")))
@@ -89,8 +98,8 @@ class FileSinkJob(SinkJob):
         if self._skip:
             return
         writer = df.write.format(self._sink.format).options(**self._sink.options).mode("error")
-        if self._sink.partition_by:
-            writer = writer.partitionBy(*self._sink.partition_by)
+        if self._sink.partition_columns:
+            writer = writer.partitionBy(*self._sink.partition_columns)
         writer.save(str(self._staging))
         self._schema = df.schema
 
@@ -100,12 +109,24 @@ class FileSinkJob(SinkJob):
         self._staging.delete()
         return True
 
+    @property
+    def partitions(self) -> list[str]:
+        """The folders of the partitions that were written, relative to the target; known once it is prepared."""
+        return list(self._partitions)
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """Whether an overwrite leaves the partitions that get no rows."""
+        return self._by_partition
+
     def compact(self, target: int) -> StageReport:
         """Merge small files."""
         if self._schema is None:
             return StageReport("nothing", "nothing was written")
         sink = self._sink
-        done = compact(self._spark, self._staging, sink.format, self._schema, sink.partition_by, sink.options, target)
+        done = compact(
+            self._spark, self._staging, sink.format, self._schema, sink.partition_columns, sink.options, target
+        )
         if not done.merged:
             return StageReport("nothing to merge", f"no folder has two small files ({show_count(done.before, 'file')})")
         reason = (

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.commit import recover_target, wait_for_commits_at
+from penstock.arguments import check_members, check_settings, check_type, columns_of
+from penstock.commit import place_of, recover_target, wait_for_commits_at
 from penstock.commit.file_tokens import has_token
 from penstock.config.options import SINK_TARGET_FILE_SIZE
 from penstock.connectors.base import (
@@ -22,6 +23,7 @@ from penstock.connectors.base import (
 from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
 from penstock.connectors.file_job import FileSinkJob
 from penstock.connectors.partition_commit import policies_of
+from penstock.connectors.sink_checks import check_rights
 from penstock.connectors.splits import COARSE, OPEN_COST, count_splits, why_not_more, worth_opening
 from penstock.errors import SinkError, SourceError
 from penstock.spark.filesystem import Folder
@@ -43,8 +45,8 @@ MODES = ("error", "overwrite", "append", "ignore")
 _OVERWRITE_OPTION = "partitionOverwriteMode"
 
 
-def _checked(value: str, allowed: tuple[str, ...], what: str, error: type[SourceError | SinkError]) -> str:
-    word = value.lower()
+def _checked(value: object, allowed: tuple[str, ...], what: str, error: type[SourceError | SinkError]) -> str:
+    word = value.lower() if isinstance(value, str) else ""
     if word not in allowed:
         raise error(f"{what} {value!r} is not known", hint=f"give one of {', '.join(allowed)}")
     return word
@@ -84,6 +86,9 @@ class FileSource(Source):
     note: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        paths = [self.path] if isinstance(self.path, str) else self.path
+        check_members(paths, str, "FileSource", "paths, which are texts", "give str(path)")
+        check_settings(self.options, f"the options of source {self.name}")
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SourceError))
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, self.name)
@@ -140,7 +145,7 @@ class FileSink(Sink):
         ``overwrite`` replaces only the partitions that get rows if ``spark.sql.sources.partitionOverwriteMode`` (or the
         option ``partitionOverwriteMode``) is ``dynamic`` when the job starts.
     partition_by
-        Columns that become folders.
+        Columns that become folders: a list, or the name of one.
     options
         Options of Spark's writer.
     parallelism
@@ -167,7 +172,7 @@ class FileSink(Sink):
     path: str
     format: str = "parquet"
     mode: str = "error"
-    partition_by: Sequence[str] = ()
+    partition_by: str | Sequence[str] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
     restartable: ClassVar[bool] = True
@@ -178,7 +183,11 @@ class FileSink(Sink):
     token: str | None = None
 
     def __post_init__(self) -> None:
+        check_type(self.path, str, "FileSink", "a path, which is a text", "give str(path)")
+        check_settings(self.options, f"the options of sink {self.path}")
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
+        by = columns_of(self.partition_by, f"partition_by of sink {self.path}")
+        object.__setattr__(self, "partition_by", by)
         if self.target_file_size is not None:
             size = SINK_TARGET_FILE_SIZE.parse(self.target_file_size, f"sink {self.path}")
             object.__setattr__(self, "target_file_size", size)
@@ -201,7 +210,17 @@ class FileSink(Sink):
     @property
     def partition_columns(self) -> Sequence[str]:
         """The partition columns."""
-        return self.partition_by
+        return columns_of(self.partition_by, self.path)
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return place_of(self.path)
+
+    @property
+    def adds(self) -> bool:
+        """Whether the mode is ``append``."""
+        return self.mode == "append"
 
     def file_size(self, options: SinkOptions) -> int | None:
         """Return the size that was given, that of the options where there are partition columns, else None."""
@@ -232,6 +251,10 @@ class FileSink(Sink):
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Check the folder; refuse one that exists where the mode is ``error``."""
+        return self.opened(spark)
+
+    def opened(self, spark: SparkSession) -> FileSinkJob:
+        """Return what `open` does, by its own type."""
         target = Folder(Bridge(spark), self.path)
         if not target.name:
             raise SinkError(f"output {self.path} is a whole file system", hint="choose a folder within it")
@@ -248,7 +271,10 @@ class FileSink(Sink):
                 raise SinkError.exists(self.path)
             if self.mode == "append" and not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        return FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark), done=done)
+        job = FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark), done=done)
+        if job.nothing_to_write is None:
+            check_rights(self.path, target, adds=self.adds or bool(self.partition_columns))
+        return job
 
     def _replaces_partitions(self, spark: SparkSession) -> bool:
         """Whether an overwrite leaves the partitions that get no rows (``PartitionOverwriteMode``)."""

@@ -198,6 +198,16 @@ class IcebergSink(Sink):
         return self.table
 
     @property
+    def place(self) -> str:
+        """The table of its catalogue."""
+        return f"{self.table} of {place_of(self.catalog)}"
+
+    @property
+    def adds(self) -> bool:
+        """Whether the mode is ``append``."""
+        return self.mode == "append"
+
+    @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the catalogue."""
         return {address_of(place_of(self.catalog), self.catalog.get("warehouse")): dict(self.catalog)}

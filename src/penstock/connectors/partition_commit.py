@@ -65,9 +65,14 @@ def write_marker(partition: CommittedPartition) -> None:
 
 def add_to_metastore(partition: CommittedPartition) -> None:
     """Make the partition known to the catalogue's table; one that is known already stays."""
-    spec = ", ".join(f"`{key}` = {_literal(value)}" for key, value in partition.values.items())
+    spec = partition_clause(partition.values)
     location = partition.path.replace("'", "\\'")
-    partition.spark.sql(f"ALTER TABLE {partition.table} ADD IF NOT EXISTS PARTITION ({spec}) LOCATION '{location}'")
+    partition.spark.sql(f"ALTER TABLE {partition.table} ADD IF NOT EXISTS PARTITION {spec} LOCATION '{location}'")
+
+
+def partition_clause(values: Mapping[str, str | None]) -> str:
+    """Return the values of partition columns as statements name a partition, with its parentheses."""
+    return "(" + ", ".join(f"`{key}` = {_literal(value)}" for key, value in values.items()) + ")"
 
 
 def _literal(value: str | None) -> str:

@@ -6,11 +6,13 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from penstock.arguments import check_members, check_session, check_settings
 from penstock.config import Configuration
 from penstock.config.options import ENABLED, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
 from penstock.errors import SessionError
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
+from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.planner.whole_query import HOW_JOBS_RUN, options_say_how
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from penstock.optimizer import StreamGraphOptimizationStrategy
 
 _ENABLED = f"spark.penstock.{ENABLED.key}"
 
@@ -81,6 +81,10 @@ def enable(
     >>> penstock.enable(spark)                                  # doctest: +SKIP
     >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
     """
+    check_settings(config, "the config of enable")
+    check_members(strategies, StreamGraphOptimizationStrategy, "strategies", "strategies")
+    if spark is not None:
+        check_session(spark, "enable")
     spark = embedded_session() if spark is None else spark
     install(spark, config or {}, config_file, strategies, ui, progress=progress)
     spark.conf.set(_ENABLED, "true")

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from penstock import errors
+from penstock.arguments import check_data_frame, check_type
 from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
 from penstock.connectors.base import checked_parallelism
@@ -91,6 +92,8 @@ def rescale(
 
 
 def _made(df: DataFrame, parallelism: int | None, exchange: Exchange) -> Rebalanced:
+    check_data_frame(df, "rescale" if exchange.pointwise else "rebalance")
+    check_type(exchange.adaptive, (bool, type(None)), "adaptive", "True, False or None")
     number = None if parallelism is None else checked_parallelism(parallelism, "rebalance")
     return Rebalanced(df, number, exchange)
 

@@ -19,6 +19,7 @@ from penstock.execution.vertex_runner import VertexRunner
 from penstock.graph import AdaptiveGraphManager
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.deciders.vertex import VertexDecider
+from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.events import (
     JobCancelEvent,
     JobEvent,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter, SinkJob
     from penstock.decisions import DecisionLog
-    from penstock.events import JobAccount
+    from penstock.events import JobAccount, VertexSnapshot
     from penstock.graph import JobVertex, StreamGraph
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.plan import JobPlan
@@ -147,7 +148,9 @@ class AdaptiveBatchScheduler:
         )
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)
-        self._decider = VertexDecider(plan, config, cores, self._manager, results, self._runner.sinks, decisions)
+        self._decider = VertexDecider(
+            plan, config, cores, self._manager, results, self._runner.sinks, decisions, self._vertices
+        )
         self._execution = VertexExecution(context, self._decider, self._runner, job_name, account)
         self._handler = AdaptiveExecutionHandler(self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
@@ -157,6 +160,10 @@ class AdaptiveBatchScheduler:
         self._running: list[Future[None]] = []
         self._waiting: list[ExecutionJobVertex] = []
         self._committed = False
+
+    def _vertices(self) -> list[VertexSnapshot]:
+        """Return the vertices made so far, as they are now."""
+        return [execution.snapshot for execution in self.execution_graph]
 
     def cancel(self, reason: str) -> None:
         """Ask the job to stop; `run` then raises."""
@@ -301,7 +308,8 @@ class AdaptiveBatchScheduler:
                 self._handler.handle_job_event(event)
             case JobVertexFailedEvent(vertex_id, error):
                 vertex = self.execution_graph.vertex(vertex_id).vertex
-                raise describe_failure(self._plan, vertex, error) from error
+                hint = full_disk_hint(self._bridge, error, self._plan.sinks.values())
+                raise describe_failure(self._plan, vertex, error, hint) from error
             case JobCancelEvent(reason):
                 raise JobCancelledError(f"job {self._job_name!r} was cancelled", cause=reason)
         self._account.deliver()

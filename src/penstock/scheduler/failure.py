@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import JobError, PenstockError
 from penstock.spark import catalyst
+from penstock.spark_errors import user_traceback
 
 if TYPE_CHECKING:
     from penstock.graph import JobVertex, StreamNode
@@ -17,8 +18,16 @@ _CALLED_FROM = re.compile(r"was called from\s*\n?\s*(\S+:\d+)")
 _PYTHON_OPERATORS = ("Python", "Pandas", "Arrow")
 
 
-def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException) -> JobError:
-    """Return the error of a failed vertex."""
+def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException, hint: str | None = None) -> JobError:
+    """Return the error of a failed vertex.
+
+    Parameters
+    ----------
+    plan, vertex, error
+        The job, the vertex, and what it failed with.
+    hint
+        What the user can do, if that is known; the hint of the error itself goes before it.
+    """
     text = str(error)
     node, line = _culprit(plan, vertex, text)
     message = f"vertex {vertex.id} ({vertex.name}) failed"
@@ -26,15 +35,15 @@ def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException) -> 
         message += f"\n  operator: {node.description[:300]}"
     if line:
         message += f"\n  made at:  {line}"
-    hint = error.hint if isinstance(error, PenstockError) else None
-    return JobError(message, cause=_text_of(error, text), hint=hint)
+    own = error.hint if isinstance(error, PenstockError) else None
+    return JobError(message, cause=_text_of(error, text), hint=own or hint)
 
 
-def cause_of(error: BaseException) -> BaseException:
+def cause_of(error: BaseException, hint: str | None = None) -> BaseException:
     """Return an error as users see it: Penstock's own as it is, any other as a `JobError` that says what it was."""
     if isinstance(error, (PenstockError, KeyboardInterrupt, SystemExit)):
         return error
-    failure = JobError("the job failed", cause=_text_of(error, str(error)))
+    failure = JobError("the job failed", cause=_text_of(error, str(error)), hint=hint)
     failure.__cause__ = error
     return failure
 
@@ -53,8 +62,8 @@ def forget_frames(error: BaseException | None) -> None:
 
 def _text_of(error: BaseException, text: str) -> str:
     """Return the part of an exception's text that people read: without Java's stack."""
-    if "Traceback (most recent call last)" in text:
-        return text[text.index("Traceback (most recent call last)") :].split("\n\tat ", maxsplit=1)[0].rstrip()
+    if "Traceback (most recent call last):" in text:
+        return user_traceback(text)
     kept = text.split("\n\tat ", maxsplit=1)[0].strip() or type(error).__name__
     return kept if kept.startswith(type(error).__name__) else f"{type(error).__name__}: {kept}"
 

@@ -19,6 +19,7 @@ from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateC
 from penstock.graph.naming import column_names
 from penstock.graph.wording import vertex_name
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
+from penstock.scheduler.disk_space import full_disk_hint
 from penstock.scheduler.ending import Ending
 from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
@@ -378,7 +379,7 @@ class Job:
             cancelled = self._ending.error(left)
             cancelled.__cause__ = None if isinstance(error, JobCancelledError) else error
             return cancelled
-        return cause_of(error)
+        return cause_of(error, full_disk_hint(self._bridge, error))
 
     def _left_behind(self) -> list[str]:
         """Return what other threads of the job do, although it ends; a decision tells of it."""

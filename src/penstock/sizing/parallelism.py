@@ -20,6 +20,8 @@ from penstock.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.sizing.cpu import CpuNeed
+
 FALLBACK_MAX_PARALLELISM = 128
 PENSTOCKS_DEFAULT = "Penstock's default"
 
@@ -83,7 +85,9 @@ def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
     return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this step")
 
 
-def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:
+def decide_vertex(
+    inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None, python: CpuNeed | None = None
+) -> VertexDecision:
     """Decide the parallelism of a vertex whose inputs share one set of ranges, and what each task reads.
 
     Parameters
@@ -94,6 +98,8 @@ def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int
         The vertex's bounds, see `vertex_bounds`.
     parallelism
         The number of tasks if it is set; with fewer subpartitions, some tasks read nothing.
+    python
+        What its Python functions ask for, if it has any. It gets more tasks for them than for its bytes, not fewer.
     """
     widths = {len(sizes) for sizes in inputs}
     if len(widths) != 1:
@@ -104,6 +110,10 @@ def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int
     if not low <= len(ranges) <= high:
         ranges = pack_exactly(row, low)
     reason = f"{show_bytes(row.total)} of input, {show_bytes(bounds.volume_per_task)} per task{why and f', {why}'}"
+    if parallelism is None and python is not None and len(ranges) < min(python.tasks, high):
+        more, _ = pack_within(row, bounds.volume_per_task, min(python.tasks, high), high)
+        if len(more) > len(ranges):
+            return VertexDecision(f"{show_bytes(row.total)} of input: {python.reason}", more)
     return VertexDecision(reason if parallelism is None else f"parallelism is set to {parallelism}", ranges)
 
 

@@ -25,6 +25,10 @@ HINT_SIZES = (64 << 20, (64 << 20) + (1 << 24))
 """Between which two advisory sizes an exchange carries a hint; nobody would write one of them."""
 
 
+_SHOWN = 20
+"""Characters of a value that ``DataFrame.show`` prints."""
+
+
 def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
     """Return a DataFrame of a logical plan, planned with the settings of a session (``Dataset.ofRows``)."""
     from pyspark.sql import DataFrame
@@ -33,6 +37,12 @@ def dataframe(session: Session, plan: LogicalPlan) -> DataFrame:
     plan._handle.setAnalyzed()
     dataset = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, plan)
     return DataFrame(dataset, bridge.spark)
+
+
+def shown_rows(n: int, truncate: bool | int, vertical: bool, df: DataFrame) -> str:  # noqa: FBT001
+    """Return what ``DataFrame.show`` prints (``Dataset.showString``)."""
+    characters = _SHOWN if truncate is True else int(truncate)
+    return str(df._jdf.showString(n, characters, vertical))
 
 
 def executed_plan_text(df: DataFrame) -> str:

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from penstock.errors import first_line
 from penstock.spark import answers
 from penstock.spark.dataframes import with_settings
-from penstock.spark.jvm import children, class_name, items
+from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.parquet import estimate_rows
 from penstock.spark.planning import spark_plan
@@ -17,12 +21,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField
 
     from penstock.spark.handles import Session
     from penstock.spark.plans import LogicalNode
 
 _BY_COLUMN = ("parquet", "orc")
+_FORMATS = {
+    "parquet": "parquet.ParquetFileFormat",
+    "orc": "orc.OrcFileFormat",
+    "csv": "csv.CSVFileFormat",
+    "json": "json.JsonFileFormat",
+    "text": "text.TextFileFormat",
+}
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LEAST_LISTING_TASKS = 16
 _TASKS_PER_CORE = 4
@@ -116,6 +127,22 @@ def read_parquet(spark: SparkSession, schema: StructType, paths: Sequence[str], 
     few = max(_LEAST_LISTING_TASKS, _TASKS_PER_CORE * spark.sparkContext.defaultParallelism)
     with with_settings(spark, {_LISTING_TASKS: str(min(given, few))}):
         return spark.read.schema(schema).options(**options).parquet(*paths)
+
+
+def refused_columns(spark: SparkSession, kind: str, columns: Sequence[StructField]) -> str | None:
+    """Return what Spark says of columns that files of a format cannot hold, None if they can.
+
+    Uses ``DataSourceUtils.verifySchema`` (Spark 4.0 to 4.3), which Spark asks when it writes.
+    """
+    bridge = Bridge(spark)
+    package = "org.apache.spark.sql.execution.datasources."
+    file_format = bridge.find(f"{package}{_FORMATS[kind]}")()
+    schema = bridge.find("org.apache.spark.sql.types.DataType").fromJson(StructType(list(columns)).json())
+    try:
+        bridge.find(package + "DataSourceUtils").verifySchema(file_format, schema, False)
+    except AnalysisException as error:
+        return first_line(error)
+    return None
 
 
 def with_split_size(leaf: LogicalPlan, session: Session) -> LogicalPlan:

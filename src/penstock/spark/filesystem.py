@@ -189,6 +189,13 @@ class Folder:
         """Begin a file, and return what writes lines into it."""
         return HadoopLog(self._fs.create(self._hadoop_path, False))
 
+    def nearest(self) -> Folder:
+        """Return the folder itself, or the first above it that is there."""
+        found = self
+        while not found.exists() and found._hadoop_path.getParent() is not None:
+            found = found.parent
+        return found
+
     def may_write(self) -> bool:
         """Whether the user's permissions allow to write to the folder, as far as the file system tells."""
         write = self._bridge.find("org.apache.hadoop.fs.permission.FsAction").WRITE

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from penstock.arguments import columns_of
 from penstock.connectors.base import Sink, SinkJob, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
@@ -66,12 +67,13 @@ class JdbcSink(Sink):
     table: str
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     mode: str = "append"
-    key: Sequence[str] = ()
+    key: str | Sequence[str] = ()
     token: str | None = None
     parallelism: int | None = None
     max_connections: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.table}"))
         if self.mode not in MODES:
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if (self.mode == "upsert") != bool(self.key):
@@ -92,6 +94,16 @@ class JdbcSink(Sink):
     def name(self) -> str:
         """The table."""
         return self.table
+
+    @property
+    def place(self) -> str:
+        """The table of the database."""
+        return f"{self.table} of {masked(self.url)}"
+
+    @property
+    def adds(self) -> bool:
+        """Whether the mode keeps the rows that are there."""
+        return self.mode != "overwrite"
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
@@ -219,7 +231,10 @@ class _JdbcSinkJob(SinkJob):
         """Make the table if it is not there (some databases commit when tables are made), and tell what to copy."""
         sink = self._sink
         written = {name.lower(): name for name in self._names} | {name: name for name in self._names}
-        key = [self._target.quoted(written.get(one) or written.get(one.lower(), one)) for one in sink.key]
+        key = [
+            self._target.quoted(written.get(one) or written.get(one.lower(), one))
+            for one in columns_of(sink.key, sink.table)
+        ]
         # By a receipt the database tells later whether the job has committed, should the answer to COMMIT be lost.
         receipt = f"job {uuid.uuid4().hex}" if self._has_ledger and sink.token is None else None
         record = PreparedJdbc(

@@ -19,10 +19,11 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from penstock.commit import Access, Prepared
 
@@ -104,15 +105,15 @@ class KafkaSink(Sink):
         return _TransactionalSinkJob(Bridge(spark), self, self.topic, self.token)
 
 
-def _checked(sink: KafkaSink, df: DataFrame) -> None:
+def _check(sink: KafkaSink, columns: Sequence[str]) -> None:
     """Refuse rows that are no records."""
-    unknown = [name for name in df.columns if name not in COLUMNS]
-    if "value" not in df.columns or unknown:
+    unknown = [name for name in columns if name not in COLUMNS]
+    if "value" not in columns or unknown:
         raise SinkError(
-            f"columns {', '.join(df.columns)} cannot be written to a topic",
+            f"columns {', '.join(columns)} cannot be written to a topic",
             hint=f"select value, and any of {', '.join(name for name in COLUMNS if name != 'value')}",
         )
-    if sink.topic is None and "topic" not in df.columns:
+    if sink.topic is None and "topic" not in columns:
         raise SinkError("rows without a topic", hint="give KafkaSink a topic, or the rows a column topic")
 
 
@@ -122,8 +123,11 @@ class _KafkaSinkJob(SinkJob):
     def __init__(self, sink: KafkaSink) -> None:
         self._sink = sink
 
+    def check(self, schema: StructType) -> None:
+        """Refuse rows that are no records."""
+        _check(self._sink, schema.fieldNames())
+
     def write(self, df: DataFrame) -> None:
-        _checked(self._sink, df)
         write = _writer(self._sink.servers, dict(self._sink.properties), self._sink.topic)
         df.mapInArrow(write, "records bigint").collect()
 
@@ -141,8 +145,11 @@ class _TransactionalSinkJob(SinkJob):
         name = f".penstock-topic-{uuid.uuid4().hex[:12]}-{Owner.me().tag}"
         self._staging = Folder(bridge, warehouse_of(bridge)).child(name)
 
+    def check(self, schema: StructType) -> None:
+        """Refuse rows that are no records."""
+        _check(self._sink, schema.fieldNames())
+
     def write(self, df: DataFrame) -> None:
-        _checked(self._sink, df)
         df.write.mode("error").parquet(str(self._staging))
 
     def restart(self) -> bool:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.deciders.known_bytes import KnownBytes
     from penstock.scheduler.deciders.outputs import OutputDecider
+    from penstock.scheduler.deciders.python_steps import PythonSteps
     from penstock.scheduler.deciders.settings import ParallelismSettings
     from penstock.sizing.packing import Range
 
@@ -69,6 +70,8 @@ class ExchangeDecider:
         What was written, its bytes, and what sinks make of them on disk.
     outputs
         Knows over how many slots rows were spread.
+    python
+        Knows the Python functions.
     log
         Takes what came of decisions.
     """
@@ -82,6 +85,7 @@ class ExchangeDecider:
         known: KnownBytes,
         sinks: FileRatios,
         outputs: OutputDecider,
+        python: PythonSteps,
         log: DecisionLog,
     ) -> None:
         self._plan = plan
@@ -91,6 +95,7 @@ class ExchangeDecider:
         self._known = known
         self._sinks = sinks
         self._outputs = outputs
+        self._python = python
         self._log = log
 
     def decide(self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None) -> DecidedExchange:
@@ -123,7 +128,8 @@ class ExchangeDecider:
             why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
             return DecidedExchange(len(cut[edges[0].id]), why, known, split)
-        decision = decide_vertex(infos, vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism), wanted)
+        bounds = vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism)
+        decision = decide_vertex(infos, bounds, wanted, self._python.need(vertex.node_ids, known))
         if edges[0].partitioner == RESCALE and self._plan.edges[edges[0].id].write is WriteKind.ROWS:
             result = self._results.staged(edges[0].source_id)
             assert result.tasks is not None  # what can be cut was written by tasks

@@ -8,6 +8,7 @@ from penstock.connectors.file_scan import FileScan
 from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
 from penstock.estimates import Estimate, Unit
 from penstock.graph import SinkOperator
+from penstock.graph.context import forward_group
 from penstock.graph.naming import column_names
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
 from penstock.graph.wording import listed, node_name
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     from penstock.execution.context import GraphOwner
     from penstock.graph import JobVertex, StreamEdge, StreamGraph, StreamNode
     from penstock.planner.plan import JobPlan
+    from penstock.scheduler.deciders.python_steps import PythonSteps
     from penstock.scheduler.deciders.settings import ParallelismSettings
 
+_FOR_A_TASK = 4
+"""Subpartitions for each task, so that they can be packed evenly."""
 _FOR_FILES = 256
 """Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
 _MOST_WITH_SLOTS = 2000
@@ -47,6 +51,8 @@ class OutputDecider:
         The job's plan, what its options say, and who has its graph.
     known
         The bytes that are known.
+    python
+        Knows the Python functions.
     log
         Takes the decisions.
     """
@@ -57,12 +63,14 @@ class OutputDecider:
         settings: ParallelismSettings,
         owner: GraphOwner,
         known: KnownBytes,
+        python: PythonSteps,
         log: DecisionLog,
     ) -> None:
         self._plan = plan
         self._settings = settings
         self._owner = owner
         self._known = known
+        self._python = python
         self._log = log
         self._widths: dict[int, int] = {}
         self._foreseen: dict[int, tuple[int, tuple[str, ...]]] = {}
@@ -113,6 +121,7 @@ class OutputDecider:
             edges = self._edges(family)
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
+            number = max(number, min(max(self._for_python(edge, known) for edge in edges), upper))
             if any(file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
             self._widths[family] = number
@@ -167,3 +176,8 @@ class OutputDecider:
         if not self._columns:
             self._columns = column_names(self._plan.graph)
         return node_name(self._owner.graph, node, self._columns) or node.name
+
+    def _for_python(self, edge: StreamEdge, known: Known) -> int:
+        """Return how many subpartitions let the Python functions behind an edge have the tasks they are worth."""
+        need = self._python.need(forward_group(self._owner.graph, edge.target_id), known.bytes)
+        return 0 if need is None else _FOR_A_TASK * need.tasks

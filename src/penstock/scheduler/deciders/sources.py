@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import KeyFilter
     from penstock.graph import JobVertex
     from penstock.planner.plan import JobPlan, SourcePlan
+    from penstock.scheduler.deciders.python_steps import PythonSteps
     from penstock.scheduler.deciders.settings import ParallelismSettings
 
 
@@ -58,11 +59,14 @@ class SourceDecider:
     ----------
     plan, settings
         The job's plan, and what its options say.
+    python
+        Knows the Python functions.
     """
 
-    def __init__(self, plan: JobPlan, settings: ParallelismSettings) -> None:
+    def __init__(self, plan: JobPlan, settings: ParallelismSettings, python: PythonSteps) -> None:
         self._plan = plan
         self._settings = settings
+        self._python = python
 
     def ask(
         self, vertex: JobVertex, node_id: int, given: int | None, askers: Executor, keys: KeyFilter | None
@@ -138,6 +142,11 @@ class SourceDecider:
             return None, "Spark splits this source itself"
         bounds = self._bounds(vertex)
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
+        if asked and inferred > 0 and source.scan.takes_any_number:
+            python = self._python.need(vertex.node_ids, source.scan.size_in_bytes)
+            more = 0 if python is None else bounds.inferred(max(inferred, python.tasks), source.options)[0]
+            if python is not None and more > number:
+                return more, python.reason
         if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why

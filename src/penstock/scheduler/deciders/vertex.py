@@ -15,16 +15,18 @@ from penstock.graph.wording import listed, table_name, vertex_name
 from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes, total
 from penstock.scheduler.deciders.outputs import OutputDecider
+from penstock.scheduler.deciders.python_steps import PythonSteps
 from penstock.scheduler.deciders.settings import ParallelismSettings
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
 from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from penstock.config import Configuration
     from penstock.connectors.base import KeyFilter
+    from penstock.events import VertexSnapshot
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
     from penstock.execution.sink_writer import FileRatios
@@ -73,6 +75,8 @@ class VertexDecider:
         Tells how many bytes a sink makes on disk of each that is exchanged before it.
     log
         Takes the decisions.
+    made
+        Returns the vertices made so far, as they are now.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class VertexDecider:
         results: Results,
         sinks: FileRatios,
         log: DecisionLog,
+        made: Callable[[], Iterable[VertexSnapshot]] = tuple,
     ) -> None:
         self._plan = plan
         self._owner = owner
@@ -91,9 +96,10 @@ class VertexDecider:
         self._settings = ParallelismSettings.of(config, cores)
         self._columns = column_names(plan.graph)
         known = KnownBytes(plan, owner, results)
-        self._sources = SourceDecider(plan, self._settings)
-        self._outputs = OutputDecider(plan, self._settings, owner, known, log)
-        self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, log)
+        python = PythonSteps(plan, cores, made)
+        self._sources = SourceDecider(plan, self._settings, python)
+        self._outputs = OutputDecider(plan, self._settings, owner, known, python, log)
+        self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, python, log)
 
     def ask(self, vertex: JobVertex, node_id: int, askers: Executor, keys: KeyFilter | None = None) -> Future[int]:
         """Ask a source of a vertex for its parallelism, unless that is not left to it.

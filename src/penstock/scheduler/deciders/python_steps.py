@@ -1,0 +1,109 @@
+"""Which steps run Python functions, and how many tasks these are worth by what was measured in the job so far."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.events import ExecutionState
+from penstock.sizing.cpu import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from penstock.events import VertexSnapshot
+    from penstock.planner.plan import JobPlan
+    from penstock.spark.plans import LogicalNode
+
+_RUN_PYTHON = frozenset(
+    {
+        "ArrowAggregatePython",
+        "ArrowEvalPython",
+        "ArrowEvalPythonUDTF",
+        "ArrowWindowPython",
+        "BatchEvalPython",
+        "BatchEvalPythonUDTF",
+        "FlatMapCoGroupsInArrow",
+        "FlatMapCoGroupsInPandas",
+        "FlatMapGroupsInArrow",
+        "FlatMapGroupsInPandas",
+        "MapInArrow",
+        "MapInPandas",
+        "PythonMapInArrow",
+        "WindowInPandas",
+    }
+)
+_NAME = re.compile(r"\w+(?=\()")
+
+
+class PythonSteps:
+    """Knows the Python functions of one job.
+
+    Parameters
+    ----------
+    plan
+        The job's plan.
+    cores
+        How many tasks run at a time.
+    made
+        Returns the vertices made so far, as they are now.
+    """
+
+    def __init__(self, plan: JobPlan, cores: int, made: Callable[[], Iterable[VertexSnapshot]]) -> None:
+        self._plan = plan
+        self._cores = cores
+        self._made = made
+        self._functions: dict[int, frozenset[str]] = {}
+
+    def need(self, node_ids: Iterable[int], bytes_in: int | None) -> CpuNeed | None:
+        """Return how many tasks the Python functions of nodes of one vertex are worth; None if they have none.
+
+        Parameters
+        ----------
+        node_ids
+            The nodes.
+        bytes_in
+            What they read, None if that is not known: then there is nothing to decide from.
+        """
+        functions = self._of(node_ids)
+        if not functions or bytes_in is None:
+            return None
+        runs = [
+            PythonRun(one.bytes_in, one.seconds, one.tasks)
+            for one in self._made()
+            if one.state is ExecutionState.FINISHED
+            and one.bytes_in is not None
+            and one.tasks is not None
+            and self._of(one.vertex.node_ids) == functions
+        ]
+        return tasks_for_python(bytes_in, seconds_per_mib(runs, self._cores), self._cores)
+
+    def _of(self, node_ids: Iterable[int]) -> frozenset[str]:
+        """Return the names of the Python functions in nodes; none of consumers of an adaptive exchange."""
+        found: frozenset[str] = frozenset()
+        for node_id in node_ids:
+            if node_id not in self._functions:
+                self._functions[node_id] = self._in_node(node_id)
+            found |= self._functions[node_id]
+        return found
+
+    def _in_node(self, node_id: int) -> frozenset[str]:
+        node = self._plan.nodes.get(node_id)
+        if node is None or node.top is None or node_id in self._plan.exchanges:
+            return frozenset()
+        below = {
+            id(self._plan.edges[edge.id].child)
+            for edge in self._plan.graph.in_edges(node_id)
+            if edge.id in self._plan.edges
+        }
+        names: set[str] = set()
+        todo: list[LogicalNode] = [node.top]
+        while todo:
+            part = todo.pop()
+            if id(part) in below:
+                continue
+            if part.name in _RUN_PYTHON:
+                told = _NAME.search(part.description.removeprefix(part.name))
+                names.add(part.name if told is None else told[0])
+            todo += part.children
+        return frozenset(names)

@@ -1,0 +1,60 @@
+"""What Python functions are worth: seconds and bytes in, tasks out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.sizing.cpu import MIB, PythonRun, seconds_per_mib, tasks_for_python
+
+
+@pytest.mark.parametrize(
+    ("bytes_in", "pace", "cores", "expected"),
+    [
+        # nothing is known: no core is left idle, but for what is not worth a worker
+        (6 * MIB, None, 2, 2),
+        (6 * MIB, None, 64, 64),
+        (100 << 10, None, 64, 2),
+        (1, None, 64, 1),
+        (0, None, 64, 1),
+        # seconds are known: half a second is worth a task, ten seconds are divided whatever the cores do
+        (MIB, 0.1, 8, 1),
+        (MIB, 1.0, 8, 2),
+        (10 * MIB, 1.0, 8, 8),
+        (100 * MIB, 1.0, 8, 10),
+        (1000 * MIB, 1.0, 8, 100),
+        (0, 5.0, 8, 1),
+    ],
+)
+def test_tasks(bytes_in: int, pace: float | None, cores: int, expected: int) -> None:
+    assert tasks_for_python(bytes_in, pace, cores).tasks == expected
+
+
+@pytest.mark.parametrize(
+    ("pace", "reason"),
+    [
+        (None, "2 tasks for 2 cores, as it runs Python functions"),
+        (
+            0.25,
+            "2 tasks, as its Python functions took 0.25 s per MiB in this job, so they will take 1.5 s of a core",
+        ),
+    ],
+)
+def test_reasons(pace: float | None, reason: str) -> None:
+    assert tasks_for_python(6 * MIB, pace, 2).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([], None),
+        ([PythonRun(0, 3.0, 1)], None),
+        ([PythonRun(2 * MIB, 3.0, 1)], 1.5),
+        ([PythonRun(2 * MIB, 3.0, 2)], 3.0),
+        ([PythonRun(2 * MIB, 3.0, 9)], 6.0),  # four of nine tasks run at a time
+        ([PythonRun(MIB, 1.0, 1), PythonRun(3 * MIB, 1.0, 1)], 0.5),
+    ],
+)
+def test_pace(runs: Any, expected: float | None) -> None:
+    assert seconds_per_mib(runs, 4) == expected

@@ -1,0 +1,82 @@
+"""Python functions get the tasks that they are worth: read from the stages that Spark has run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import with_parallelism
+from tests.equality import assert_as_plain_spark
+from tests.stages import stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock import Environment
+
+ROWS = 60_000
+MAXIMUM = "execution.batch.adaptive.auto__parallelism.max__parallelism"
+
+
+@pytest.fixture(scope="module")
+def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Some hundred KiB in two files: a task reads 16 MiB by default, so one would be enough for the bytes."""
+    folder = str(tmp_path_factory.mktemp("numbers") / "n")
+    rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "id % 500 as k", "uuid() as text")
+    rows.write.parquet(folder)
+    return folder
+
+
+@F.udf("long")
+def length(text: str) -> int:
+    return len(text)
+
+
+def same(batches: Any) -> Iterator[Any]:
+    yield from batches
+
+
+def first(group: Any) -> Any:
+    return group.head(1)
+
+
+STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "UDF over files": lambda df: df.withColumn("n", length("text")),
+    "mapInPandas over files": lambda df: df.mapInPandas(same, df.schema),
+    "mapInArrow behind an exchange": lambda df: (
+        df.groupBy("id", "text").count().mapInArrow(same, "id long, text string, count long")
+    ),
+    "grouped map": lambda df: df.groupBy("k").applyInPandas(first, df.schema).select("k"),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_no_core_is_idle(env: Environment, spark: SparkSession, numbers: str, step: str) -> None:
+    df = STEPS[step](spark.read.parquet(numbers))
+    assert_as_plain_spark(env, df.groupBy().count())
+    job = env.last_job
+    found = next(one for one in job.vertices if "for 2 cores, as it runs Python functions" in one.reason)
+    assert found.parallelism == 2
+    tasks = [one.tasks for one in stages(spark, job, found.vertex.name)]
+    assert 2 in tasks, tasks
+
+
+def test_without_python_the_bytes_decide(env: Environment, spark: SparkSession, numbers: str) -> None:
+    assert_as_plain_spark(env, spark.read.parquet(numbers).groupBy("k").count())
+    assert [one.parallelism for one in env.last_job.vertices] == [1, 1]
+
+
+def test_the_users_number_and_bounds_win(
+    env: Environment, make_env: Callable[..., Environment], spark: SparkSession, numbers: str
+) -> None:
+    df = spark.read.parquet(numbers)
+    given = with_parallelism(df, 1).mapInPandas(same, df.schema).groupBy().count()
+    assert_as_plain_spark(env, given)
+    assert env.last_job.vertices[0].tasks == 1
+    bounded = make_env(**{MAXIMUM: 1})
+    assert_as_plain_spark(bounded, df.groupBy("k").applyInPandas(first, df.schema).groupBy().count())
+    assert {one.parallelism for one in bounded.last_job.vertices} == {1}
