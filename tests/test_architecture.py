@@ -17,7 +17,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
     {"errors", "units", "hashing", "masking", "threads"},
-    {"tables"},
+    {"tables", "estimates"},
     {"location", "decisions", "config"},
     {"graph"},
     {"events"},
@@ -45,6 +45,7 @@ PURE = (
     "config",
     "errors",
     "decisions",
+    "estimates",
     "events",
     "units",
     "threads",

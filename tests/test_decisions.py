@@ -42,18 +42,18 @@ def test_decisions_are_numbered_and_settled_by_their_numbers(log: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "text", "nodes"),
+    ("subject", "text", "called", "nodes"),
     [
-        (JOIN, "3 Join", (3,)),
-        (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", (2, 3)),
-        (VertexRef("v2", "Calc -> Join", (2, 3), task=4), "v2 Calc -> Join, task 4", (2, 3)),
-        (NameRef("orders"), "orders", ()),
-        (NameRef("orders", (1,)), "orders", (1,)),
+        (JOIN, "3 Join", "Join", (3,)),
+        (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", "Calc -> Join", (2, 3)),
+        (VertexRef("v2", "Calc -> Join", (2, 3), task=4), "v2 Calc -> Join, task 4", "Calc -> Join, task 4", (2, 3)),
+        (NameRef("orders"), "orders", "orders", ()),
+        (NameRef("orders", (1,)), "orders", "orders", (1,)),
     ],
 )
-def test_subjects_as_people_and_records_call_them(subject: Any, text: str, nodes: Any) -> None:
+def test_subjects_as_people_and_records_call_them(subject: Any, text: str, called: str, nodes: Any) -> None:
     decision = DecisionLog().record(Choice(DecisionKind.SKEW, subject, "left", "it is large", {"bytes": 7}))
-    assert str(decision) == f"skew of {text}: left (it is large)"
+    assert str(decision) == f"{called}: left, as it is large"
     assert json.loads(json.dumps(decision.as_dict())) == {
         "kind": "skew",
         "subject": text,
@@ -63,6 +63,12 @@ def test_subjects_as_people_and_records_call_them(subject: Any, text: str, nodes
         "outcome": {},
         "at": decision.at,
         "nodes": list(nodes),
+        "sentence": f"{called}: left, as it is large",
+        "option": None,
+        "shown": True,
+        "estimate": None,
+        "not_shuffled": None,
+        "tables": [],
     }
 
 

@@ -14,6 +14,8 @@ from penstock.masking import mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from penstock.estimates import Estimate
+
 log = logging.getLogger("penstock")
 
 
@@ -51,6 +53,11 @@ class NodeRef:
         return f"{self.id} {self.name}"
 
     @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.name
+
+    @property
     def node_ids(self) -> tuple[int, ...]:
         """The operators it stands for."""
         return (self.id,)
@@ -69,6 +76,11 @@ class VertexRef:
     def __str__(self) -> str:
         return f"{self.id} {self.name}" + ("" if self.task is None else f", task {self.task}")
 
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.name + ("" if self.task is None else f", task {self.task}")
+
 
 @dataclass(frozen=True, slots=True)
 class NameRef:
@@ -81,9 +93,42 @@ class NameRef:
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def called(self) -> str:
+        """What people call it."""
+        return self.name
+
 
 Subject = NodeRef | VertexRef | NameRef
-"""What a decision is about; `str` is how people call it."""
+"""What a decision is about; `str` is how records call it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A decision in the words of someone who knows the query and Spark, but not Penstock.
+
+    Parameters
+    ----------
+    sentence
+        One sentence without a full stop, with tables and keys instead of operators and sides.
+    option
+        The key of the option that changes it, None if there is none.
+    estimate
+        What it was made from if that was not measured; what came is added later.
+    not_shuffled
+        The bytes that are not shuffled because of it, as far as they are known, or None.
+    tables
+        The tables it is about.
+    is_shown
+        Whether it tells a reader something. All decisions are recorded.
+    """
+
+    sentence: str
+    option: str | None = None
+    estimate: Estimate | None = None
+    not_shuffled: int | None = None
+    tables: tuple[str, ...] = ()
+    is_shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +147,8 @@ class Choice:
         One sentence.
     figures
         The numbers it was made from; bytes unless the name says otherwise.
+    told
+        How people are told of it; None where `chosen` and `reason` say it well enough.
     """
 
     kind: DecisionKind
@@ -109,9 +156,15 @@ class Choice:
     chosen: int | str
     reason: str
     figures: Mapping[str, int | float | str] = field(default_factory=dict)
+    told: Told | None = None
+
+    @property
+    def words(self) -> Told:
+        """How people are told of it."""
+        return self.told or Told(f"{self.subject.called}: {self.chosen}, as {self.reason}")
 
     def __str__(self) -> str:
-        return f"{self.kind} of {self.subject}: {self.chosen} ({self.reason})"
+        return self.words.sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +173,7 @@ class Decision(Choice):
 
     Parameters
     ----------
-    kind, subject, chosen, reason, figures
+    kind, subject, chosen, reason, figures, told
         As in `Choice`.
     id
         Its number among the decisions of its job, from 0.
@@ -141,6 +194,7 @@ class Decision(Choice):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain values for JSON."""
+        words = self.words
         return {
             "kind": self.kind,
             "subject": str(self.subject),
@@ -150,6 +204,12 @@ class Decision(Choice):
             "outcome": dict(self.outcome),
             "at": self.at,
             "nodes": self.nodes,
+            "sentence": words.sentence,
+            "option": words.option,
+            "shown": words.is_shown,
+            "estimate": None if words.estimate is None else words.estimate.as_dict(),
+            "not_shuffled": words.not_shuffled,
+            "tables": list(words.tables),
         }
 
 
@@ -188,7 +248,13 @@ class DecisionLog:
         """Make a decision of a choice, and write it to the log ``penstock``."""
         with self._lock:
             decision = Decision(
-                choice.kind, choice.subject, choice.chosen, choice.reason, choice.figures, id=len(self._decisions)
+                choice.kind,
+                choice.subject,
+                choice.chosen,
+                choice.reason,
+                choice.figures,
+                choice.told,
+                id=len(self._decisions),
             )
             self._decisions.append(decision)
             for node_id in decision.nodes:
@@ -203,11 +269,21 @@ class DecisionLog:
         known = {name: value for name, value in outcome.items() if value is not None}
         with self._lock:
             before = self._decisions[decision_id]
-            decision = replace(before, outcome={**before.outcome, **known})
-            if decision != before:
-                self._decisions[decision_id] = decision
-                if self._listener is not None:
-                    self._listener.on_decision_settled(decision)
+            self._replace(replace(before, outcome={**before.outcome, **known}))
+
+    def compare(self, decision_id: int, came: float | None) -> None:
+        """Add what came to the estimate of a decision, if it has one and that is known."""
+        with self._lock:
+            before = self._decisions[decision_id]
+            if came is not None and before.told is not None and before.told.estimate is not None:
+                told = replace(before.told, estimate=before.told.estimate.settled(came))
+                self._replace(replace(before, told=told))
+
+    def _replace(self, decision: Decision) -> None:
+        if decision != self._decisions[decision.id]:
+            self._decisions[decision.id] = decision
+            if self._listener is not None:
+                self._listener.on_decision_settled(decision)
 
     def of(self, nodes: Iterable[int], kind: DecisionKind | None = None) -> list[Decision]:
         """Return the decisions about any of some operators, in order."""

@@ -47,7 +47,18 @@ def lines(*events: Any) -> Any:
 def test_a_planned_graph() -> None:
     nodes, edges = lines(GraphPlanned(GRAPH, at=1.0))
     assert (nodes["type"], nodes["at"], [node["id"] for node in nodes["nodes"]]) == ("nodes", 1.0, ["1", "2", "3"])
-    assert set(nodes["nodes"][0]) == {"id", "kind", "name", "description", "parallelism", "max_parallelism", "location"}
+    assert set(nodes["nodes"][0]) == {
+        "id",
+        "kind",
+        "name",
+        "description",
+        "parallelism",
+        "max_parallelism",
+        "location",
+        "label",
+        "tables",
+        "keys",
+    }
     assert edges["edges"][0] == {
         "id": "1-2",
         "source": "1",
@@ -68,8 +79,10 @@ def test_a_changed_graph_names_its_decision() -> None:
         "before": "HASH(k)",
         "after": "BROADCAST",
         "node": "2",
-        "reasons": ["broadcast of 2 n2: right (it is small)"],
+        "reasons": ["n2: right, as it is small"],
         "decision": 0,
+        "sentence": "n2: right, as it is small",
+        "shown": True,
     }
 
 
@@ -180,7 +193,9 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
     answer = views.job_decisions(record)
     assert [change["decision"] for change in answer["changes"]] == [0]
     assert answer["decisions"][0]["outcome"] == {"instead": "shuffled", "because": "no room"}
-    assert [(one["what"], one["because"]) for one in answer["refused"]] == [("skew of 1 n1: split", "n1 is frozen")]
+    assert [(one["what"], one["because"]) for one in answer["refused"]] == [
+        ("n1: split, as it is large", "n1 is frozen")
+    ]
     assert record.status_counts() == {
         "CREATED": 0,
         "SCHEDULED": 0,
@@ -193,7 +208,7 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
     page = pages.job(record, 20.0, pending=True, may_cancel=False)
     assert "Instead: shuffled, because no room" in page
     assert "1 change could not be made" in page
-    assert "skew of 1 n1: split: n1 is frozen" in page
+    assert "n1: split, as it is large: n1 is frozen" in page
 
 
 def test_changes_in_logs_of_older_releases_name_no_decision(record: Any) -> None:

@@ -63,7 +63,7 @@ def test_what_is_refused_changes_and_decides_nothing(requests: Any) -> None:
     (event,) = job.events
     assert isinstance(event, ChangeRefused)
     assert (event.refused.asked, event.refused.because) == (requests, "n1 is frozen")
-    assert str(event.refused.choice) == "strategy of 3 n3: so (it is better)"
+    assert str(event.refused.choice) == "n3: so, as it is better"
 
 
 def test_what_was_asked_for_and_what_came_of_it() -> None:

@@ -39,7 +39,7 @@ def test_a_strategy_that_raises_is_undone_recorded_and_skipped() -> None:
     job.finish(1, measured(1))
     assert job.edges == {"1 #> 2", "2 #> 3"}
     (decision,) = job.decisions
-    assert str(decision) == "strategy of Breaks: skipped (it raised RuntimeError: no luck)"
+    assert str(decision) == "Breaks: skipped, as it raised RuntimeError: no luck"
     assert job.graph.node(2).max_parallelism == 3
     job.finish(2, measured(1))
     assert len(job.decisions) == 1

@@ -141,6 +141,7 @@ def test_a_job_tells_all_that_happens_in_order(job: Any) -> None:
         "settled 2: 4 tasks",
         "settled 3: 4 tasks",
         "settled 4: 4 tasks",
+        "settled 4: 4 tasks",  # what was foreseen of its exchange is compared with what it has written
         "v2 FINISHED",
         "created v3, 0 pending",
         "v3 SCHEDULED",

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from penstock.graph.stream_graph import StreamNode
 
@@ -19,6 +19,6 @@ def column_names(nodes: Iterable[StreamNode]) -> dict[str, str]:
     return {number: name for node in nodes for name, number in _NAMED.findall(node.description) if name != "none"}
 
 
-def readable(text: str, names: dict[str, str]) -> str:
+def readable(text: str, names: Mapping[str, str]) -> str:
     """Return a partitioner's text with the names of its columns, where they are known."""
     return _NAMELESS.sub(lambda found: names.get(found[1], found[0]), text)

@@ -55,11 +55,14 @@ class ScanOperator(Operator):
         What is read of it before filters, by the source's own statistics; None if they tell nothing.
     rows
         About how many rows it has, or None.
+    table
+        What people call it, empty where it has no name.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SOURCE, init=False)
     bytes: int | None = None
     rows: int | None = None
+    table: str = ""
 
     def __post_init__(self) -> None:
         if min(self.bytes or 0, self.rows or 0) < 0:
@@ -142,6 +145,10 @@ class JoinSide:
         What these sources hold before filters, as far as they tell it; None if none of them tells.
     may_shrink
         Whether the side may give much less than its sources hold: it filters, aggregates or will be filtered.
+    keys
+        The names of the columns that it is joined by.
+    tables
+        The names of the sources below it, the largest first.
     """
 
     hint: str | None = None
@@ -149,6 +156,8 @@ class JoinSide:
     sources: frozenset[int] = frozenset()
     source_bytes: int | None = None
     may_shrink: bool = False
+    keys: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
 
 
 class ShuffledJoin(StrEnum):

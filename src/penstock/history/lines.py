@@ -16,7 +16,9 @@ from penstock.events import (
     VertexChanged,
     VerticesCreated,
 )
+from penstock.graph import JoinOperator, ScanOperator
 from penstock.graph.naming import column_names, readable
+from penstock.graph.wording import node_name, tables_of, vertex_name
 from penstock.history.changes import node_changes
 from penstock.masking import mask
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.decisions import Decision
     from penstock.events import JobStatusEvent, VertexSnapshot
-    from penstock.graph import GraphChange, JobVertex, RefusedChange
+    from penstock.graph import GraphChange, JobVertex, RefusedChange, StreamGraph
     from penstock.graph.stream_graph import StreamEdge, StreamNode
     from penstock.history.record import Event
 
@@ -41,7 +43,7 @@ class EventLines:
 
     def __init__(self) -> None:
         self._columns: dict[str, str] = {}
-        self._operators: dict[int, str] = {}
+        self._graph: StreamGraph | None = None
         self._state = ExecutionState.CREATED
         self._pending = 0
         self._vertices: dict[str, ExecutionState] = {}
@@ -56,8 +58,8 @@ class EventLines:
         match event:
             case GraphPlanned(graph):
                 self._columns = column_names(graph)
-                self._operators = {node.id: node.name for node in graph}
-                yield _nodes(graph)
+                self._graph = graph
+                yield self._nodes(graph)
                 yield self._edges(graph.edges)
             case GraphChanged(change):
                 yield from self._changed(change)
@@ -67,7 +69,7 @@ class EventLines:
                 self._pending = pending
                 for vertex in vertices:
                     self._count(vertex)
-                    yield {"type": "vertex", **_vertex(vertex.vertex), **_progress(vertex)}
+                    yield {"type": "vertex", **self._vertex(vertex.vertex), **_progress(vertex)}
                 yield self._job()
             case VertexChanged(vertex):
                 self._count(vertex)
@@ -100,13 +102,15 @@ class EventLines:
 
     def _changed(self, change: GraphChange) -> Iterator[dict[str, Any]]:
         if change.nodes:
-            yield _nodes(node for _, node in change.nodes)
+            yield self._nodes(node for _, node in change.nodes)
         if change.edges:
             yield self._edges(edge for _, edge in change.edges)
         decision = change.decision
         why = {
-            "reasons": [] if decision is None else [mask(str(decision))],
+            "reasons": [] if decision is None else [mask(decision.words.sentence)],
             "decision": None if decision is None else decision.id,
+            "sentence": None if decision is None else mask(decision.words.sentence),
+            "shown": decision is not None and decision.words.is_shown,
         }
         for old, new in change.edges:
             if old.partitioner != new.partitioner:
@@ -118,7 +122,7 @@ class EventLines:
 
     def _refused(self, refused: RefusedChange) -> dict[str, Any]:
         choice = refused.choice
-        what = "a change" if choice is None else f"{choice.kind} of {choice.subject}: {choice.chosen}"
+        what = "a change" if choice is None else choice.words.sentence
         return {
             "type": "refused",
             "what": mask(what)[:_TEXT],
@@ -127,7 +131,42 @@ class EventLines:
         }
 
     def _edge_name(self, edge: StreamEdge) -> str:
-        return f"edge from {self._operators[edge.source_id]} to {self._operators[edge.target_id]}"
+        assert self._graph is not None  # a graph is planned before it changes
+        return f"edge from {self._graph.node(edge.source_id).name} to {self._graph.node(edge.target_id).name}"
+
+    def _nodes(self, nodes: Iterable[StreamNode]) -> dict[str, Any]:
+        return {"type": "nodes", "nodes": [self._node(node) for node in nodes]}
+
+    def _node(self, node: StreamNode) -> dict[str, Any]:
+        operator, graph = node.operator, self._graph
+        tables: tuple[str, ...] = ()
+        if isinstance(operator, JoinOperator):
+            tables = tables_of(operator)
+        elif isinstance(operator, ScanOperator):
+            tables = (operator.table,) if operator.table else ()
+        return {
+            "id": str(node.id),
+            "kind": node.kind.value,
+            "name": mask(node.name)[:_TEXT],
+            "label": "" if graph is None else mask(node_name(graph, node, self._columns))[:_TEXT],
+            "tables": [mask(table) for table in tables],
+            "keys": list(operator.left.keys) if isinstance(operator, JoinOperator) else [],
+            "description": mask(node.description)[:_TEXT],
+            "parallelism": _figure(node.parallelism),
+            "max_parallelism": _figure(node.max_parallelism),
+            "location": str(node.location or ""),
+        }
+
+    def _vertex(self, vertex: JobVertex) -> dict[str, Any]:
+        graph = self._graph
+        return {
+            "id": vertex.id,
+            "name": mask(vertex.name)[:_TEXT],
+            "label": "" if graph is None else mask(vertex_name(graph, vertex, self._columns))[:_TEXT],
+            "nodes": [str(node) for node in vertex.node_ids],
+            "max_parallelism": _figure(vertex.max_parallelism),
+            "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
+        }
 
     def _edges(self, edges: Iterable[StreamEdge]) -> dict[str, Any]:
         return {
@@ -146,24 +185,6 @@ class EventLines:
         }
 
 
-def _nodes(nodes: Iterable[StreamNode]) -> dict[str, Any]:
-    return {
-        "type": "nodes",
-        "nodes": [
-            {
-                "id": str(node.id),
-                "kind": node.kind.value,
-                "name": mask(node.name)[:_TEXT],
-                "description": mask(node.description)[:_TEXT],
-                "parallelism": _figure(node.parallelism),
-                "max_parallelism": _figure(node.max_parallelism),
-                "location": str(node.location or ""),
-            }
-            for node in nodes
-        ],
-    }
-
-
 def _change(what: str, before: str, after: str, node: int) -> dict[str, Any]:
     return {
         "type": "change",
@@ -175,32 +196,20 @@ def _change(what: str, before: str, after: str, node: int) -> dict[str, Any]:
 
 
 def _decision(decision: Decision) -> dict[str, Any]:
-    return {
-        "type": "decision",
-        "index": decision.id,
-        "at": decision.at,
-        "kind": str(decision.kind),
-        "subject": mask(str(decision.subject)),
-        "nodes": [str(node) for node in decision.nodes],
-        "chosen": _clean(decision.chosen),
-        "reason": mask(decision.reason),
-        "figures": {k: _clean(v) for k, v in decision.figures.items()},
-        "outcome": {k: _clean(v) for k, v in decision.outcome.items()},
-    }
+    known = {name: _masked(value) for name, value in decision.as_dict().items()}
+    return {"type": "decision", "index": decision.id, **known, "nodes": [str(node) for node in decision.nodes]}
 
 
-def _clean(value: float | str) -> float | str:
-    return mask(value) if isinstance(value, str) else value
-
-
-def _vertex(vertex: JobVertex) -> dict[str, Any]:
-    return {
-        "id": vertex.id,
-        "name": mask(vertex.name)[:_TEXT],
-        "nodes": [str(node) for node in vertex.node_ids],
-        "max_parallelism": _figure(vertex.max_parallelism),
-        "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
-    }
+def _masked(value: Any) -> Any:
+    """Return a plain value with its texts masked."""
+    match value:
+        case str():
+            return mask(value)
+        case dict():
+            return {name: _masked(one) for name, one in value.items()}
+        case list():
+            return [_masked(one) for one in value]
+    return value
 
 
 def _progress(vertex: VertexSnapshot) -> dict[str, Any]:

@@ -128,7 +128,9 @@ class JobRecord:
 
     def _on_change(self, event: Event) -> None:
         change = {key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")}
-        self.changes.append(change | {"decision": event.get("decision")})  # logs of older releases do not tell
+        # Logs of older releases do not tell the rest.
+        told = {"decision": event.get("decision"), "sentence": event.get("sentence"), "shown": event.get("shown", True)}
+        self.changes.append(change | told)
 
     def _on_refused(self, event: Event) -> None:
         self.refused.append({key: event[key] for key in ("at", "what", "because", "nodes")})

@@ -20,10 +20,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, FORWARD, ForwardForUnspecifiedPartitioner
-from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
+from penstock.optimizer.graphs import bytes_before, hashed_again, is_hashed, joins_behind, relying_edges
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from penstock.graph import StreamEdge
     from penstock.optimizer.graphs import EquiJoin
 
+_FAR_TOO_LARGE = 10
+"""Nobody asks why a side was not broadcast that has this many times the bytes allowed."""
 _BYTES_PER_ROW = 32
 """The memory a hash table needs for a row beyond the row's own bytes, roughly."""
 
@@ -49,6 +51,20 @@ def table_memory(result: ResultInfo) -> int | None:
 
 def _limit(context: StrategyContext) -> str:
     return f"{show_bytes(context.resources.broadcast_threshold)} ({context.resources.broadcast_option})"
+
+
+def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> Told:
+    """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
+    probe, limits = join.edges[side.other], context.resources
+    sentence = (
+        f"{join.name(side.other)}: broadcast instead of shuffle, as {join.called(side)} is {show_bytes(size)} "
+        f"(limit {show_bytes(limits.broadcast_threshold)})"
+    )
+    saved = None
+    if is_hashed(probe) and not context.is_frozen(probe.source_id):
+        saved = bytes_before(probe.source_id, context)
+        sentence += f"; about {show_bytes(saved)} of {join.called(side.other)} not shuffled" if saved else ""
+    return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables)
 
 
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
@@ -79,26 +95,34 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             requests = self._switch(build, join.edges[side.other], context)
             reason = f"this side has {show_bytes(result.total)}, below the limit of {_limit(context)}"
             figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
-            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, **figures):
+            told = _told(join, side, result.total, context)
+            if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, told, **figures):
                 return True
         return False
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
-        limits, table = context.resources, table_memory(result)
+        limits, table, seen = context.resources, table_memory(result), True
+        what, size, limit = join.called(side), show_bytes(result.total), show_bytes(limits.broadcast_threshold)
         if limits.broadcast_threshold < 0:
             why = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
+            told = "broadcasts are turned off"
         elif not result.total < limits.broadcast_threshold:
             why = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
+            told = f"it is {size} (limit {limit})"
+            seen = result.total < _FAR_TOO_LARGE * limits.broadcast_threshold
         elif table is not None and table > limits.broadcast_memory:
             allowed = show_bytes(limits.broadcast_memory)
             why = (
                 f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} that Penstock allows"
             )
+            told = f"its {size} would take {show_bytes(table)} in memory (limit {allowed})"
         else:
             return True
         if (join.id, side) not in self._refused:
             self._refused.add((join.id, side))
-            context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why)
+            sentence = f"{join.name(side.other)}: {what} is not broadcast, as {told}"
+            words = Told(sentence, limits.broadcast_option, tables=join.tables, is_shown=seen)
+            context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why, words)
         return False
 
     def _switch(self, build: StreamEdge, probe: StreamEdge, context: StrategyContext) -> list[StreamEdgeUpdateRequest]:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import JoinType, Side, StreamNodeUpdateRequest
 from penstock.optimizer.dynamic_filtering import is_small_table, scan
 from penstock.optimizer.graphs import crosses_exchange, equi_join, equi_joins, is_hashed
@@ -140,4 +140,9 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 f"it reads {_shown(held[first])} from its sources and may be much smaller after filters, joins or "
                 f"aggregates; the other side reads {_shown(held[first.other])} and waits"
             )
-            context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason)
+            sentence = (
+                f"{join.name(first.other)}: {join.called(first.other)} waits until {join.called(first)} is measured, "
+                f"which reads {_shown(held[first])} and may turn out small enough to broadcast or to filter by"
+            )
+            told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
+            context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason, told)

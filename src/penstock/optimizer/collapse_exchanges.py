@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import AUTO_PARALLELISM_ENABLED, MIN_PARALLELISM
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import CalcOperator, OperatorKind, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import FORWARD, GlobalPartitioner, HashPartitioner, RangePartitioner
 from penstock.optimizer.graphs import relying_edges
@@ -66,7 +66,12 @@ class CollapseExchanges(StreamGraphOptimizationStrategy):
                 request = StreamEdgeUpdateRequest(edge.id, FORWARD)
                 reason = f"one task reads all {show_bytes(result.total)} of input to {graph.node(head).name}"
                 chosen = f"no {edge.partitioner} exchange"
-                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, bytes=result.total):
+                told = Told(
+                    f"{context.called(target)}: no shuffle before it, as one task has all the rows already "
+                    f"({show_bytes(result.total)} before {context.called(graph.node(head))})"
+                )
+                figures = {"bytes": result.total}
+                if not context.change([request], DecisionKind.EXCHANGE, target, chosen, reason, told, **figures):
                     break
                 graph, changed = context.stream_graph, True
             current = target.id

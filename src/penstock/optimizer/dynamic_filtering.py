@@ -24,8 +24,10 @@ from penstock.config.options import (
     DYNAMIC_FILTERING_MAX_KEYS,
     DYNAMIC_FILTERING_SELECTIVITY,
 )
-from penstock.decisions import DecisionKind
-from penstock.graph import DynamicFilterRef, JoinInput, ScanOperator, StreamNodeUpdateRequest
+from penstock.decisions import DecisionKind, Told
+from penstock.estimates import Estimate, Unit
+from penstock.graph import DynamicFilterRef, JoinInput, JoinOperator, ScanOperator, StreamNodeUpdateRequest
+from penstock.graph.wording import called, keys_of
 from penstock.optimizer.graphs import broadcast_to, crosses_exchange, equi_join, equi_joins, joins_behind
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -168,7 +170,8 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             estimate = f", which keep about {left:.1%} of the rows" if left < 1 else ""
             reason = f"the source can skip data that has none of {keys}{estimate}"
         figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side}
-        return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, **figures)
+        told = _told(ref, path, rows, kept, context)
+        return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, told, **figures)
 
     def _target(self, path: FilterPath, left: float, context: StrategyContext) -> tuple[int | None, bool]:
         """Return the node to filter at, and whether the source can skip files there.
@@ -199,6 +202,28 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
             return 1.0
         result = context.result(join.edges[build].source_id)
         return 1.0 if result is None else left_by(join, build, result.rows, context)
+
+
+def _told(ref: DynamicFilterRef, path: FilterPath, rows: int, kept: float | None, context: StrategyContext) -> Told:
+    """Return how people are told of a filter: which rows it keeps, and whose keys it has."""
+    graph, given_by = context.stream_graph, equi_join(context.stream_graph, path.filter_source.join_id)
+    join = graph.node(ref.join_id).operator
+    assert isinstance(join, JoinOperator)
+    assert given_by is not None
+    table = scan(graph, path.targets[0]).table or called(join, path.side)
+    source = given_by.called(path.filter_source.side)
+    sentence = f"{table} is filtered by the keys of {source}{keys_of(join, path.side)} as it is read"
+    why = f"{source} has only {show_count(rows, 'row')}"
+    option, estimate = DYNAMIC_FILTERING_ENABLED, None
+    if path.prunes:
+        why = f"data of {table} that has none of these keys can be skipped"
+    elif kept is not None:
+        option = DYNAMIC_FILTERING_SELECTIVITY
+    if kept is not None and kept < 1:
+        why += f" and about {kept:.1%} of {table} is kept"
+        estimate = Estimate(f"part of the rows of {table} kept", Unit.FRACTION, kept)
+    tables = tuple(dict.fromkeys((table, *given_by.operator.side(path.filter_source.side).tables)))
+    return Told(f"{sentence}, as {why}", option.key, estimate, tables=tables)
 
 
 def _is_worth_it(target: int, left: float, ref: DynamicFilterRef, path: FilterPath, context: StrategyContext) -> bool:

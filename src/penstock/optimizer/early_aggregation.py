@@ -18,7 +18,7 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import AggregateOperator, OperatorKind, ScanOperator, StreamNodeUpdateRequest
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
@@ -76,7 +76,8 @@ class EarlyAggregation(StreamGraphOptimizationStrategy):
             f"and {sets.copies} grouping sets would copy every row {sets.copies} times"
         )
         chosen = "before rows are copied for each grouping set"
-        return context.change([request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, groups=groups)
+        told = Told(f"{context.called(node)}: aggregated before rows are copied for each grouping set, as {reason}")
+        return context.change([request], DecisionKind.EARLY_AGGREGATION, node, chosen, reason, told, groups=groups)
 
 
 def _most_groups(sets: GroupingSets, context: StrategyContext) -> int | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph import JoinOperator, JoinType, Side, StreamEdgeUpdateRequest
+from penstock.graph import JoinOperator, JoinType, ScanOperator, Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import (
     BroadcastPartitioner,
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
 )
+from penstock.graph.wording import called, join_name, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.graph import StreamEdge, StreamGraph, StreamNode
+    from penstock.optimizer.strategy import StrategyContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,19 @@ class EquiJoin:
     def edges(self) -> dict[Side, StreamEdge]:
         """The edges that lead to it, by side."""
         return {Side.LEFT: self.left, Side.RIGHT: self.right}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that its rows come from."""
+        return tables_of(self.operator)
+
+    def name(self, first: Side = Side.LEFT) -> str:
+        """Return what people call it, one side first."""
+        return join_name(self.operator, first) if self.node.name == "Join" else self.node.name
+
+    def called(self, side: Side) -> str:
+        """Return what people call a side of it."""
+        return called(self.operator, side)
 
     @property
     def is_shuffled(self) -> bool:
@@ -98,6 +113,27 @@ def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
+
+
+def bytes_before(node_id: int, context: StrategyContext) -> int | None:
+    """Return the bytes that flow into a node's vertex: what was measured, else what sources hold; None if unknown."""
+    graph, total, todo, seen = context.stream_graph, 0, [node_id], {node_id}
+    while todo:
+        node = graph.node(todo.pop())
+        if isinstance(node.operator, ScanOperator):
+            if node.operator.bytes is None:
+                return None
+            total += node.operator.bytes
+        for edge in graph.in_edges(node.id):
+            result = None if edge.is_forward else context.result(edge.source_id)
+            if is_broadcast(edge) or edge.source_id in seen:
+                continue
+            seen.add(edge.source_id)
+            if result is None:
+                todo.append(edge.source_id)
+            else:
+                total += result.total
+    return total
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import JoinType, OperatorKind, ShuffledJoin, Side, StreamNodeUpdateRequest
 from penstock.optimizer.broadcast_join import table_memory
 from penstock.optimizer.graphs import joins_behind
@@ -132,4 +132,9 @@ class JoinAlgorithm(StreamGraphOptimizationStrategy):
         limit = show_bytes(limits.task_memory)
         reason = f"the largest hash table of a task takes {show_bytes(table.memory)}; Penstock allows {limit}"
         chosen = f"shuffled hash join, build side {table.side}"
-        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason)
+        told = Told(
+            f"{join.name(table.side.other)}: hash join instead of sort-merge join, as each task's part of "
+            f"{join.called(table.side)} takes at most {show_bytes(table.memory)} in memory (limit {limit})",
+            tables=join.tables,
+        )
+        return context.change([request], DecisionKind.JOIN_ALGORITHM, join.node, chosen, reason, told)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamNodeUpdateRequest
 from penstock.optimizer.dynamic_filtering import left_by
 from penstock.optimizer.graphs import equi_join, joins_behind
@@ -87,7 +87,19 @@ class JoinOrder(StreamGraphOptimizationStrategy):
         ]
         chosen = ", ".join(f"{node_id} (keeps {left[node_id]:.1%})" for node_id in order)
         reason = "the join that keeps the fewest rows runs first"
-        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, reason)
+        told = _told([one for node_id in order for one in joins if one.id == node_id], left)
+        return context.change(requests, DecisionKind.JOIN_ORDER, last.node, chosen, reason, told)
+
+
+def _told(joins: Sequence[EquiJoin], left: Mapping[int, float]) -> Told:
+    """Return how people are told of the order of joins."""
+    sides = [(join, join.broadcast_side) for join in joins]
+    named = [f"{join.called(side)} ({left[join.id]:.1%})" for join, side in sides if side is not None]
+    sentence = (
+        f"joins run in the order {', '.join(named)}, as the join that keeps the smallest part of the rows "
+        "(in brackets) should run first"
+    )
+    return Told(sentence, tables=tuple(dict.fromkeys(table for join in joins for table in join.tables)))
 
 
 def _left_by(join: EquiJoin, context: StrategyContext) -> float | None:

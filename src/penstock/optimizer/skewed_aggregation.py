@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_JOIN_STRATEGY
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
 from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
 from penstock.optimizer.skewed_join import obstacle, skewed_subpartitions
@@ -66,8 +66,10 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         if why_not and edge.id not in self._seen and skewed_subpartitions(result, context.config):
             self._seen.add(edge.id)
             largest = int(result.subpartitions.max())
-            reason = f"{why_not}; the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
-            context.decide(DecisionKind.SKEW, context.stream_graph.node(edge.target_id), "not split", reason)
+            reason = f"{why_not}; the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
+            node = context.stream_graph.node(edge.target_id)
+            told = f"{context.called(node)}: its large partitions are not split, as {reason}"
+            context.decide(DecisionKind.SKEW, node, "not split", reason, Told(told, SKEWED_JOIN_STRATEGY.key))
 
     def _look_at(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
         graph = context.stream_graph
@@ -77,6 +79,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
             return False
         self._seen.add(edge.id)
         node = graph.node(relying[0].target_id)
+        called = context.called(node)
         why_not = obstacle(graph, relying)
         largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
         if not why_not and largest < _WORTH_IT * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
@@ -85,10 +88,12 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
                 f"{show_count(context.resources.cores, 'core')}, so no core waits long for it"
             )
         if why_not:
-            context.decide(DecisionKind.SKEW, node, "not split", why_not)
+            told = Told(f"{called}: its large partitions are not split, as {why_not}", SKEWED_JOIN_STRATEGY.key)
+            context.decide(DecisionKind.SKEW, node, "not split", why_not, told)
             return False
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
         requests = [request, *hashed_again(relying)]
-        reason = f"the largest of {len(result.subpartitions)} subpartitions has {show_bytes(largest)}"
+        reason = f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
         chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, and partial results merged"
-        return context.change(requests, DecisionKind.SKEW, node, chosen, reason, largest=largest)
+        told = Told(f"{called}: {chosen.replace('subpartitions', 'partitions')}, as {reason}", SKEWED_JOIN_STRATEGY.key)
+        return context.change(requests, DecisionKind.SKEW, node, chosen, reason, told, largest=largest)

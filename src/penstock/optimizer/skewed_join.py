@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_FACTOR, SKEWED_JOIN_STRATEGY, SKEWED_THRESHOLD
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
 from penstock.graph import AggregateOperator, Side, StreamEdgeUpdateRequest
 from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
 from penstock.optimizer.skew import LARGEST, median_size, skew_threshold
@@ -94,13 +94,14 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         split = [side for side in Side if skewed[side] and join.operator.can_split(side)]
         for side in Side:
             if skewed[side] and side not in split:
-                context.decide(DecisionKind.SKEW, join.node, f"{side} side not split", _why_not(join, side))
+                chosen, why = f"{side} side not split", _why_not(join, side)
+                context.decide(DecisionKind.SKEW, join.node, chosen, why, _not_split(join, side, why))
         if not split:
             return False
         relying = relying_edges(graph, join.id)
         why_not = None if context.config.get(SKEWED_JOIN_STRATEGY) == "FORCED" else obstacle(graph, relying)
         if why_not is not None:
-            context.decide(DecisionKind.SKEW, join.node, "not split", why_not)
+            context.decide(DecisionKind.SKEW, join.node, "not split", why_not, _not_split(join, split[0], why_not))
             return False
         again = hashed_again(relying)
         changed = False
@@ -111,9 +112,20 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
             chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
             requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *again]
             figures = {LARGEST: largest, "median": median}
-            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, **figures):
+            told = Told(
+                f"{join.name(side)}: {len(skewed[side])} of {len(sizes)} partitions of {join.called(side)} are split "
+                f"among several tasks, as the largest has {show_bytes(largest)}, the median {show_bytes(median)}",
+                SKEWED_THRESHOLD.key,
+                tables=join.tables,
+            )
+            if context.change(requests, DecisionKind.SKEW, join.node, chosen, reason, told, **figures):
                 again, changed = [], True
         return changed
+
+
+def _not_split(join: EquiJoin, side: Side, why: str) -> Told:
+    sentence = f"{join.name(side)}: the large partitions of {join.called(side)} are not split, as {why}"
+    return Told(sentence, SKEWED_JOIN_STRATEGY.key, tables=join.tables)
 
 
 def _why_not(join: EquiJoin, side: Side) -> str:

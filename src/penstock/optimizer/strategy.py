@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import BROADCAST_THRESHOLD
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told
 from penstock.graph import GraphChange, RefusedChange, StreamGraphContext, StreamNode
+from penstock.graph.naming import column_names
+from penstock.graph.wording import node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -125,6 +127,7 @@ class StrategyContext(StreamGraphContext):
         self._refused: list[tuple[str, tuple[UpdateRequest, ...], str]] = []
         self._results: dict[int, ResultInfo] = {}
         self._scanned: dict[int, int] = {}
+        self._columns: Mapping[str, str] | None = None
 
     def add_results(self, results: Mapping[int, ResultInfo]) -> None:
         """Add the outputs of finished vertices, by the id of the node that wrote them."""
@@ -140,15 +143,27 @@ class StrategyContext(StreamGraphContext):
         """Return the number of rows read from a source, or None if it has not been measured yet."""
         return self._scanned.get(source_id)
 
+    def called(self, node: StreamNode) -> str:
+        """Return what people call an operator: by its tables and keys, if it has such."""
+        if self._columns is None:
+            self._columns = column_names(self.stream_graph)
+        return node_name(self.stream_graph, node, self._columns) or node.name
+
     def decide(
-        self, kind: DecisionKind, about: StreamNode | str, chosen: int | str, reason: str, **figures: Any
+        self,
+        kind: DecisionKind,
+        about: StreamNode | str,
+        chosen: int | str,
+        reason: str,
+        told: Told | None = None,
+        **figures: Any,
     ) -> None:
         """Record a decision that changes nothing: what about, what was chosen, why, and from which figures.
 
         One about a node is shown with its vertex, and gets what came of that; so does one about a name that only one
-        node has.
+        node has. `told` is how people are told of it, if `chosen` and `reason` do not say it well enough.
         """
-        self._decisions.record(self._choice(kind, about, chosen, reason, figures))
+        self._decisions.record(self._choice(kind, about, chosen, reason, told, figures))
 
     def change(
         self,
@@ -157,6 +172,7 @@ class StrategyContext(StreamGraphContext):
         about: StreamNode | str,
         chosen: int | str,
         reason: str,
+        told: Told | None = None,
         **figures: Any,
     ) -> bool:
         """Change edges and nodes, and record the decision to do so: all of it, or none.
@@ -165,7 +181,7 @@ class StrategyContext(StreamGraphContext):
         ----------
         requests
             What is asked for, see `modify_stream_edge` and `modify_stream_node`.
-        kind, about, chosen, reason, figures
+        kind, about, chosen, reason, told, figures
             The decision, see `decide`.
 
         Returns
@@ -173,7 +189,7 @@ class StrategyContext(StreamGraphContext):
         bool
             Whether all of it was done; False, and nothing is recorded, if nothing would change by it.
         """
-        choice = self._choice(kind, about, chosen, reason, figures)
+        choice = self._choice(kind, about, chosen, reason, told, figures)
         planned = self._planned(requests)
         if isinstance(planned, RefusedChange):
             return self._carry_out(replace(planned, choice=choice))
@@ -207,7 +223,7 @@ class StrategyContext(StreamGraphContext):
         strategy, because
             The name of the strategy that is not called again, and why not.
         """
-        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", because, {})
+        choice = self._choice(DecisionKind.STRATEGY, strategy, "skipped", because, None, {})
         skipped = self._decisions.record(choice)
         for decision in self._changed_by:
             self._decisions.settle(decision.id, instead="undone", because=f"{strategy} was skipped: {because}")
@@ -222,10 +238,13 @@ class StrategyContext(StreamGraphContext):
         about: StreamNode | str,
         chosen: int | str,
         reason: str,
+        told: Told | None,
         figures: Mapping[str, Any],
     ) -> Choice:
         named = {name.replace("_", " "): value for name, value in figures.items()}
-        return Choice(kind, self._subject(about), chosen, reason, named)
+        if told is None and isinstance(about, StreamNode):
+            told = Told(f"{self.called(about)}: {chosen}, as {reason}")
+        return Choice(kind, self._subject(about), chosen, reason, named, told)
 
     def _subject(self, about: StreamNode | str) -> Subject:
         if isinstance(about, StreamNode):

@@ -12,10 +12,11 @@ from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPart
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
-    from penstock.graph import Operator
+    from penstock.decisions import Told
+    from penstock.graph import Operator, StreamGraph
     from penstock.location import SourceLine
     from penstock.plan_hints import Stage
     from penstock.planner.plan import EdgePlan, NodePlan, SourcePlan
@@ -33,6 +34,8 @@ class Note:
         The node, or a name where there is no single node.
     chosen, reason, kind, figures
         As in `Choice`.
+    told
+        Returns how people are told of it, of the graph with all names and sizes.
     """
 
     about: int | str
@@ -40,6 +43,7 @@ class Note:
     reason: str
     kind: DecisionKind = DecisionKind.SHARING
     figures: Mapping[str, int] = field(default_factory=dict)
+    told: Callable[[StreamGraph], Told] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

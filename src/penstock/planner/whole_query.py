@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.config.options import WHOLE_QUERY_THRESHOLD
-from penstock.decisions import Choice, DecisionKind, NameRef
+from penstock.decisions import Choice, DecisionKind, NameRef, Told
 from penstock.planner.outputs import check_output
 from penstock.planner.sinks import sink_options
 from penstock.spark import catalyst
@@ -43,7 +43,9 @@ class WholeQuery:
     def decision(self, job: str) -> Choice:
         """Return what is recorded of it."""
         figures = {} if self.known_bytes is None else {"bytes in": self.known_bytes}
-        return Choice(DecisionKind.WHOLE_QUERY, NameRef(job), "handed to Spark whole", self.reason, figures)
+        option = None if self.known_bytes is None else WHOLE_QUERY_THRESHOLD.key
+        told = Told(f"Spark runs this query as it is, as {self.reason}", option)
+        return Choice(DecisionKind.WHOLE_QUERY, NameRef(job), "handed to Spark whole", self.reason, figures, told)
 
 
 def plan_whole(

@@ -60,6 +60,7 @@ class VertexExecution:
             self._account.deliver()
             run = self._runner.run(vertex, setup, self._description(vertex))
         record_run(self._context, execution, run, self._runner.results, self._runner.channels(vertex))
+        self._decider.compare()
         execution.move(ExecutionState.FINISHED)
 
     def _decide(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> VertexSetup:

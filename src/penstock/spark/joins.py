@@ -25,8 +25,8 @@ class JoinKey:
         What is compared.
     text
         The same as `Expression.key` spells it.
-    columns
-        The columns it is computed from.
+    columns, names
+        The columns it is computed from, by their ids and by their names.
     is_column, is_deterministic
         Whether it is a plain column; whether it has the same value each time.
     cannot_fail
@@ -42,11 +42,12 @@ class JoinKey:
     is_deterministic: bool
     cannot_fail: bool
     type: str
+    names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, expression: Expression, facts: Mapping[str, Any]) -> JoinKey:
         """Return the key of what ``java/JoinReader.java`` tells about it."""
-        return cls(expression, **{**facts, "columns": tuple(facts["columns"])})
+        return cls(expression, **{**facts, "columns": tuple(facts["columns"]), "names": tuple(facts["names"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,10 @@ class JoinFacts:
     def keys(self, side: Side) -> tuple[JoinKey, ...]:
         """Return the keys of a side."""
         return self.left if side is Side.LEFT else self.right
+
+    def names(self, side: Side) -> tuple[str, ...]:
+        """Return the names of the columns that the keys of a side are computed from."""
+        return tuple(dict.fromkeys(name for key in self.keys(side) for name in key.names))
 
     def expressions(self, side: Side) -> tuple[Expression, ...]:
         """Return the keys of a side as expressions."""

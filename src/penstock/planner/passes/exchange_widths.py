@@ -42,7 +42,8 @@ def _choice(note: Note, graph: StreamGraph) -> Choice:
     """Return what the planner decided; nodes have their final names only now."""
     about = note.about
     subject = NameRef(about) if isinstance(about, str) else NodeRef(about, graph.node(about).name)
-    return Choice(note.kind, subject, note.chosen, note.reason, note.figures)
+    told = None if note.told is None else note.told(graph)
+    return Choice(note.kind, subject, note.chosen, note.reason, note.figures, told)
 
 
 def _given(graph: StreamGraph, node_id: int) -> int | None:

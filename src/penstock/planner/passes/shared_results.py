@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.decisions import Told
 from penstock.graph import CalcOperator, OperatorKind
+from penstock.graph.naming import column_names
 from penstock.graph.partitioner import RESCALE
+from penstock.graph.wording import listed, node_name, tables_below
 from penstock.planner.draft import DraftBuilder, Note
 from penstock.planner.plan import NodePlan, WriteKind
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamEdge
+    from penstock.graph import StreamEdge, StreamGraph
     from penstock.planner.draft import Draft
 
 
@@ -23,7 +27,8 @@ def materialise_shared_results(draft: Draft) -> Draft:
         if len(outgoing) < 2:
             continue
         consumers = " and ".join(_first_after(builder, edge.target_id) for edge in outgoing)
-        note = Note(_last_before(builder, node_id), "run once", f"read {len(outgoing)} times, by {consumers}")
+        why = f"read {len(outgoing)} times, by {consumers}"
+        note = Note(_last_before(builder, node_id), "run once", why, told=partial(_told, node_id))
         builder.notes.append(note)
         signatures = {builder.edge_plans[edge.id].signature for edge in outgoing}
         if len(signatures) == 1 and "" not in signatures and not any(edge.is_forward for edge in outgoing):
@@ -32,6 +37,24 @@ def materialise_shared_results(draft: Draft) -> Draft:
         for edge in outgoing:
             _read_rows(builder, edge, group)
     return builder.draft()
+
+
+def _told(node_id: int, graph: StreamGraph) -> Told:
+    """Return how people are told that rows are computed once."""
+    columns, tables = column_names(graph), tables_below(graph, node_id)
+    readers = [
+        node_name(graph, graph.node(_worth_a_word(graph, edge.target_id)), columns) for edge in graph.out_edges(node_id)
+    ]
+    named = listed(list(dict.fromkeys(filter(None, readers))), "steps")
+    sentence = f"rows of {listed(tables, 'tables')} are computed once, as the query reads them {len(readers)} times"
+    return Told(f"{sentence}: for {named}" if named else sentence, tables=tables)
+
+
+def _worth_a_word(graph: StreamGraph, node_id: int) -> int:
+    """Return the first node from one on that is more than a projection."""
+    while graph.node(node_id).kind is OperatorKind.CALC and len(following := graph.out_edges(node_id)) == 1:
+        node_id = following[0].target_id
+    return node_id
 
 
 def _first_after(builder: DraftBuilder, node_id: int) -> str:

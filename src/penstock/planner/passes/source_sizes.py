@@ -1,4 +1,4 @@
-"""Tells sources what they hold, and joins what the sources below each side hold."""
+"""Tells sources their names and what they hold, and joins which sources lie below each side."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, StreamGraph
+from penstock.graph.wording import table_name
 
 if TYPE_CHECKING:
     from penstock.graph import Operator
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 def add_source_sizes(draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
     held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
+    names = {node_id: table_name(source.coordinator.name) for node_id, source in draft.sources.items()}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)
     below: dict[int, frozenset[int]] = {}
@@ -25,14 +27,17 @@ def add_source_sizes(draft: Draft) -> Draft:
         below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
         if own:
             rows = draft.sources[node.id].scan.rows if node.id in counted else None
-            changed[node.id] = ScanOperator(bytes=held[node.id], rows=rows)
+            changed[node.id] = ScanOperator(bytes=held[node.id], rows=rows, table=names[node.id])
         elif isinstance(node.operator, JoinOperator):
             join = node.operator
             for edge in edges:
                 side, sources = Side.of_input(edge.type_number), below[edge.source_id]
                 told = [size for source in sources if (size := held[source]) is not None]
                 size = sum(told) if told else None
-                join = join.with_side(side, replace(join.side(side), sources=sources, source_bytes=size))
+                largest_first = sorted(sources, key=lambda source: (-(held[source] or 0), source))
+                tables = tuple(dict.fromkeys(names[source] for source in largest_first))
+                known = replace(join.side(side), sources=sources, source_bytes=size, tables=tables)
+                join = join.with_side(side, known)
             changed[node.id] = join
     return draft.with_operators(changed)
 

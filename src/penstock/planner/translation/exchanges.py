@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.config.options import ADAPTIVE_PARTITIONER_MAX_TRAVERSE
+from penstock.decisions import Told
 from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
 from penstock.plan_hints import stage_of
 from penstock.planner.draft import Note
@@ -40,7 +42,9 @@ def add_adaptive_edge(
         builder.give(inner.node_id, parallelism=hint.parallelism)
     builder.edge(inner.node_id, node_id, kind(traverse), translator.edge_plan(below))
     compared = f"each batch goes to the least loaded of {traverse} consumers"
-    builder.notes.append(Note(builder.nodes[node_id].name, "adaptive", compared))
+    name = builder.nodes[node_id].name
+    told = Told(f"{name}: {compared}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
+    builder.notes.append(Note(name, "adaptive", compared, told=lambda _: told))
 
 
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:

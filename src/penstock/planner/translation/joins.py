@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.decisions import DecisionKind, Told
+from penstock.estimates import Estimate, Unit
 from penstock.graph import JoinOperator, JoinSide, JoinType, OperatorKind, Side
 from penstock.graph.partitioner import BROADCAST, ForwardForConsecutiveHashPartitioner, HashPartitioner
+from penstock.graph.wording import called, join_name, tables_of
 from penstock.planner.distribution import NOT_KNOWN, Distribution, static_build_side
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
@@ -18,6 +20,7 @@ from penstock.spark.logical_plan import LARGE
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
+    from penstock.graph import StreamGraph
     from penstock.planner.translation.translator import Translator
     from penstock.spark.joins import JoinFacts
     from penstock.spark.plans import LogicalNode
@@ -32,8 +35,8 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     left, right = node.children
     operator = JoinOperator(
         facts.type,
-        left=JoinSide(facts.left_hint, frozenset(left.ids), may_shrink=catalyst.reduces(left)),
-        right=JoinSide(facts.right_hint, frozenset(right.ids), may_shrink=catalyst.reduces(right)),
+        left=_side(facts, Side.LEFT, facts.left_hint, left),
+        right=_side(facts, Side.RIGHT, facts.right_hint, right),
         condition_columns=frozenset(node.references),
         cannot_fail=facts.cannot_fail,
     )
@@ -49,14 +52,31 @@ def translate_join(translator: Translator, node: LogicalNode) -> TranslatedNode:
     return _shuffled(translator, node, node_id, facts)
 
 
+def _side(facts: JoinFacts, side: Side, hint: str | None, child: LogicalNode) -> JoinSide:
+    return JoinSide(hint, frozenset(child.ids), may_shrink=catalyst.reduces(child), keys=facts.names(side))
+
+
 def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
     limit, option = translator.broadcast_threshold, translator.broadcast_option
+
+    def told(graph: StreamGraph) -> Told:
+        join = graph.node(node_id).operator
+        assert isinstance(join, JoinOperator)
+        what, estimate = called(join, build), None
+        why = "a join hint asks for it"
+        if not is_hinted:
+            why = f"Spark's statistics say {show_bytes(size)} for {what} (limit {show_bytes(limit)})"
+        if size < LARGE:
+            estimate = Estimate(f"bytes of {what}", Unit.BYTES, size)
+        sentence = f"{join_name(join, build.other)}: {what} is broadcast from the start, as {why}"
+        return Told(sentence, None if is_hinted else option, estimate, tables=tables_of(join))
+
     if is_hinted:
         reason, figures = "a join hint asks for it", {} if size >= LARGE else {"bytes": size}
     else:
         figures = {"bytes": size, "limit": limit}
         reason = f"Spark's statistics say {show_bytes(size)} for this side; the limit is {show_bytes(limit)} ({option})"
-    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures))
+    translator.builder.notes.append(Note(node_id, build, reason, DecisionKind.BROADCAST, figures, told))
 
 
 def _broadcast(

@@ -5,17 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.connectors.file_scan import FileScan
-from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
+from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
+from penstock.estimates import Estimate, Unit
 from penstock.graph import SinkOperator
+from penstock.graph.naming import column_names
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
-from penstock.scheduler.deciders.known_bytes import Known, KnownBytes
+from penstock.graph.wording import listed, node_name, tables_below
+from penstock.scheduler.deciders.known_bytes import Known, KnownBytes, total
 from penstock.sizing.file_sizes import slot_count
 from penstock.sizing.parallelism import subpartition_count
-from penstock.units import show_bytes
+from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from penstock.execution.context import GraphOwner
-    from penstock.graph import JobVertex, StreamEdge, StreamGraph
+    from penstock.graph import JobVertex, StreamEdge, StreamGraph, StreamNode
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.deciders.settings import ParallelismSettings
 
@@ -60,6 +65,8 @@ class OutputDecider:
         self._known = known
         self._log = log
         self._widths: dict[int, int] = {}
+        self._foreseen: dict[int, int] = {}
+        self._columns: Mapping[str, str] = {}
         self._slots: dict[int, int] = {}
 
     def slots_of(self, edge: StreamEdge) -> int:
@@ -103,8 +110,7 @@ class OutputDecider:
             return fixed
         family = self._plan.family(group)
         if family not in self._widths:
-            groups = self._plan.groups
-            edges = [edge for edge in graph.edges if edge.id in groups and self._plan.family(groups[edge.id]) == family]
+            edges = self._edges(family)
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
             if any(file_size(graph, edge) is not None for edge in edges):
@@ -114,13 +120,48 @@ class OutputDecider:
             limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
             figures = {"known bytes": known.bytes} if known.is_all or known.bytes else {}
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
-            self._log.record(
+            decision = self._log.record(
                 Choice(
                     DecisionKind.SUBPARTITIONS,
                     VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
                     f"{known} to {names}, four subpartitions for each {volume} (Penstock's default){limit}",
                     figures | {"maximum": upper},
+                    self._told(edges, number, known),
                 )
             )
+            self._foreseen[family] = decision.id
         return self._widths[family]
+
+    def compare(self) -> None:
+        """Compare what was foreseen of exchanges with what has been written of them by now."""
+        for family, decision_id in list(self._foreseen.items()):
+            writers = {edge.source_id for edge in self._edges(family) if not edge.is_forward}
+            written = total(map(self._known.written, writers))
+            if writers and written is not None:
+                self._log.compare(decision_id, written)
+                del self._foreseen[family]
+
+    def _edges(self, family: int) -> list[StreamEdge]:
+        """Return the edges of exchanges that have equally many subpartitions."""
+        groups = self._plan.groups
+        return [
+            edge
+            for edge in self._owner.graph.edges
+            if edge.id in groups and self._plan.family(groups[edge.id]) == family
+        ]
+
+    def _told(self, edges: Sequence[StreamEdge], number: int, known: Known) -> Told:
+        """Return how people are told into how many partitions rows are shuffled."""
+        graph = self._owner.graph
+        readers = list(dict.fromkeys(self._called(graph.node(edge.target_id)) for edge in edges))
+        tables = tuple(dict.fromkeys(table for edge in edges for table in tables_below(graph, edge.source_id)))
+        what = listed(readers, "steps")
+        estimate = Estimate(f"bytes shuffled for {what}", Unit.BYTES, known.bytes) if known.bytes else None
+        sentence = f"rows are shuffled into {show_count(number, 'partition')} for {what}, as they come from {known}"
+        return Told(sentence, None, estimate, tables=tables, is_shown=False)
+
+    def _called(self, node: StreamNode) -> str:
+        if not self._columns:
+            self._columns = column_names(self._plan.graph)
+        return node_name(self._owner.graph, node, self._columns) or node.name

@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, VertexRef
+from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
+from penstock.estimates import Estimate, Unit
 from penstock.execution.reads import VertexSetup
+from penstock.graph.naming import column_names
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.graph.wording import listed, table_name, vertex_name
 from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes, total
 from penstock.scheduler.deciders.outputs import OutputDecider
 from penstock.scheduler.deciders.settings import ParallelismSettings
 from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
+from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from penstock.config import Configuration
@@ -85,6 +89,7 @@ class VertexDecider:
         self._owner = owner
         self._log = log
         self._settings = ParallelismSettings.of(config, cores)
+        self._columns = column_names(plan.graph)
         known = KnownBytes(plan, owner, results)
         self._sources = SourceDecider(plan, self._settings)
         self._outputs = OutputDecider(plan, self._settings, owner, known, log)
@@ -130,7 +135,7 @@ class VertexDecider:
         reason = "; ".join(dict.fromkeys([*named, *(one.reason for one in inputs)])) or "nothing to read"
         bytes_in = total(one.bytes_in for one in read)
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
-        self._record(vertex, kind, parallelism, reason, bytes_in)
+        self._record(vertex, kind, parallelism, reason, bytes_in, list(sources.values()))
         slots = self._outputs.slots(vertex, parallelism)
         setup = VertexSetup(
             edges={edge_id: how for one in inputs for edge_id, how in one.reads.items()},
@@ -141,7 +146,13 @@ class VertexDecider:
         return DecidedVertex(setup, parallelism, reason, bytes_in)
 
     def _record(
-        self, vertex: JobVertex, kind: DecisionKind, parallelism: int | None, reason: str, bytes_in: int | None
+        self,
+        vertex: JobVertex,
+        kind: DecisionKind,
+        parallelism: int | None,
+        reason: str,
+        bytes_in: int | None,
+        sources: Sequence[DecidedSource],
     ) -> None:
         bounds = self._settings.bounds
         figures = ({} if bytes_in is None else {"bytes in": bytes_in}) | {
@@ -151,7 +162,23 @@ class VertexDecider:
         }
         chosen = parallelism if parallelism is not None else "left to Spark"
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
-        self._log.record(Choice(kind, subject, chosen, reason, figures))
+        told = self._told(vertex, parallelism, reason, sources)
+        self._log.record(Choice(kind, subject, chosen, reason, figures, told))
+
+    def _told(self, vertex: JobVertex, parallelism: int | None, reason: str, sources: Sequence[DecidedSource]) -> Told:
+        """Return how people are told of the tasks of a vertex; of one that reads sources, with what they hold."""
+        tasks = "Spark sets the number of tasks" if parallelism is None else show_count(parallelism, "task")
+        name = vertex_name(self._owner.graph, vertex, self._columns)
+        tables = tuple(dict.fromkeys(table_name(one.name) for one in sources))
+        held = total(one.bytes_in for one in sources)
+        estimate = None
+        if tables and held is not None:
+            estimate = Estimate(f"bytes read from {listed(tables, 'tables')}", Unit.BYTES, held)
+        return Told(f"{name}: {tasks}, as {reason}", None, estimate, tables=tables, is_shown=bool(tables))
+
+    def compare(self) -> None:
+        """Compare what was foreseen of exchanges with what has been written of them by now."""
+        self._outputs.compare()
 
     def _given(self, vertex: JobVertex, node_id: int) -> int | None:
         """Return the number of tasks that a user asked for where one of its nodes reads, or None.

@@ -55,12 +55,15 @@ public final class JoinReader {
 
     private static Map<String, Object> keyFacts(Expression key) {
         List<Object> columns = new ArrayList<>();
+        List<Object> names = new ArrayList<>();
         for (Object column : Catalyst.each(key.references().toSeq())) {
             columns.add(Catalyst.id((Attribute) column));
+            names.add(((Attribute) column).name());
         }
         Map<String, Object> facts = new HashMap<>();
         facts.put("text", Catalyst.key(key));
         facts.put("columns", columns);
+        facts.put("names", names);
         facts.put("is_column", key instanceof AttributeReference);
         facts.put("is_deterministic", key.deterministic());
         facts.put("cannot_fail", ExpressionSafety.cannotFail(key));

@@ -1,0 +1,145 @@
+"""What people call the parts of a graph: by the tables and keys of their query, never by numbers of nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.graph.join_types import Side
+from penstock.graph.naming import readable
+from penstock.graph.operators import JoinOperator, OperatorKind, ScanOperator
+from penstock.graph.partitioner import ForwardForConsecutiveHashPartitioner, HashPartitioner, RangePartitioner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.graph.job_graph import JobVertex
+    from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
+
+_SUFFIX = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECASE)
+_CATALOG = "spark_catalog."
+_NAMES = 3
+"""Tables or columns that are named; of more, the rest is counted."""
+_LENGTH = 40
+"""Characters of a table's name; a subquery that a database is asked can be long."""
+_COUNT = re.compile(r"#\d+L?\b")
+
+
+def table_name(source: str) -> str:
+    """Return what people call a source: without the ending of a file, and of bounded length."""
+    name = " ".join(_SUFFIX.sub("", source).removeprefix(_CATALOG).split())
+    return name if len(name) <= _LENGTH else f"{name[: _LENGTH - 1]}…"
+
+
+def listed(names: Sequence[str], noun: str) -> str:
+    """Return names as a list in words: ``a, b and 2 more columns``."""
+    if len(names) > _NAMES:
+        names = [*names[: _NAMES - 1], f"{len(names) - _NAMES + 1} more {noun}"]
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def called(join: JoinOperator, side: Side) -> str:
+    """Return what people call a side of a join: ``customer with nation``."""
+    first, *others = join.side(side).tables or (f"the {side} side",)
+    return first + (f" with {listed(others, 'tables')}" if others else "")
+
+
+def tables_of(join: JoinOperator) -> tuple[str, ...]:
+    """Return the tables of both sides of a join."""
+    return tuple(dict.fromkeys((*join.left.tables, *join.right.tables)))
+
+
+def keys_of(join: JoinOperator, side: Side) -> str:
+    """Return the columns that a side is joined by: `` on o_custkey``; empty where they have no names."""
+    keys = join.side(side).keys
+    return f" on {listed(keys, 'columns')}" if keys else ""
+
+
+def join_name(join: JoinOperator, first: Side = Side.LEFT) -> str:
+    """Return what people call a join: ``orders join customer on o_custkey``."""
+    if not (join.left.tables or join.right.tables):
+        return f"join{keys_of(join, first)}"
+    return f"{called(join, first)} join {called(join, first.other)}{keys_of(join, first)}"
+
+
+def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
+    """Return the names of the sources that a node's rows come from."""
+    found: dict[str, None] = {}
+    todo, seen = [node_id], {node_id}
+    while todo:
+        current = todo.pop()
+        operator = graph.node(current).operator
+        if isinstance(operator, ScanOperator):
+            found[operator.table or graph.node(current).name] = None
+        for edge in reversed(graph.in_edges(current)):
+            if edge.source_id not in seen:
+                seen.add(edge.source_id)
+                todo.append(edge.source_id)
+    return tuple(found)
+
+
+_VERBS = {
+    OperatorKind.AGGREGATE: ("aggregate", {"Aggregate", "Global aggregate"}),
+    OperatorKind.WINDOW: ("window", {"Window", "WindowGroupLimit"}),
+    OperatorKind.SORT: ("sort", {"Sort"}),
+}
+"""What people call operators by keys, and the names that Penstock gives them: any other is the user's."""
+
+_PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
+
+
+def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) -> str:
+    """Return what people call an operator; empty for one that is not worth a word, as a projection.
+
+    Parameters
+    ----------
+    columns
+        The names of columns, see `naming.column_names`.
+    """
+    operator, name = node.operator, node.name
+    verb, ours = _VERBS.get(node.kind, ("", set()))
+    if name in ours:
+        return verb + _by(graph.in_edges(node.id), columns)
+    match operator:
+        case ScanOperator(table=table):
+            name = table or name.removeprefix("Source: ")
+        case JoinOperator() if name == "Join":
+            name = join_name(operator)
+        case _ if node.kind is OperatorKind.JOIN and name == "Join":
+            name = f"join of {listed(tables_below(graph, node.id), 'tables')}"
+        case _ if node.kind is OperatorKind.SINK:
+            name = f"write to {name.removeprefix('Sink: ')}"
+        case _ if node.kind is OperatorKind.CALC and name in _PROJECTIONS:
+            name = ""
+    return name
+
+
+def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
+    for edge in edges:
+        match edge.partitioner:
+            case HashPartitioner(keys) | RangePartitioner(keys):
+                pass
+            case ForwardForConsecutiveHashPartitioner(HashPartitioner(keys)):
+                pass
+            case _:
+                continue
+        return f" by {listed([_COUNT.sub('', readable(key, columns)) for key in keys], 'columns')}"
+    return ""
+
+
+def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> str:
+    """Return what people call a vertex: ``lineitem → join orders on l_orderkey → aggregate by n_name``."""
+    parts: list[str] = []
+    for node in map(graph.node, vertex.node_ids):
+        probe = _chained_side(graph, node, vertex)
+        if isinstance(node.operator, JoinOperator) and node.name == "Join" and probe is not None:
+            parts.append(f"join {called(node.operator, probe.other)}{keys_of(node.operator, probe)}")
+        else:
+            parts.append(node_name(graph, node, columns))
+    return " → ".join(filter(None, parts)) or vertex.name
+
+
+def _chained_side(graph: StreamGraph, node: StreamNode, vertex: JobVertex) -> Side | None:
+    """Return the one side of a join whose rows come from its own vertex, None if there is not one."""
+    inside = [edge for edge in graph.in_edges(node.id) if edge.source_id in vertex.node_ids]
+    return Side.of_input(inside[0].type_number) if len(inside) == 1 else None
