@@ -146,11 +146,11 @@ def _figures(
 
 
 def _rows_read(step: Step) -> int:
-    return 0 if step.inputs else step.rows_in or 0
+    return step.rows_in or 0 if step.source else 0
 
 
 def _bytes_read(step: Step) -> int:
-    return 0 if step.inputs else step.bytes_in or 0
+    return step.bytes_in or 0 if step.source else 0
 
 
 def _spilled(step: Step) -> int:
@@ -162,7 +162,7 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
     change = ""
     if before and after is not None and shown[0] != shown[1]:
         percent = 100 * (after - before) / before
-        change = f"{percent:+.0f} %" if abs(percent) < 1000 else f"× {after / before:,.0f}"
+        change = f"{percent:+.0f} %" if abs(percent) < 1000 else f"{after / before:,.0f} times"
     return Figure(name, *shown, change)
 
 
@@ -186,14 +186,19 @@ def _numbered(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
 
 def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
     """Return the sources of which clearly more or fewer rows were read, most changed first."""
-    pairs = [pair for pair in _paired(old, new) if pair.before and pair.after and not pair.after.inputs]
-    found = [
-        Growth(pair.label, pair.before.rows_in, pair.after.rows_in)
-        for pair in pairs
-        if pair.before and pair.after and pair.before.rows_in and pair.after.rows_in
-    ]
+    before = rows_of_sources(old)
+    found = [Growth(name, before[name], rows) for name, rows in rows_of_sources(new).items() if name in before]
     changed = [one for one in found if one.factor >= GREW or one.factor <= 1 / GREW]
     return sorted(changed, key=lambda one: max(one.factor, 1 / one.factor), reverse=True)
+
+
+def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
+    """Return how many rows were read of each table; of one that was read several times, the most."""
+    found: dict[str, int] = {}
+    for step in steps:
+        if step.source and step.rows_in:
+            found[step.source] = max(step.rows_in, found.get(step.source, 0))
+    return found
 
 
 def _choices(old: Sequence[ToldDecision], new: Sequence[ToldDecision]) -> Iterable[Choices]:
@@ -210,14 +215,14 @@ def _by_subject(decisions: Sequence[ToldDecision]) -> dict[tuple[object, ...], T
     seen: Counter[tuple[object, ...]] = Counter()
     found = {}
     for one in decisions:
-        if one.shown:
+        if one.is_shown:
             key = (one.kind, one.nodes)
             found[*key, seen[key]] = one
             seen[key] += 1
     return found
 
 
-def _chosen(one: ToldDecision) -> tuple[str, str | None]:
+def _chosen(one: ToldDecision) -> tuple[str, str]:
     """Return what was done: the sentence up to its reasons, which have figures that always differ a little."""
     return one.sentence.partition(", as ")[0], one.instead
 

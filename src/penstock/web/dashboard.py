@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.history.told import told
 from penstock.units import show_bytes, show_count
 from penstock.web.charts.bars import Column
-from penstock.web.comparison import GREW, Growth
+from penstock.web.comparison import GREW, Growth, rows_of_sources
 from penstock.web.steps import steps_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Digest:
     misses
         The estimates that missed.
     rows
-        The rows that were read of each source, by what reads it.
+        The rows that were read of each table.
     """
 
     id: str
@@ -69,8 +69,8 @@ class Digest:
             if one.estimate is not None and one.estimate.missed_by
         ]
         steps = steps_of(record, record.changed)
-        rows = {step.label: step.rows_in for step in steps if not step.inputs and step.rows_in}
-        kinds = Counter(one.kind for one in decisions if one.shown)
+        rows = rows_of_sources(steps)
+        kinds = Counter(one.kind for one in decisions if one.is_shown)
         not_shuffled = sum(one.not_shuffled or 0 for one in decisions)
         return cls(record.id, record.name, record.started, not_shuffled, kinds, tuple(misses), rows)
 

@@ -65,11 +65,25 @@ def findings(
         Where steps and the comparison are shown.
     """
     return [
-        Finding("longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step ran yet."),
+        Finding(
+            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step ran yet."
+        ),
         Finding("broadcast", "What was broadcast, and why?", tuple(_broadcasts(decisions)), "No table was broadcast."),
-        Finding("read-less", "What was read less than planned?", tuple(_read_less(decisions)), "Everything was read as planned."),
-        Finding("wrong", "Which estimates were wrong?", tuple(_wrong(decisions)), "No estimate was off by a factor of two or more."),
-        Finding("last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)),
+        Finding(
+            "read-less",
+            "What was read less than planned?",
+            tuple(_read_less(decisions)),
+            "Everything was read as planned.",
+        ),
+        Finding(
+            "wrong",
+            "Which estimates were wrong?",
+            tuple(_wrong(decisions)),
+            "No estimate was off by a factor of two or more.",
+        ),
+        Finding(
+            "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
+        ),
     ]
 
 
@@ -92,6 +106,8 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     first = ran[0]
     took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
     yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
+    if first.id not in timing.critical:
+        yield Item("the end of the job did not wait for it")
     yield from (Item(text) for text in reasons_of_time(first, steps))
     for step in ran[1:4]:
         yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
@@ -107,9 +123,10 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     typical = statistics.median(step.task_seconds) if step.task_seconds else 0.0
     slowest = step.slowest or 0.0
     if step.task_seconds and busy < _MOSTLY_WAITED * seconds:
-        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning it and starting tasks"
+        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
+        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
     if len(step.task_seconds) > 2 and slowest > SKEWED * typical and slowest > 0.2 * seconds:
-        yield f"its slowest task took {words.seconds(slowest)}, the median {words.seconds(typical)}: its rows are skewed"
+        yield f"rows are skewed: its slowest task took {words.seconds(slowest)}, the median {words.seconds(typical)}"
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
     most = max((other.rows_in or 0 for other in steps), default=0)
@@ -125,15 +142,15 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    found = [one for one in decisions if one.kind == DecisionKind.BROADCAST and one.shown]
+    found = [one for one in decisions if one.kind == DecisionKind.BROADCAST and one.is_shown]
     for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
-        yield Item(one.sentence, _otherwise(one), is_miss=one.instead is not None)
+        yield Item(one.sentence, _otherwise(one), is_miss=bool(one.instead))
 
 
 def _otherwise(one: ToldDecision) -> str:
-    if one.instead is None:
+    if not one.instead:
         return "" if one.option is None else f"change with {one.option}"
-    return f"came otherwise: {one.instead}" + ("" if one.because is None else f", because {one.because}")
+    return f"came otherwise: {one.instead}" + (f", because {one.because}" if one.because else "")
 
 
 _OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
@@ -150,7 +167,7 @@ def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
         yield Item(one.sentence)
     told = {id(one) for one, _ in less}
     for one in decisions:
-        if one.kind == DecisionKind.DYNAMIC_FILTER and one.shown and id(one) not in told:
+        if one.kind == DecisionKind.DYNAMIC_FILTER and one.is_shown and id(one) not in told:
             yield Item(one.sentence, _otherwise(one))
 
 

@@ -34,6 +34,8 @@ _INLINE = 600
 """Steps and pending operators up to which the graph is a part of the page, with links and tips."""
 _LINES = 600
 """Steps that a timeline shows."""
+_WORTH_MARKING = 1 << 20
+"""Bytes of a piece that may hold a task up."""
 _BUSY = 60
 """Times in which tasks ran that a line shows."""
 
@@ -106,7 +108,7 @@ def job(
     timing = Timing.of(steps, record.seconds(now))
     comparison = None if last is None else Comparison.of(last, record, now)
     links = Links(record.id, None if last is None else f"/ui/jobs/{record.id}/compare/{last.id}")
-    shown = [one for one in decisions if one.shown]
+    shown = [one for one in decisions if one.is_shown]
     boxes = len(steps) + (record.pending if wish.pending else 0)
     graph = draw_graph(record, steps, timing.critical, pending=wish.pending) if boxes <= _INLINE else None
     return _render(
@@ -126,7 +128,7 @@ def job(
         finished=sum(step.state == "finished" for step in steps),
         kinds=sorted(Counter(one.kind for one in shown).items()),
         decisions=[one for one in shown if wish.kind in {"", one.kind}],
-        hidden=[one for one in decisions if not one.shown],
+        hidden=[one for one in decisions if not one.is_shown],
         earlier=earlier,
     )
 
@@ -187,7 +189,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
         lanes=_lanes(tasks, begin, span),
         stages=record.stages.get(step.id, []),
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
-        decisions=[decision for decision in told(record) if decision.shown and not nodes.isdisjoint(decision.nodes)],
+        decisions=[decision for decision in told(record) if decision.is_shown and not nodes.isdisjoint(decision.nodes)],
         figures=record.decisions_of(one),
         inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
         readers=[other.id for other in steps if step.id in other.inputs],
@@ -203,17 +205,24 @@ def _lanes(tasks: Sequence[dict[str, Any]], begin: float, span: float) -> list[t
     for task in tasks:
         skewed = len(tasks) > 2 and task["seconds"] > SKEWED * typical
         times = (task["started"] - begin, task["started"] - begin + task["seconds"])
-        line = bars.time_line(span, [("run skewed" if skewed else "run finished", times)], 14)
+        line = bars.time_line(span, [("run skewed" if skewed else "run finished", times)], 20)
         found.append((task, skewed, Markup(line)))  # noqa: S704 - numbers only
     return found
 
 
 def piece_bars(sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a bar for each piece that was written: its height in percent of the largest, and whether it is skewed."""
+    """Return a bar for each piece that was written: its height in percent of the largest, and whether it is skewed.
+
+    Small pieces are never marked: whatever their sizes are, one task reads many of them.
+    """
     highest = max(sizes, default=0) or 1
     typical = _median(sizes)
     return [
-        {"height": max(100 * size / highest, 0.5), "size": size, "skewed": len(sizes) > 2 and size > SKEWED * typical}
+        {
+            "height": max(100 * size / highest, 0.5),
+            "size": size,
+            "skewed": len(sizes) > 2 and size >= _WORTH_MARKING and size > SKEWED * typical,
+        }
         for size in sizes
     ]
 

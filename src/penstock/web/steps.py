@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.graph import OperatorKind
+from penstock.graph.partitioner import BROADCAST
 from penstock.history.record import run_times
 from penstock.web.words import number_of
 
@@ -45,6 +47,10 @@ class Step:
         What it read, wrote, and had to write to disk for want of memory.
     inputs
         The vertices that it reads, by their ids.
+    source
+        The table that it reads; empty if it reads other steps only.
+    is_broadcast
+        Whether its rows go to every task of a step that reads it.
     """
 
     id: str
@@ -63,6 +69,8 @@ class Step:
     bytes_out: int | None
     spilled: int | None
     inputs: tuple[str, ...]
+    source: str
+    is_broadcast: bool
 
     @property
     def start(self) -> float | None:
@@ -83,10 +91,16 @@ class Step:
 def steps_of(record: JobRecord, now: float) -> list[Step]:
     """Return the steps of a job, in the order in which they were made."""
     end = record.ended if record.ended is not None else now
-    return [_step(record, vertex, end) for vertex in record.vertices.values()]
+    broadcast = {
+        edge["vertex"]
+        for vertex in record.vertices.values()
+        for edge in vertex["inputs"]
+        if record.edges[edge["edge"]]["partitioner"] == BROADCAST.name
+    }
+    return [_step(record, vertex, end, vertex["id"] in broadcast) for vertex in record.vertices.values()]
 
 
-def _step(record: JobRecord, vertex: dict[str, Any], end: float) -> Step:
+def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: bool) -> Step:  # noqa: FBT001
     started, ended = run_times(vertex)
     ran = None if started is None else (started - record.started, max(ended or end, started) - record.started)
     tasks, stages = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
@@ -101,13 +115,20 @@ def _step(record: JobRecord, vertex: dict[str, Any], end: float) -> Step:
         _busy(record, tasks, stages, ran),
         tuple(task["seconds"] for task in tasks),
         tuple(sorted({task["stage"] for task in tasks})),
-        stages[0]["rows_in"] if stages else None,
+        max((stage["rows_in"] for stage in stages), default=None),
         _known(vertex["rows_out"]),
         _known(vertex["bytes_in"]),
         _known(vertex["bytes_out"]),
         sum(stage["spilled"] for stage in stages) if stages else None,
         tuple(dict.fromkeys(edge["vertex"] for edge in vertex["inputs"])),
+        " and ".join(_sources(record, vertex)),
+        is_broadcast,
     )
+
+
+def _sources(record: JobRecord, vertex: dict[str, Any]) -> list[str]:
+    nodes = [record.nodes[node] for node in vertex["nodes"] if node in record.nodes]
+    return [node.get("label") or node["name"] for node in nodes if node["kind"] == OperatorKind.SOURCE.value]
 
 
 def _known(figure: int) -> int | None:

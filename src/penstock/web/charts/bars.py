@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 86400)
 _MOST_TICKS = 6
+_TALL = 13
+"""The height of a bar, in pixels."""
 _LEAST = 0.35
 """The least width of what is there, in percent."""
 
@@ -26,7 +28,7 @@ class Column:
     told: str
 
 
-def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int = 16) -> str:
+def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int = 30) -> str:
     """Return a line of time with bars.
 
     Parameters
@@ -34,8 +36,7 @@ def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int =
     total
         The seconds that the whole width stands for.
     parts
-        Bars from back to front: the class, and when it began and ended. Those of class ``idle`` and ``tick`` take the
-        whole height.
+        Bars from back to front: the class, and when it began and ended. Those of class ``idle`` take the whole height.
     height
         In pixels.
     """
@@ -43,10 +44,10 @@ def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int =
     for css, (start, end) in parts:
         left = 100 * max(start, 0.0) / total if total else 0.0
         width = min(max(100 * (end - start) / total if total else 0.0, _LEAST), 100.0)
-        full = css in {"idle", "tick"}
-        y, tall, round_ = (0, height, 0) if full else (2, height - 4, 3)
+        y, tall, radius = (0.0, height, 0) if css == "idle" else ((height - _TALL) / 2, _TALL, 3)
         found.append(
-            f'<rect class="{css}" x="{min(left, 100 - width):.2f}%" width="{width:.2f}%" y="{y}" height="{tall}" rx="{round_}"/>'
+            f'<rect class="{css}" x="{min(left, 100 - width):.2f}%" width="{width:.2f}%" y="{y:g}" height="{tall}" '
+            f'rx="{radius}"/>'
         )
     return "".join([*found, "</svg>"])
 

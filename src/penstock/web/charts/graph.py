@@ -24,6 +24,8 @@ _CHARACTERS = 29
 """What fits into a box or under it, of the widest usual letters."""
 _THIN, _THICK = 1.5, 9.0
 _MOST_LABELS = 2
+_APART = 22.0
+"""Pixels between two edges that come to one box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +127,7 @@ def _pending_box(node: dict[str, Any]) -> Box:
     label = node.get("label") or node["name"]
     tip = f"{node['name']}\n{node['description']}\nnot yet part of a step"
     numbers = (f"tasks {_number(node['parallelism'])}", f"at most {_number(node['max_parallelism'])}")
-    return Box(
-        f"n{node['id']}", "Still open", "", (*wrapped(label, 3), " · ".join(numbers)), "vertex pending", "", tip
-    )
+    return Box(f"n{node['id']}", "Still open", "", (*wrapped(label, 3), " · ".join(numbers)), "vertex pending", "", tip)
 
 
 def _number(value: int) -> str:
@@ -145,6 +145,8 @@ def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str,
 
 def wrapped(text: str, lines: int, characters: int = _CHARACTERS) -> tuple[str, ...]:
     """Return a text in lines that break between words; what is too long ends with an ellipsis."""
+    if len(text) <= characters:
+        return (text,) if text else ()
     found = textwrap.wrap(
         text, characters, max_lines=lines, placeholder=" …", break_long_words=False, break_on_hyphens=False
     )
@@ -155,16 +157,16 @@ def _svg(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
     labels = _labels(lines)
     sizes = {box.id: Size(WIDTH, box.height + _LABEL * len(labels.get(box.id, ()))) for box in boxes}
     found = layout(sizes, ((line.source, line.target) for line in lines))
-    heights = {box.id: box.height for box in boxes}
+    starts = {box.id: found.places[box.id][1] + sizes[box.id].height for box in boxes}
+    arrivals = _arrivals(lines, found)
     largest = max((line.size or 0 for line in lines), default=0)
-    parts = [
+    start = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {found.width:.0f} {found.height:.0f}" '
         f'width="{found.width:.0f}" height="{found.height:.0f}" role="group" aria-label="Graph of the steps">'
-        '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="10" markerHeight="10" '
-        'markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" class="head"/></marker></defs>'
-    ]
-    parts += [_path(line, found, heights, largest) for line in lines]
-    parts += [_under(labels.get(box.id, ()), found.places[box.id], box.height) for box in boxes]
+    )
+    parts = [start]
+    parts += [_path(line, found, starts[line.source], at, largest) for line, at in zip(lines, arrivals, strict=True)]
+    parts += [_under(labels[box.id], found.places[box.id], box.height) for box in boxes if box.id in labels]
     parts += [_box(box, found.places[box.id]) for box in boxes]
     parts.append("</svg>")
     return "".join(parts)
@@ -181,18 +183,44 @@ def _labels(lines: Iterable[Line]) -> dict[str, list[str]]:
     return found
 
 
-def _path(line: Line, found: Layout, heights: dict[str, float], largest: int) -> str:
-    (x, y), (to_x, to_y) = found.places[line.source], found.places[line.target]
-    points: list[Point] = [(x, y + heights[line.source])]
+def _arrivals(lines: Sequence[Line], found: Layout) -> list[float]:
+    """Return where each edge comes to its target: side by side, in the order in which they come."""
+    arriving: dict[str, list[tuple[float, int]]] = {}
+    for number, line in enumerate(lines):
+        bends = found.bends.get((line.source, line.target), [])
+        x = bends[-1][1][0] if bends else found.places[line.source][0]
+        arriving.setdefault(line.target, []).append((x, number))
+    places = [0.0] * len(lines)
+    for target, edges in arriving.items():
+        apart = min(_APART, (WIDTH - 4 * _PAD) / len(edges))
+        for place, (_, number) in enumerate(sorted(edges)):
+            places[number] = found.places[target][0] + apart * (place - (len(edges) - 1) / 2)
+    return places
+
+
+def _path(line: Line, found: Layout, start: float, to_x: float, largest: int) -> str:
+    """Return an edge from under the label of its source to the upper side of its target."""
+    to_y = found.places[line.target][1]
+    x = found.places[line.source][0]
+    # First straight down: the labels of others stand beside.
+    points: list[Point] = [(x, start + 3), (x, max(found.floors[line.source], start + 3))]
     for entered, left in found.bends.get((line.source, line.target), []):
         points += [entered, left]
-    points.append((to_x, to_y))
+    width = _THIN + (_THICK - _THIN) * ((line.size or 0) / largest) ** 0.5 if largest else _THIN
+    half, tall = width / 2 + 4, width / 2 + 6
+    points.append((to_x, to_y - tall))
     path = [f"M{points[0][0]:.0f} {points[0][1]:.0f}"]
     for (from_x, from_y), (next_x, next_y) in pairwise(points):
+        if from_x == next_x:
+            path.append(f"V{next_y:.0f}")
+            continue
         bend = (next_y - from_y) / 2
         path.append(f"C{from_x:.0f} {from_y + bend:.0f} {next_x:.0f} {next_y - bend:.0f} {next_x:.0f} {next_y:.0f}")
-    width = _THIN + (_THICK - _THIN) * ((line.size or 0) / largest) ** 0.5 if largest else _THIN
-    return f'<path class="{line.css}" stroke-width="{width:.1f}" d="{"".join(path)}" marker-end="url(#arrow)"/>'
+    head = f"M{to_x:.0f} {to_y - 1:.0f}l-{half:.0f}-{tall:.0f}h{2 * round(half)}z"
+    return (
+        f'<path class="{line.css}" stroke-width="{width:.1f}" d="{"".join(path)}"/>'
+        f'<path class="{line.css} head" d="{head}"/>'
+    )
 
 
 def _under(labels: Sequence[str], place: Point, height: float) -> str:
@@ -210,12 +238,16 @@ def _box(box: Box, place: Point) -> str:
         f'<text x="{left + _PAD:.0f}" y="{top + 38 + _LINE * number:.0f}">{escape(text)}</text>'
         for number, text in enumerate(box.lines)
     )
+    aside = (
+        f'<text class="aside" x="{left + WIDTH - _PAD:.0f}" y="{top + 20:.0f}" text-anchor="end">{escape(box.aside)}</text>'
+        if box.aside
+        else ""
+    )
     body = (
         f'<g class="{box.css}" data-id="{escape(box.id)}"><title>{escape(box.tip)}</title>'
         f'<rect x="{left:.0f}" y="{top:.0f}" width="{WIDTH:.0f}" height="{box.height:.0f}" rx="9"/>'
         f'<text class="title" x="{left + _PAD:.0f}" y="{top + 20:.0f}">{escape(box.title)}</text>'
-        f'<text class="aside" x="{left + WIDTH - _PAD:.0f}" y="{top + 20:.0f}" text-anchor="end">{escape(box.aside)}'
-        f"</text>{texts}</g>"
+        f"{aside}{texts}</g>"
     )
     if not box.href:
         return body

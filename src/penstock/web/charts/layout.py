@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 Point = tuple[float, float]
+_Neighbours = dict[Any, list[Any]]
 
-GAP_X, GAP_Y, MARGIN = 28.0, 44.0, 20.0
+GAP_X, GAP_Y, MARGIN = 28.0, 52.0, 20.0
 _BEND = 14.0
 """The room that an edge gets where it passes a row."""
 _LARGE = 600
 """Boxes from which on long edges go straight, behind what is in their way."""
-_SWEEPS = 8
+_ABREAST = 5
+"""Boxes without inputs that stand in one row; more of them stand in the rows above."""
+_SWEEPS, _FEW_SWEEPS = 8, 4
+"""How often rows are ordered, and how often those of a large graph."""
 _MOVES = 6
 
 
@@ -37,6 +42,8 @@ class Layout:
     ----------
     places
         The middle of the upper side of each box.
+    floors
+        Where the row of each box ends.
     bends
         For each edge over several rows, where it passes each row between: where it comes in and where it leaves.
     width, height
@@ -44,13 +51,14 @@ class Layout:
     """
 
     places: dict[str, Point]
+    floors: dict[str, float]
     bends: dict[tuple[str, str], list[tuple[Point, Point]]]
     width: float
     height: float
 
 
 def layout(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]]) -> Layout:
-    """Return a layered drawing: every box stands in the row after its last input's.
+    """Return a layered drawing: every box stands below its inputs, and one without inputs not far above its target.
 
     Within rows boxes are ordered by the mean place of their neighbours, which leaves few crossings (Sugiyama, Tagawa,
     Toda 1981), and then moved towards them as far as the others leave room.
@@ -61,13 +69,19 @@ def layout(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]]) -> Layou
     row_of: dict[Any, int] = {
         name: row for row, names in enumerate(nx.topological_generations(graph)) for name in names
     }
-    chains = _with_bends(graph, row_of) if len(graph) <= _LARGE else {}
+    chains: dict[tuple[str, str], list[Any]] = {}
+    if len(graph) <= _LARGE:
+        _lower(graph, row_of)
+        chains = _with_bends(graph, row_of)
     rows: list[list[Any]] = [[] for _ in range(max(row_of.values(), default=-1) + 1)]
     for name, row in row_of.items():
         rows[row].append(name)
-    _order(graph, rows)
+    before, after = _neighbours(graph)
+    _order(rows, before, after)
     widths = {name: sizes[name].width if name in sizes else _BEND for name in row_of}
-    across = _moved(graph, rows, widths)
+    across = _packed(rows, widths)
+    if len(graph) <= _LARGE + sum(map(len, chains.values())):
+        across = _moved(rows, widths, across, before, after)
     heights = [max((sizes[name].height for name in names if name in sizes), default=0.0) for names in rows]
     tops = [MARGIN]
     for height in heights:
@@ -77,12 +91,27 @@ def layout(sizes: Mapping[str, Size], edges: Iterable[tuple[str, str]]) -> Layou
     places = {name: (across[name] - left, tops[row_of[name]]) for name in sizes}
     bends = {
         edge: [
-            ((across[bend] - left, tops[row_of[bend]]), (across[bend] - left, tops[row_of[bend]] + heights[row_of[bend]]))
+            (
+                (across[bend] - left, tops[row_of[bend]]),
+                (across[bend] - left, tops[row_of[bend]] + heights[row_of[bend]]),
+            )
             for bend in chain
         ]
         for edge, chain in chains.items()
     }
-    return Layout(places, bends, right - left, tops[-1] - GAP_Y + MARGIN)
+    floors = {name: tops[row_of[name]] + heights[row_of[name]] for name in sizes}
+    return Layout(places, floors, bends, right - left, tops[-1] - GAP_Y + MARGIN)
+
+
+def _lower(graph: Any, row_of: dict[Any, int]) -> None:
+    """Put what has no inputs near what reads it, a few in one row."""
+    first = [name for name in graph if not graph.pred[name] and graph.succ[name]]
+    taken = Counter(row for name, row in row_of.items() if graph.pred[name] or not graph.succ[name])
+    for name in sorted(first, key=lambda name: min(row_of[target] for target in graph.succ[name])):
+        lowest = min(row_of[target] for target in graph.succ[name]) - 1
+        free = [row for row in range(lowest, -1, -1) if taken[row] < _ABREAST]
+        row_of[name] = free[0] if free else min(range(lowest + 1), key=taken.__getitem__)
+        taken[row_of[name]] += 1
 
 
 def _with_bends(graph: Any, row_of: dict[Any, int]) -> dict[tuple[str, str], list[Any]]:
@@ -98,28 +127,46 @@ def _with_bends(graph: Any, row_of: dict[Any, int]) -> dict[tuple[str, str], lis
     return chains
 
 
-def _order(graph: Any, rows: list[list[Any]]) -> None:
+def _neighbours(graph: Any) -> tuple[_Neighbours, _Neighbours]:
+    """Return what is above and below each box; many times quicker to ask than the graph."""
+    before: _Neighbours = {name: [] for name in graph}
+    after: _Neighbours = {name: [] for name in graph}
+    for source, target in graph.edges:
+        after[source].append(target)
+        before[target].append(source)
+    return before, after
+
+
+def _order(rows: list[list[Any]], before: _Neighbours, after: _Neighbours) -> None:
     """Order each row by the mean place of the neighbours, from above and from below in turn."""
     place = {name: float(number) for names in rows for number, name in enumerate(names)}
-    for sweep in range(_SWEEPS):
-        neighbours = graph.predecessors if sweep % 2 == 0 else graph.successors
+    for sweep in range(_SWEEPS if len(place) <= _LARGE else _FEW_SWEEPS):
+        neighbours = before if sweep % 2 == 0 else after
         for names in rows if sweep % 2 == 0 else reversed(rows):
-            means = {name: _mean([place[other] for other in neighbours(name)], place[name]) for name in names}
+            means = {name: _mean([place[other] for other in neighbours[name]], place[name]) for name in names}
             names.sort(key=means.__getitem__)
             place |= {name: number - (len(names) - 1) / 2 for number, name in enumerate(names)}
 
 
-def _moved(graph: Any, rows: list[list[Any]], widths: Mapping[Any, float]) -> dict[Any, float]:
-    """Return the middle of everything: near its neighbours, in the order of its row, with a gap between two."""
+def _packed(rows: list[list[Any]], widths: Mapping[Any, float]) -> dict[Any, float]:
+    """Return the middle of everything: each row as narrow as it can be, around the same middle."""
     across: dict[Any, float] = {}
     for names in rows:
         across |= zip(names, spread([0.0] * len(names), [widths[name] for name in names]), strict=True)
+    return across
+
+
+def _moved(
+    rows: list[list[Any]],
+    widths: Mapping[Any, float],
+    across: dict[Any, float],
+    before: _Neighbours,
+    after: _Neighbours,
+) -> dict[Any, float]:
+    """Return the middle of everything: near its neighbours, in the order of its row, with a gap between two."""
     for move in range(_MOVES):
         for names in rows if move % 2 == 0 else reversed(rows):
-            wished = [
-                _mean([across[other] for other in (*graph.predecessors(name), *graph.successors(name))], across[name])
-                for name in names
-            ]
+            wished = [_mean([across[other] for other in (*before[name], *after[name])], across[name]) for name in names]
             across |= zip(names, spread(wished, [widths[name] for name in names]), strict=True)
     return across
 
