@@ -239,7 +239,8 @@ def _box(box: Box, place: Point) -> str:
         for number, text in enumerate(box.lines)
     )
     aside = (
-        f'<text class="aside" x="{left + WIDTH - _PAD:.0f}" y="{top + 20:.0f}" text-anchor="end">{escape(box.aside)}</text>'
+        f'<text class="aside" x="{left + WIDTH - _PAD:.0f}" y="{top + 20:.0f}" text-anchor="end">'
+        f"{escape(box.aside)}</text>"
         if box.aside
         else ""
     )
