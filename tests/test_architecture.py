@@ -17,8 +17,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 # From the bottom to the top: a room may import itself and what stands before it.
 LEVELS = [
     {"errors", "units", "hashing", "masking", "threads"},
-    {"tables", "estimates"},
-    {"location", "decisions", "config"},
+    {"tables", "estimates", "told"},
+    {"location", "decisions", "summary", "config"},
     {"graph"},
     {"events"},
     {"optimizer"},
@@ -35,6 +35,7 @@ LEVELS = [
     {"history"},
     {"web"},
     {"progress", "report", "explain", "observer", "shadow"},
+    {"analysis"},
     {"environment", "extension"},
     {"cli"},
     {"__main__"},
@@ -46,6 +47,8 @@ PURE = (
     "errors",
     "decisions",
     "estimates",
+    "told",
+    "summary",
     "events",
     "units",
     "threads",

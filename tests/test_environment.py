@@ -161,7 +161,7 @@ class Rows(Source):
 @pytest.mark.parametrize(
     ("source", "given", "expected", "reason"),
     [
-        (Rows(5), None, 5, "5 inferred"),
+        (Rows(5), None, 5, "the source asks for 5 tasks"),
         (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
         (Rows(5, parallelism=3), 2, 2, "2"),
         (Rows(OSError("no route")), None, 10, "no route"),

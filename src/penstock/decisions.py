@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.masking import mask
+from penstock.tables import html_of_text
+from penstock.told import ToldDecision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -243,6 +245,17 @@ class DecisionLog:
 
     def __len__(self) -> int:
         return len(self._decisions)
+
+    @property
+    def told(self) -> list[ToldDecision]:
+        """All of them in the words of people."""
+        return [ToldDecision.of(decision.id, decision.as_dict()) for decision in self]
+
+    def __str__(self) -> str:
+        return "\n".join(f"- {one.text}" for one in self.told if one.is_shown)
+
+    def _repr_html_(self) -> str:
+        return html_of_text(str(self))
 
     def record(self, choice: Choice) -> Decision:
         """Make a decision of a choice, and write it to the log ``penstock``."""

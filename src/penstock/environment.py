@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
+from penstock.analysis import Analysis
 from penstock.commit import Access
 from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
@@ -23,11 +24,11 @@ from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
 from penstock.planner.whole_query import plan_whole
 from penstock.progress import Progress
-from penstock.results import MaterializeSink, ResultSink
+from penstock.results import MaterializeSink, ResultSink, discard_rows
 from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.dataframes import given_text
+from penstock.spark.dataframes import executed_plan_text, given_text
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session, penstock_settings
 
@@ -239,17 +240,35 @@ class Environment:
         result: DataFrame = self._fetch(df, MaterializeSink(), name)
         return result
 
-    def explain(self, df: DataFrame | None = None) -> Explanation:
-        """Return the plan and the decisions with their reasons, without reading data.
+    @overload
+    def explain(self, df: DataFrame | None = None, *, analyze: Literal[False] = False) -> Explanation: ...
+
+    @overload
+    def explain(self, df: DataFrame | None = None, *, analyze: Literal[True]) -> Analysis: ...
+
+    def explain(self, df: DataFrame | None = None, *, analyze: bool = False) -> Explanation | Analysis:
+        """Return the plan and the decisions with their reasons.
 
         Parameters
         ----------
         df
             A DataFrame; if None, the registered sinks.
+        analyze
+            Whether to run it, and to return what came of each step beside what was foreseen. The rows are discarded,
+            and no sink sees them. If False, no data is read.
         """
         outputs = self._outputs.look() if df is None else [Output(df, ResultSink("collect", lambda d: d.collect()))]
         if not outputs:
             raise PenstockError("there is nothing to explain", hint="give a DataFrame, or register a sink first")
+        if analyze:
+            line = callers_line()
+            job = self._run(
+                [Output(one.df, ResultSink("nowhere", discard_rows), location=line) for one in outputs],
+                _asked_for("explain"),
+                None,
+            )
+            spark_plan = None if job.vertices else "\n".join(executed_plan_text(one.df) for one in outputs)
+            return Analysis(job, spark_plan)
         strategies = strategies_of(self.config, self._strategies)
         whole = self._whole(outputs)
         if whole is not None:

@@ -14,8 +14,11 @@ MISS = 2.0
 Below it nothing would have been decided otherwise: a task may read twice the volume, or half of it, and runs about as
 well, and Spark's own sizes of compressed columns are off by as much.
 """
-_SMALL = {"bytes": 1 << 20, "rows": 1000, "fraction": 0.05}
-"""Nothing is decided by what lies below: an estimate is no miss if what was foreseen and what came both do."""
+_SMALL = {"bytes": 4 << 20, "rows": 1000, "fraction": 0.05}
+"""What lies below fits one task and decides nothing: an estimate is no miss if all of it does."""
+
+_LARGE = 10
+"""Nobody needs a decimal place of a larger factor."""
 
 
 class Unit(StrEnum):
@@ -73,12 +76,21 @@ class Estimate:
             return None
         low, high = sorted((self.foreseen, self.came))
         factor = high / max(low, 0.001 if self.unit is Unit.FRACTION else 1)
-        return round(factor, 1) if factor >= MISS else None
+        return round(factor, 1 if factor < _LARGE else None) if factor >= MISS else None
 
     def __str__(self) -> str:
         most = "at most " if self.is_most else ""
         came = "" if self.came is None else f", {self.unit.show(self.came)} came"
-        return f"{most}{self.unit.show(self.foreseen)} foreseen{came}"
+        return f"{most}{self.unit.show(self.foreseen)} foreseen{came}{self._miss}"
+
+    @property
+    def _miss(self) -> str:
+        factor = self.missed_by
+        if factor is None or self.came is None:
+            return ""
+        if not self.came:
+            return " (missed)"
+        return f" (missed: {factor:,} times {'less' if self.came < self.foreseen else 'more'})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""

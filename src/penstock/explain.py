@@ -1,4 +1,4 @@
-"""A dry run: the stream graph, what sources answer, and what will be decided once data is measured."""
+"""A dry run: the plan as a tree, what sources answer, and what will be decided once data is measured."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from penstock.decisions import DecisionKind, DecisionLog
 from penstock.execution.results import NothingWritten
 from penstock.graph import AdaptiveGraphManager
 from penstock.graph.naming import column_names, readable
+from penstock.graph.wording import edge_words, node_name
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 from penstock.scheduler.deciders.vertex import VertexDecider
 from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 from penstock.spark.dataframes import executed_plan_text
 from penstock.tables import html_of_text
+from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -34,6 +36,23 @@ LATER = "decided when its inputs are measured"
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedInput:
+    """An input of a node in a dry run.
+
+    Parameters
+    ----------
+    source
+        The node whose rows it gets.
+    partitioner, words
+        How they are distributed: as the graph has it, and in words; these are empty where rows stay in their task.
+    """
+
+    source: int
+    partitioner: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedNode:
     """A node of the graph in a dry run.
 
@@ -41,21 +60,24 @@ class ExplainedNode:
     ----------
     id, kind, name, description
         As in the stream graph.
+    label
+        What people call it, empty if it is not worth a word.
     parallelism
         What is known of it now, None for what is decided later.
     reason
         Why that number, or when it is decided.
     inputs
-        For every input: the node, and the partitioner in words.
+        Its inputs.
     """
 
     id: int
     kind: str
     name: str
+    label: str
     description: str
     parallelism: int | None
     reason: str
-    inputs: tuple[tuple[int, str], ...]
+    inputs: tuple[ExplainedInput, ...]
 
 
 @dataclass(frozen=True)
@@ -101,13 +123,17 @@ class Explanation:
                 node.id,
                 node.kind.value,
                 node.name,
+                node_name(plan.graph, node, names),
                 node.description,
                 *known.get(
                     node.id,
                     (node.parallelism, "given by the user" if node.parallelism is not None else LATER),
                 ),
                 tuple(
-                    (edge.source_id, readable(str(edge.partitioner), names)) for edge in plan.graph.in_edges(node.id)
+                    ExplainedInput(
+                        edge.source_id, readable(str(edge.partitioner), names), edge_words(edge.partitioner, names)
+                    )
+                    for edge in plan.graph.in_edges(node.id)
                 ),
             )
             for node in plan.graph
@@ -122,16 +148,23 @@ class Explanation:
                     "id": node.id,
                     "operator": node.kind,
                     "name": node.name,
+                    "label": node.label,
                     "description": node.description,
                     "parallelism": node.parallelism,
                     "reason": node.reason,
-                    "inputs": [{"source": source, "partitioner": partitioner} for source, partitioner in node.inputs],
+                    "inputs": [{"source": one.source, "partitioner": one.partitioner} for one in node.inputs],
                 }
                 for node in self.nodes
             ],
             "decisions": [decision.as_dict() for decision in self.decisions],
             "notes": [
-                {"subject": str(one.subject), "chosen": one.chosen, "reason": one.reason} for one in self.planned
+                {
+                    "subject": str(one.subject),
+                    "chosen": one.chosen,
+                    "reason": one.reason,
+                    "sentence": one.words.sentence,
+                }
+                for one in self.planned
             ],
             "spark_plan": self.spark_plan,
         }
@@ -144,21 +177,37 @@ class Explanation:
             told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
             told.append(f"Change with {WHOLE_QUERY_THRESHOLD.key}")
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
-        lines = ["Stream graph"]
-        for node in self.nodes:
-            number = "?" if node.parallelism is None else str(node.parallelism)
-            sources = ", ".join(f"{source} {partitioner}" for source, partitioner in node.inputs)
-            lines.append(f"  {node.id:>3} {node.name}  x{number}" + (f"  <- {sources}" if sources else ""))
-            lines.append(f"      {node.reason}")
+        lines = ["Plan before it runs; a step reads those that are indented below it", *self._tree()]
         first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
         if first:
-            lines.append("Measured first")
-            lines += [f"  {one.subject}: the {one.chosen} side, as {one.reason}" for one in first]
+            lines += ["Read first", *(f"- {one}" for one in first)]
         if self.planned:
-            lines.append("Planned")
-            lines += [f"  {one.subject}: {_told(one)} ({one.reason})" for one in self.planned]
+            lines += ["Planned", *(f"- {one}" for one in self.planned)]
         return "\n".join(lines)
 
+    def _tree(self) -> Iterator[str]:
+        """Return a line for each step, from the results down to the sources; what is read twice stands once."""
+        by_id = {node.id: node for node in self.nodes}
+        read = {one.source for node in self.nodes for one in node.inputs}
+        seen: set[int] = set()
+        todo = [(by_id[node.id], 1, "") for node in reversed(self.nodes) if node.id not in read]
+        while todo:
+            node, depth, how = todo.pop(0)
+            again = node.id in seen
+            seen.add(node.id)
+            below = depth
+            if node.label:
+                below += 1
+                yield (
+                    "  " * depth
+                    + (f"{how}: " if how else "")
+                    + (f"{node.label} (see above)" if again else f"{node.label}{self._tasks(node)}")
+                )
+                how = ""
+            if not again:
+                todo[:0] = [(by_id[one.source], below, one.words or how) for one in node.inputs]
 
-def _told(choice: Choice) -> str:
-    return f"broadcast of the {choice.chosen} side" if choice.kind is DecisionKind.BROADCAST else str(choice.chosen)
+    def _tasks(self, node: ExplainedNode) -> str:
+        if node.parallelism is None:
+            return "" if node.reason == LATER else f", {node.reason}"
+        return f", {show_count(node.parallelism, 'task')}: {node.reason}"

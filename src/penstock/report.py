@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.history.record import run_times
+from penstock.history.told import told
 from penstock.tables import VertexRow, vertices_table
 
 if TYPE_CHECKING:
@@ -55,15 +56,17 @@ def record_table(record: JobRecord) -> Table:
     rows = (
         VertexRow(
             vertex["id"],
-            vertex["name"],
+            vertex.get("label") or vertex["name"],  # logs of older releases have no label
             _known(vertex["bytes_in"]),
             _known(vertex["parallelism"]),
             vertex["reason"],
             _seconds(vertex),
+            _known(vertex["rows_out"]),
+            _known(vertex["bytes_out"]),
         )
         for vertex in record.vertices.values()
     )
-    notes = ((str(decision["chosen"]), decision["reason"]) for decision in record.decisions)
+    notes = (decision.text for decision in told(record))
     return vertices_table(f"{record.name}: {record.state.lower()}", rows, notes)
 
 

@@ -16,32 +16,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _STYLE = "font-family:Menlo,Consolas,monospace;font-size:12px;line-height:1.35;overflow-x:auto;white-space:pre"
-_WIDTH = 150
+WIDTH = 150
+"""Characters of a line where nobody says how wide it may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class VertexRow:
-    """A vertex in a table; bytes and tasks are None while unknown."""
+    """A vertex in a table; bytes, rows and tasks are None while unknown.
+
+    Parameters
+    ----------
+    vertex, step
+        Its id, and what people call it.
+    bytes_in, tasks, reason
+        What it reads, with how many tasks, and why so many.
+    rows, bytes_out
+        What it gave.
+    seconds
+        How long it ran.
+    """
 
     vertex: str
-    operators: str
+    step: str
     bytes_in: int | None
     tasks: int | None
     reason: str
     seconds: float
+    rows: int | None = None
+    bytes_out: int | None = None
 
 
 class TextTable(Table):
     """A table whose `str` is its text."""
 
     def __str__(self) -> str:
-        console = Console(width=_WIDTH, file=io.StringIO())
+        console = Console(width=WIDTH, file=io.StringIO())
         with console.capture() as shown:
             console.print(self)
         return shown.get().rstrip()
 
 
-def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[str, str]]) -> TextTable:
+def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) -> TextTable:
     """Return a table with a row per vertex: what it does, how many tasks it got, and why.
 
     Parameters
@@ -51,29 +66,46 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[tuple[
     rows
         The vertices.
     notes
-        What was chosen and why, shown where there are no vertices.
+        What was decided, shown where there are no vertices.
     """
     table = TextTable(title=title, title_justify="left", expand=False)
     table.add_column("vertex", no_wrap=True)
-    table.add_column("operators", ratio=3, overflow="fold")
+    table.add_column("step", ratio=3)
     table.add_column("bytes in", justify="right", no_wrap=True)
     table.add_column("tasks", justify="right", no_wrap=True)
-    table.add_column("why", ratio=3, overflow="fold")
+    table.add_column("why", ratio=2)
+    table.add_column("rows out", justify="right", no_wrap=True)
+    table.add_column("bytes out", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
     shown = list(rows)
     for row in shown:
-        tasks = "" if row.tasks is None else str(row.tasks)
-        size = "?" if row.bytes_in is None else show_bytes(row.bytes_in)
-        table.add_row(row.vertex, row.operators, size, tasks, row.reason, f"{row.seconds:.2f}")
+        table.add_row(
+            row.vertex,
+            row.step,
+            _bytes(row.bytes_in),
+            _count(row.tasks),
+            row.reason,
+            _count(row.rows),
+            _bytes(row.bytes_out),
+            f"{row.seconds:.2f}",
+        )
     if not shown:
-        for chosen, reason in notes:
-            table.add_row("", chosen, "", "", reason, "")
+        for note in notes:
+            table.add_row("", note, *[""] * 6)
     return table
+
+
+def _bytes(size: int | None) -> str:
+    return "" if size is None else show_bytes(size)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
 
 
 def html_of_table(table: Table) -> str:
     """Return a table of the terminal as HTML."""
-    console = Console(record=True, width=_WIDTH, file=io.StringIO())
+    console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(table)
     return console.export_html(inline_styles=True, code_format=f'<div style="{_STYLE}">{{code}}</div>')
 

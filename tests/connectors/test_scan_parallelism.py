@@ -17,9 +17,9 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
     [
         (ScanOptions(parallelism=500), 3, -1, EVERYWHERE, 500, "parallelism is set to 500"),  # the user wins, unclamped
         (ScanOptions(), 3, -1, EVERYWHERE, 3, "fixed by the connector"),
-        (ScanOptions(), None, 7, JOB, 7, "7 inferred"),
+        (ScanOptions(), None, 7, JOB, 7, "the source asks for 7 tasks"),
         (ScanOptions(infer_max=5), None, 7, JOB, 5, "scan.infer-parallelism.max is 5"),
-        (ScanOptions(infer_max=50), None, 7, JOB, 7, "7 inferred"),
+        (ScanOptions(infer_max=50), None, 7, JOB, 7, "the source asks for 7 tasks"),
         (ScanOptions(), None, -1, JOB, 128, "gave no number, so the upper bound of 128 applies (Penstock's default)"),
         (ScanOptions(), None, 0, EVERYWHERE, 4, "so the upper bound of 4 applies (parallelism.default)"),
         (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "so the default of 4 applies (parallelism.default)"),
@@ -27,13 +27,20 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
         (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),
         # whoever ignores the bound it is asked with is clipped to the vertex's maximum, which is the job's
-        (ScanOptions(), None, 700, JOB, 128, "700 inferred, but the job's maximum is 128 (Penstock's default)"),
+        (
+            ScanOptions(),
+            None,
+            700,
+            JOB,
+            128,
+            "the source asks for 700 tasks, but the job's maximum is 128 (Penstock's default)",
+        ),
         (ScanOptions(), None, 700, SourceBounds(128, default=50), 128, "the job's maximum is 128 (Penstock's default)"),
         (ScanOptions(), None, 700, SourceBounds(128, default=200), 200, f"is 200 ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, 700, SourceBounds(128, vertex=9), 9, f"vertex's maximum is 9 ({MAX_PARALLELISM.key})"),
         (ScanOptions(), None, 7, EVERYWHERE, 4, "the default parallelism is 4 (parallelism.default)"),
         # the source's own maximum counts instead of the global parallelism, and below the vertex's
-        (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "20 inferred"),
+        (ScanOptions(infer_max=50), None, 20, EVERYWHERE, 20, "the source asks for 20 tasks"),
         (ScanOptions(infer_max=50), None, 70, EVERYWHERE, 50, "scan.infer-parallelism.max is 50"),
         (ScanOptions(infer_max=500), None, 700, JOB, 500, "scan.infer-parallelism.max is 500"),
         (ScanOptions(infer_max=50), None, 70, SourceBounds(30, vertex=30), 30, "the vertex's maximum is 30"),

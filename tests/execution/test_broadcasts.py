@@ -44,7 +44,7 @@ class Spark:
         time.sleep(0.02)  # long enough for others to ask meanwhile
         if self.answer is not None:
             raise self.answer
-        return BroadcastResult(None, self.rows, 300, 2, 2, None)
+        return BroadcastResult(None, self.rows, 300, 30, 2, 2, None)
 
 
 def broadcasts(context: Context, results: dict[int, Any] | None = None) -> Broadcasts:
@@ -112,6 +112,6 @@ def test_a_relation_has_all_rows(
 
 def test_what_was_written_as_a_relation_is_one() -> None:
     context = two_joins()
-    relations = broadcasts(context, {1: BroadcastResult(None, 7, 300, 2, 2, None)})
+    relations = broadcasts(context, {1: BroadcastResult(None, 7, 300, 30, 2, 2, None)})
     assert relations.is_relation(context.graph.edge("1-3"))
     assert not relations.is_relation(context.graph.edge("2-3"))  # it is not broadcast

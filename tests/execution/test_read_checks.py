@@ -15,7 +15,7 @@ from penstock.spark.exchange import BroadcastResult
 from tests.execution.plans import Context, Results, job
 from tests.scheduler.results import written
 
-RELATION = BroadcastResult(None, 7, 300, 2, 2, None)
+RELATION = BroadcastResult(None, 7, 300, 30, 2, 2, None)
 LEFT, RIGHT = "1-3", "2-3"
 
 

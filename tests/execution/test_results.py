@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.optimizer import ResultInfo
 
 VERTEX = JobVertex("v1", "n1 -> n2", (1, 2), (), None, None)
-RELATION = BroadcastResult(None, 7, 300, 2, 2, None)
+RELATION = BroadcastResult(None, 7, 300, 30, 2, 2, None)
 
 
 def store(result: Any = None) -> ResultStore:
@@ -53,8 +53,8 @@ def test_who_wrote_what_is_told_of_one_stage_only() -> None:
 
 def test_a_relation() -> None:
     info = told(RELATION)
-    assert (info.subpartitions.tolist(), info.rows, info.memory, info.mappers) == ([300], 7, 300, None)
-    assert store(RELATION).subpartitions(VERTEX) == [300]
+    assert (info.subpartitions.tolist(), info.rows, info.memory, info.mappers) == ([30], 7, 300, None)
+    assert store(RELATION).subpartitions(VERTEX) == [30]
 
 
 def test_a_sink_writes_nothing_for_others() -> None:

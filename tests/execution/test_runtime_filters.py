@@ -147,7 +147,7 @@ def test_without_keys_rows_go_unfiltered(monkeypatch: pytest.MonkeyPatch, case: 
 def test_the_relation_of_a_broadcast_gives_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     spark, made = Spark(monkeypatch), context()
     monkeypatch.setattr(BroadcastResult, "relation", "relation")
-    fetch(key_filters(made, BroadcastResult(RELATION, 7, 300, 2, 2, None)), made)
+    fetch(key_filters(made, BroadcastResult(RELATION, 7, 300, 30, 2, 2, None)), made)
     assert spark.asked == ["relation"]
 
 
@@ -157,7 +157,7 @@ def test_a_side_that_became_a_broadcast_is_made_a_relation_first(
 ) -> None:
     spark = Spark(monkeypatch)
     monkeypatch.setattr(BroadcastResult, "relation", "relation")
-    relation = BroadcastResult(RELATION, 7, 300, 2, 2, None) if fits else None
+    relation = BroadcastResult(RELATION, 7, 300, 30, 2, 2, None) if fits else None
     made = context()
     path: Any = made.plan.nodes[3].filter_paths
     changed = job(

@@ -31,6 +31,7 @@ for name in (
     "FileRelations",
     "HashedLayout",
     "ScanMetrics",
+    "StageMetrics",
 ):
     bridge.helper(name)
 seconds = time.perf_counter() - started

@@ -53,7 +53,7 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
         output.job(job)
         for decision in job.decisions:
             if decision.kind == "sharing":
-                output.note(f"{decision.subject}: {decision.chosen}, {decision.reason}")
+                output.note(str(decision))
         env.spark.stop()
     finally:
         if keep is None:

@@ -11,6 +11,7 @@ from penstock.config.options import (
     PARALLELISM_DEFAULT,
     SCAN_INFER_MAX,
 )
+from penstock.units import show_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ def choose_scan_parallelism(
         number, origin = bounds.upper
         return number, f"the source gave no number, so the upper bound of {number} applies ({origin})"
     number, by = bounds.inferred(inferred, options)
-    return number, f"{inferred} inferred, but {by}" if by else f"{inferred} inferred"
+    asked = f"the source asks for {show_count(inferred, 'task')}"
+    return number, f"{asked}, but {by}" if by else asked
 
 
 ROWS_PER_TASK = 1000

@@ -85,7 +85,7 @@ class ResultStore:
             return None
         scanned = self._scanned(vertex, result)
         if isinstance(result, BroadcastResult):
-            return ResultInfo(np.array([result.size_in_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
+            return ResultInfo(np.array([result.data_bytes]), result.rows, result.size_in_bytes, scanned=scanned)
         mappers = result.mapper_bytes if len(result.stages) == 1 else None
         return ResultInfo(result.sizes[0], result.rows, result.size_in_bytes, mappers, scanned)
 
@@ -94,11 +94,22 @@ class ResultStore:
         result = self._results.get(vertex.tail_id)
         if result is None:
             return []
-        return [result.size_in_bytes] if isinstance(result, BroadcastResult) else result.sizes[0].tolist()
+        return [result.data_bytes] if isinstance(result, BroadcastResult) else result.sizes[0].tolist()
 
     def release(self) -> None:
         """Forget all results, so that Spark can clean their shuffle files."""
         self._results.clear()
+
+    def kept(self, vertex: JobVertex) -> dict[int, int]:
+        """Return the rows of the sources of a finished vertex that the filters right above them have kept."""
+        sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)
+        leaves = {n: sources[n].leaf for n in vertex.node_ids if n in sources}
+        found: dict[int, int] = {}
+        if result is None or not result.is_counted_once or not leaves:
+            return found
+        for plan in exchange.plans_run(result):
+            found |= exchange.kept_rows(plan, leaves)
+        return found
 
     def _scanned(self, vertex: JobVertex, result: Result) -> dict[int, int]:
         """Return the rows that were read from the sources of a vertex, as far as their scans have counted them.

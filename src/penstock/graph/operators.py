@@ -149,6 +149,8 @@ class JoinSide:
         The names of the columns that it is joined by.
     tables
         The names of the sources below it, the largest first.
+    key_tables
+        Those of them that have the columns it is joined by; empty where these are computed.
     """
 
     hint: str | None = None
@@ -158,6 +160,7 @@ class JoinSide:
     may_shrink: bool = False
     keys: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
+    key_tables: tuple[str, ...] = ()
 
 
 class ShuffledJoin(StrEnum):

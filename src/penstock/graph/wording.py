@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING
 from penstock.graph.join_types import Side
 from penstock.graph.naming import readable
 from penstock.graph.operators import JoinOperator, OperatorKind, ScanOperator
-from penstock.graph.partitioner import ForwardForConsecutiveHashPartitioner, HashPartitioner, RangePartitioner
+from penstock.graph.partitioner import (
+    BroadcastPartitioner,
+    ForwardForConsecutiveHashPartitioner,
+    GlobalPartitioner,
+    HashPartitioner,
+    RangePartitioner,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.graph.job_graph import JobVertex
+    from penstock.graph.partitioner import Partitioner
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 _SUFFIX = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECASE)
@@ -22,7 +29,7 @@ _NAMES = 3
 """Tables or columns that are named; of more, the rest is counted."""
 _LENGTH = 40
 """Characters of a table's name; a subquery that a database is asked can be long."""
-_COUNT = re.compile(r"#\d+L?\b")
+_COUNT = re.compile(r"#\d+L?\b| ASC NULLS FIRST| NULLS LAST$")
 
 
 def table_name(source: str) -> str:
@@ -32,7 +39,7 @@ def table_name(source: str) -> str:
 
 
 def listed(names: Sequence[str], noun: str) -> str:
-    """Return names as a list in words: ``a, b and 2 more columns``."""
+    """Return names as a list in words: ``a, b and 2 more columns``; empty if there are none."""
     if len(names) > _NAMES:
         names = [*names[: _NAMES - 1], f"{len(names) - _NAMES + 1} more {noun}"]
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
@@ -59,7 +66,12 @@ def join_name(join: JoinOperator, first: Side = Side.LEFT) -> str:
     """Return what people call a join: ``orders join customer on o_custkey``."""
     if not (join.left.tables or join.right.tables):
         return f"join{keys_of(join, first)}"
-    return f"{called(join, first)} join {called(join, first.other)}{keys_of(join, first)}"
+    return f"{_owner(join, first)} join {_owner(join, first.other)}{keys_of(join, first)}"
+
+
+def _owner(join: JoinOperator, side: Side) -> str:
+    """Return the tables that a side's keys come from, as people write a join; all of its tables if that is open."""
+    return listed(join.side(side).key_tables, "tables") or called(join, side)
 
 
 def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
@@ -85,6 +97,18 @@ _VERBS = {
 }
 """What people call operators by keys, and the names that Penstock gives them: any other is the user's."""
 
+_WORDS = {
+    "GlobalLimit": "limit",
+    "LocalLimit": "limit",
+    "Union": "union",
+    "Expand": "copy rows for each grouping set",
+    "Generate": "explode",
+    "Deduplicate": "distinct",
+    "Repartition": "repartition",
+}
+"""What people call other operators of Spark."""
+_RETURNED = {"collect", "to_arrow", "to_pandas", "count", "materialize"}
+"""Sinks that give rows back to the program."""
 _PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
 
 
@@ -108,23 +132,45 @@ def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) 
         case _ if node.kind is OperatorKind.JOIN and name == "Join":
             name = f"join of {listed(tables_below(graph, node.id), 'tables')}"
         case _ if node.kind is OperatorKind.SINK:
-            name = f"write to {name.removeprefix('Sink: ')}"
+            name = name.removeprefix("Sink: ")
+            name = "return rows" if name in _RETURNED else f"write to {name}"
         case _ if node.kind is OperatorKind.CALC and name in _PROJECTIONS:
             name = ""
+        case _:
+            name = _WORDS.get(name, name)
     return name
+
+
+def edge_words(partitioner: Partitioner, columns: Mapping[str, str]) -> str:
+    """Return how rows are distributed, in words; empty where they stay in their task."""
+    if partitioner.chained:
+        return ""
+    match partitioner:
+        case HashPartitioner(keys):
+            return f"shuffled by {_columns(keys, columns)}"
+        case RangePartitioner(keys):
+            return f"sorted into ranges by {_columns(keys, columns)}"
+        case BroadcastPartitioner():
+            return "broadcast"
+        case GlobalPartitioner():
+            return "to one task"
+    return "dealt out evenly"
 
 
 def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
     for edge in edges:
         match edge.partitioner:
-            case HashPartitioner(keys) | RangePartitioner(keys):
-                pass
-            case ForwardForConsecutiveHashPartitioner(HashPartitioner(keys)):
-                pass
-            case _:
-                continue
-        return f" by {listed([_COUNT.sub('', readable(key, columns)) for key in keys], 'columns')}"
+            case (
+                HashPartitioner(keys)
+                | RangePartitioner(keys)
+                | ForwardForConsecutiveHashPartitioner(HashPartitioner(keys))
+            ):
+                return f" by {_columns(keys, columns)}"
     return ""
+
+
+def _columns(keys: Sequence[str], columns: Mapping[str, str]) -> str:
+    return listed([_COUNT.sub("", readable(key, columns)) for key in keys], "columns")
 
 
 def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> str:
@@ -133,7 +179,7 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
     for node in map(graph.node, vertex.node_ids):
         probe = _chained_side(graph, node, vertex)
         if isinstance(node.operator, JoinOperator) and node.name == "Join" and probe is not None:
-            parts.append(f"join {called(node.operator, probe.other)}{keys_of(node.operator, probe)}")
+            parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))
     return " → ".join(filter(None, parts)) or vertex.name

@@ -1,75 +1,31 @@
-"""What Penstock did for a job, in one line."""
+"""What Penstock did for the job of a record, in one line."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.history.told import told
-from penstock.units import show_bytes, show_count
+from penstock.summary import JobSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.history.record import JobRecord
 
+__all__ = ["JobSummary", "seconds_of_last", "summary_of"]
 
-@dataclass(frozen=True, slots=True)
-class JobSummary:
-    """What Penstock did for a job.
+
+def summary_of(record: JobRecord, last_seconds: float | None = None) -> JobSummary:
+    """Return the summary of a job.
 
     Parameters
     ----------
-    not_shuffled
-        About how many bytes were not shuffled because joins were broadcast while it ran.
-    tasks
-        The tasks that its vertices ran.
-    seconds
-        How long it ran, or has been running.
     last_seconds
-        How long the last run of the same name took, None if there is none.
-    decisions
-        How many decisions tell a reader something.
-    estimates, missed
-        How many estimates can be compared with what came, and how many of them were missed.
+        How long its last run took, see `seconds_of_last`.
     """
-
-    not_shuffled: int
-    tasks: int
-    seconds: float
-    last_seconds: float | None
-    decisions: int
-    estimates: int
-    missed: int
-
-    @classmethod
-    def of(cls, record: JobRecord, last_seconds: float | None = None) -> JobSummary:
-        """Return the summary of a job."""
-        decisions = told(record)
-        compared = [one for one in decisions if one.estimate is not None and one.estimate.came is not None]
-        return cls(
-            not_shuffled=sum(one.not_shuffled or 0 for one in decisions),
-            tasks=sum(max(vertex["tasks"], 0) for vertex in record.vertices.values()),
-            seconds=record.seconds(time.time()),
-            last_seconds=last_seconds,
-            decisions=sum(one.is_shown for one in decisions),
-            estimates=len(compared),
-            missed=sum(one.is_missed for one in compared),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        last = "" if self.last_seconds is None else f" (last run {self.last_seconds:.1f} s)"
-        parts = [show_count(self.tasks, "task") if self.tasks else "", f"{self.seconds:.1f} s{last}"]
-        if self.not_shuffled:
-            parts.insert(0, f"about {show_bytes(self.not_shuffled)} not shuffled")
-        if self.estimates:
-            parts.append(f"{self.missed} of {show_count(self.estimates, 'estimate')} missed")
-        return ", ".join(filter(None, parts))
+    tasks = sum(max(vertex["tasks"], 0) for vertex in record.vertices.values())
+    return JobSummary.of(told(record), tasks, record.seconds(time.time()), last_seconds)
 
 
 def seconds_of_last(records: Iterable[JobRecord], job: JobRecord) -> float | None:

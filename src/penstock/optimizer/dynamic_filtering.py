@@ -212,7 +212,7 @@ def _told(ref: DynamicFilterRef, path: FilterPath, rows: int, kept: float | None
     assert given_by is not None
     table = scan(graph, path.targets[0]).table or called(join, path.side)
     source = given_by.called(path.filter_source.side)
-    sentence = f"{table} is filtered by the keys of {source}{keys_of(join, path.side)} as it is read"
+    sentence = f"{table} keeps only rows with a key of {source}{keys_of(join, path.side)}"
     why = f"{source} has only {show_count(rows, 'row')}"
     option, estimate = DYNAMIC_FILTERING_ENABLED, None
     if path.prunes:
@@ -220,7 +220,7 @@ def _told(ref: DynamicFilterRef, path: FilterPath, rows: int, kept: float | None
     elif kept is not None:
         option = DYNAMIC_FILTERING_SELECTIVITY
     if kept is not None and kept < 1:
-        why += f" and about {kept:.1%} of {table} is kept"
+        why += f"; about {kept:.1%} of {table} is left"
         estimate = Estimate(f"part of the rows of {table} kept", Unit.FRACTION, kept)
     tables = tuple(dict.fromkeys((table, *given_by.operator.side(path.filter_source.side).tables)))
     return Told(f"{sentence}, as {why}", option.key, estimate, tables=tables)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, Told
 from penstock.graph import CalcOperator, JoinSequence, JoinType, StreamNodeUpdateRequest
+from penstock.graph.wording import listed
 from penstock.optimizer.dynamic_filtering import left_by
 from penstock.optimizer.graphs import equi_join, joins_behind
 from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
@@ -94,11 +95,8 @@ class JoinOrder(StreamGraphOptimizationStrategy):
 def _told(joins: Sequence[EquiJoin], left: Mapping[int, float]) -> Told:
     """Return how people are told of the order of joins."""
     sides = [(join, join.broadcast_side) for join in joins]
-    named = [f"{join.called(side)} ({left[join.id]:.1%})" for join, side in sides if side is not None]
-    sentence = (
-        f"joins run in the order {', '.join(named)}, as the join that keeps the smallest part of the rows "
-        "(in brackets) should run first"
-    )
+    first, *others = (f"{join.called(side)} (keeps {left[join.id]:.1%})" for join, side in sides if side is not None)
+    sentence = f"rows are joined with {first} first, then with {listed(others, 'tables')}, as few rows are left then"
     return Told(sentence, tables=tuple(dict.fromkeys(table for join in joins for table in join.tables)))
 
 

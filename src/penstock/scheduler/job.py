@@ -16,13 +16,16 @@ from penstock.commit import Access, Commit
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef
 from penstock.errors import JobCancelledError
 from penstock.events import ErrorOccurred, ExecutionState, JobAccount, JobStateChanged
+from penstock.graph.naming import column_names
+from penstock.graph.wording import vertex_name
 from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.ending import Ending
 from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
 from penstock.spark.session import SessionPool
-from penstock.tables import VertexRow, html_of_table, vertices_table
+from penstock.summary import JobSummary
+from penstock.tables import VertexRow, html_of_table, html_of_text, vertices_table
 from penstock.threads import doing, start_thread, works
 from penstock.units import show_count
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.connectors.base import SinkJob
     from penstock.events import JobStatusEvent, JobStatusListener, VertexSnapshot
+    from penstock.graph import JobVertex
     from penstock.optimizer import StreamGraphOptimizationStrategy
     from penstock.planner.outputs import Output
     from penstock.planner.plan import JobPlan
@@ -126,23 +130,48 @@ class Job:
         return self._graphs
 
     def table(self) -> Table:
-        """Return a table with a row per vertex: what it does, how many tasks it got, and why."""
+        """Return a table with a row per step: what it does, how many tasks it got, why, and what it gave."""
         rows = (
             VertexRow(
                 one.vertex.id,
-                one.vertex.name,
+                self.called(one.vertex),
                 one.bytes_in,
                 one.parallelism,
                 one.reason,
                 one.seconds,
+                one.rows_out,
+                one.bytes_out,
             )
             for one in self.vertices
         )
-        notes = ((str(decision.chosen), decision.reason) for decision in self.decisions)
+        notes = (decision.text for decision in self.decisions.told)
         return vertices_table(f"{self.name}: {self.state.value.lower()}", rows, notes)
 
+    def called(self, vertex: JobVertex) -> str:
+        """Return what people call one of its vertices: by its tables and keys."""
+        planned = None if self._graphs is None else self._graphs.planned
+        return vertex.name if planned is None else vertex_name(planned, vertex, column_names(planned))
+
+    @property
+    def summary(self) -> JobSummary:
+        """What Penstock did for it, in one line: bytes not shuffled, tasks, seconds, and those of its last run."""
+        before = [job for job in RECENT if job.name == self.name and job.started < self.started]
+        last = [job.ended - job.started for job in before if job.ended and job.state is ExecutionState.FINISHED]
+        tasks = sum(one.tasks or 0 for one in self.vertices)
+        seconds = (time.time() if self.ended is None else self.ended) - self.started
+        return JobSummary.of(self.decisions.told, tasks, seconds, last[-1] if last else None)
+
+    def __str__(self) -> str:
+        parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]
+        if self.vertices:
+            parts.append(str(self.table()))
+        if decided := str(self.decisions):
+            parts += ["Decisions", decided]
+        return "\n".join(parts)
+
     def _repr_html_(self) -> str:
-        return html_of_table(self.table())
+        decided = html_of_text(f"Decisions\n{self.decisions}") if str(self.decisions) else ""
+        return html_of_text(str(self.summary)) + html_of_table(self.table()) + decided
 
     def watch(self, listener: JobStatusListener) -> None:
         """Tell a listener of all that happens to the job; what has happened already comes at once.

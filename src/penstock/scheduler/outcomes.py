@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.decisions import Choice, DecisionKind, VertexRef
+from penstock.decisions import Choice, DecisionKind, Told, VertexRef
+from penstock.spark.exchange import BroadcastResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.execution.context import JobContext
-    from penstock.execution.results import ResultStore
+    from penstock.execution.results import Result, ResultStore
     from penstock.execution.vertex_runner import VertexRun
     from penstock.graph import JobVertex
     from penstock.scheduler.execution_graph import ExecutionJobVertex
@@ -39,14 +40,20 @@ def record_run(
     if run.report is not None:
         reason = f"{run.report.chosen}: {run.report.reason}"
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
-        decisions.record(Choice(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason))
-    rows, size = (None, None) if run.result is None else (run.result.exact_rows, run.result.size_in_bytes)
+        told = Told(f"{vertex.name.removeprefix('Sink: ')}: {reason}")
+        decisions.record(Choice(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason, told=told))
+    rows, size = (None, None) if run.result is None else (run.result.exact_rows, _bytes(run.result))
     execution.measured(run.tasks, rows, size, results.subpartitions(vertex), reason)
     for decision in decisions.of(vertex.node_ids):
         tasks = run.tasks if decision.kind in _ABOUT_WHAT_IS_WRITTEN or run.input_tasks is None else run.input_tasks
         decisions.settle(decision.id, tasks=tasks, rows=rows, bytes=size)
     for report in channels:
         decisions.record(_channel(vertex, report))
+
+
+def _bytes(result: Result) -> int | None:
+    """Return the bytes of the rows that a vertex gave: of a broadcast, not of the memory it takes."""
+    return result.data_bytes if isinstance(result, BroadcastResult) else result.size_in_bytes
 
 
 def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
@@ -60,4 +67,9 @@ def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
         f"{report['rows']} rows",
         f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
+        Told(
+            f"{vertex.name}, task {report['index']}: dealt out {report['rows']:,} rows, "
+            f"waited {report['waited']:.1f} s for rows and {report['blocked']:.1f} s for others to accept them",
+            is_shown=False,
+        ),
     )

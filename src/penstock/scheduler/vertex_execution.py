@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.events import ExecutionState
 from penstock.execution.reads import VertexSetup
+from penstock.scheduler.comparisons import compare_run
 from penstock.scheduler.outcomes import record_run
 from penstock.threads import doing
 
@@ -60,6 +61,7 @@ class VertexExecution:
             self._account.deliver()
             run = self._runner.run(vertex, setup, self._description(vertex))
         record_run(self._context, execution, run, self._runner.results, self._runner.channels(vertex))
+        compare_run(self._context, vertex, run, self._runner.results)
         self._decider.compare()
         execution.move(ExecutionState.FINISHED)
 

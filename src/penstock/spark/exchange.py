@@ -38,7 +38,7 @@ from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, ite
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.spark.expressions import Attributes, Expression
     from penstock.spark.handles import Session
@@ -51,6 +51,8 @@ _READ = "AQEShuffleReadExec"
 _PLACE = {Side.LEFT: 0, Side.RIGHT: 1}
 _Slice = tuple[tuple[int, int], tuple[int, int] | None]
 _NOTHING: _Slice = ((0, 0), None)
+_LOOKED_AT = 10_000
+"""Rows of a broadcast relation whose sizes are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,9 @@ class BroadcastResult:
     stage
         A ``BroadcastQueryStageExec`` that has run.
     rows, size_in_bytes
-        Measured; the bytes are those of the relation in memory.
+        Measured; the bytes are those of the relation in memory, with the pages that it was given: 64 MiB for one row.
+    data_bytes
+        About how many bytes its rows take by themselves.
     tasks, input_tasks
         How many tasks gave its rows, and how many read the inputs of the plan.
     plan
@@ -146,6 +150,7 @@ class BroadcastResult:
     stage: QueryStage
     rows: int | None
     size_in_bytes: int
+    data_bytes: int
     tasks: int
     input_tasks: int
     plan: PhysicalPlan
@@ -274,15 +279,26 @@ def _relation(mode: BroadcastMode, rows: PhysicalPlan, executors: set[str]) -> B
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
     statistics, tasks = exchange.runtimeStatistics(), rows.rows().tasks
+    count, memory = _row_count(statistics), _whole(statistics.sizeInBytes())
     return BroadcastResult(
         QueryStage(bridge, stage),
-        _row_count(statistics),
-        _whole(statistics.sizeInBytes()),
+        count,
+        memory,
+        _data_bytes(bridge, stage, count, memory),
         tasks,
         _input_tasks(rows, tasks),
         rows,
         _is_counted_once(bridge, executors),
     )
+
+
+def _data_bytes(bridge: Bridge, stage: Any, rows: int | None, memory: int) -> int:
+    """Return about how many bytes the rows of a broadcast relation take; those in memory if that cannot be told."""
+    if rows is None:
+        return memory
+    relation = stage.broadcast().executeBroadcast().value()
+    found = int(bridge.helper("RelationAggregation").dataBytes(relation, rows, _LOOKED_AT))
+    return memory if found < 0 else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,27 +438,42 @@ def read_slices(result: StagedResult, tasks: Sequence[Sequence[_Slice]]) -> Inte
 def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
     """Return how many rows a plan that has run has read from some relations, by the relations' numbers.
 
-    Uses ``SparkPlan.collectLeaves`` and the metric ``numOutputRows`` of scans.
+    Uses the metric ``numOutputRows`` of scans.
     """
     found: dict[int, int] = {}
+    for number, scan in _scans(plan, leaves):
+        found[number] = found.get(number, 0) + scan.rows
+    return found
+
+
+def kept_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
+    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers."""
+    found: dict[int, int] = {}
+    for number, scan in _scans(plan, leaves):
+        found[number] = found.get(number, 0) + scan.kept
+    return found
+
+
+def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tuple[int, _Scanned]]:
+    """Return the scans that a plan has of some relations, each with the relation's number."""
     for facts in answers.facts(plan._bridge.helper("ScanMetrics").rows(plan)):
         scan = _Scanned.of(facts)
         for number, leaf in leaves.items():
             if scan.columns and leaf.has(scan.columns):
-                found[number] = found.get(number, 0) + scan.rows
-    return found
+                yield number, scan
 
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """The columns of a scan, by their ids, and the rows that it gave."""
+    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept."""
 
     columns: tuple[str, ...]
     rows: int
+    kept: int
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> _Scanned:
-        return cls(tuple(facts["columns"]), int(facts["rows"]))
+        return cls(tuple(facts["columns"]), int(facts["rows"]), int(facts["kept"]))
 
 
 def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.history.summary import JobSummary
+from penstock.history.summary import summary_of
 from penstock.history.told import told
 from penstock.web import words
 from penstock.web.steps import steps_of
@@ -132,7 +132,7 @@ class Comparison:
 def _figures(
     before: JobRecord, after: JobRecord, old: Sequence[Step], new: Sequence[Step], now: float
 ) -> Iterable[Figure]:
-    first, second = JobSummary.of(before), JobSummary.of(after)
+    first, second = summary_of(before), summary_of(after)
     took = before.seconds(now), after.seconds(now)
     yield _figure("Seconds", *took, words.seconds)
     idle = [Timing.of(steps, total).idle_seconds for steps, total in zip((old, new), took, strict=True)]

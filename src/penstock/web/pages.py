@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
 import penstock
-from penstock.history.summary import JobSummary
+from penstock.history.summary import summary_of
 from penstock.history.told import told
 from penstock.units import show_bytes, show_count
 from penstock.web import words
@@ -118,7 +118,7 @@ def job(
         wish=wish,
         may_cancel=may_cancel,
         spark=(record.application or {}).get("page") if is_here else None,
-        summary=JobSummary.of(record, None if last is None else last.seconds(now)),
+        summary=summary_of(record, None if last is None else last.seconds(now)),
         findings=findings(steps, timing, decisions, comparison, links),
         graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped where it is made
         timing=timing,

@@ -17,6 +17,7 @@ def add_source_sizes(draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
     held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     names = {node_id: table_name(source.coordinator.name) for node_id, source in draft.sources.items()}
+    columns = {node_id: frozenset(source.leaf.ids) for node_id, source in draft.sources.items()}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)
     below: dict[int, frozenset[int]] = {}
@@ -36,10 +37,23 @@ def add_source_sizes(draft: Draft) -> Draft:
                 size = sum(told) if told else None
                 largest_first = sorted(sources, key=lambda source: (-(held[source] or 0), source))
                 tables = tuple(dict.fromkeys(names[source] for source in largest_first))
-                known = replace(join.side(side), sources=sources, source_bytes=size, tables=tables)
+                owners = tuple(
+                    dict.fromkeys(
+                        names[one] for one in largest_first if _key_columns(draft, node.id, side) & columns[one]
+                    )
+                )
+                known = replace(join.side(side), sources=sources, source_bytes=size, tables=tables, key_tables=owners)
                 join = join.with_side(side, known)
             changed[node.id] = join
     return draft.with_operators(changed)
+
+
+def _key_columns(draft: Draft, node_id: int, side: Side) -> frozenset[str]:
+    """Return the ids of the columns that a side of a join is joined by."""
+    if node_id not in draft.joins:
+        return frozenset()
+    _, facts = draft.joins[node_id]
+    return frozenset(column for key in facts.keys(side) for column in key.columns)
 
 
 def _counted(draft: Draft) -> set[int]:

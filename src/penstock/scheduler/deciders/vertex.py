@@ -174,7 +174,9 @@ class VertexDecider:
         estimate = None
         if tables and held is not None:
             estimate = Estimate(f"bytes read from {listed(tables, 'tables')}", Unit.BYTES, held)
-        return Told(f"{name}: {tasks}, as {reason}", None, estimate, tables=tables, is_shown=bool(tables))
+        # That a source got what it asked for is no news.
+        why = reason.removesuffix(f": the source asks for {tasks}")
+        return Told(f"{name}: {tasks}, as {why}", None, estimate, tables=tables, is_shown=bool(tables))
 
     def compare(self) -> None:
         """Compare what was foreseen of exchanges with what has been written of them by now."""

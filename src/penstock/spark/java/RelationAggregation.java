@@ -44,6 +44,43 @@ public final class RelationAggregation {
         return new GenericInternalRow(values);
     }
 
+    /**
+     * Returns the bytes that the rows of a broadcast relation take by themselves, of the sizes of the first ones; the
+     * relation's own size counts the pages of memory that it was given. -1 if it is of an unknown kind.
+     *
+     * @param rows how many rows it has
+     * @param most how many rows to look at
+     */
+    public long dataBytes(Object relation, long rows, long most) {
+        long looked = 0;
+        long bytes = 0;
+        if (relation instanceof InternalRow[]) {
+            InternalRow[] all = (InternalRow[]) relation;
+            for (; looked < all.length && looked < most; looked++) {
+                bytes += size(all[(int) looked]);
+            }
+        } else if (relation instanceof LongHashedRelation) {
+            HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
+            for (Iterator<?> keys = own.keys(); keys.hasNext() && looked < most;) {
+                for (Iterator<?> each = own.get((InternalRow) keys.next()); each.hasNext(); looked++) {
+                    bytes += size((InternalRow) each.next());
+                }
+            }
+        } else if (relation instanceof HashedRelation) {
+            HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
+            for (Iterator<?> each = own.valuesWithKeyIndex(); each.hasNext() && looked < most; looked++) {
+                bytes += size(((ValueRowWithKeyIndex) each.next()).getValue());
+            }
+        } else {
+            return -1;
+        }
+        return looked == 0 ? 0 : Math.round((double) bytes / looked * rows);
+    }
+
+    private static long size(InternalRow row) {
+        return row instanceof UnsafeRow ? ((UnsafeRow) row).getSizeInBytes() : 8L * (row.numFields() + 1);
+    }
+
     private static void update(Column[] columns, InternalRow row) {
         for (int i = 0; i < columns.length; i++) {
             columns[i].update(row);

@@ -10,6 +10,10 @@ import java.util.Set;
 import com.fasterxml.jackson.core.JsonProcessingException;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.execution.CodegenSupport;
+import org.apache.spark.sql.execution.ColumnarToRowExec;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
@@ -21,24 +25,43 @@ import scala.Option;
 
 /** Tells what the leaves of a plan have read, and with how many tasks; see `exchange.scanned_rows`. */
 public final class ScanMetrics {
-    /** Returns the columns of each scan of a plan that has run, by their ids, and the rows that it gave. */
+    /**
+     * Returns the columns of each scan of a plan that has run, by their ids, the rows that it gave, and those of them
+     * that the filters right above it kept.
+     */
     public Object rows(SparkPlan plan) throws JsonProcessingException {
         List<Object> found = new ArrayList<>();
-        for (Object leaf : Catalyst.each(plan.collectLeaves())) {
-            SparkPlan scan = (SparkPlan) leaf;
-            Option<?> rows = scan.metrics().get("numOutputRows");
+        collect(plan, null, found);
+        return Answer.of(found);
+    }
+
+    private static void collect(SparkPlan plan, Object kept, List<Object> found) {
+        Option<?> rows = plan.metrics().get("numOutputRows");
+        if (plan.children().isEmpty()) {
             if (rows.isDefined()) {
                 List<Object> columns = new ArrayList<>();
-                for (Object column : Catalyst.each(scan.output())) {
+                for (Object column : Catalyst.each(plan.output())) {
                     columns.add(Catalyst.id((Attribute) column));
                 }
+                Object read = ((AccumulatorV2<?, ?>) rows.get()).value();
                 Map<String, Object> facts = new HashMap<>();
                 facts.put("columns", columns);
-                facts.put("rows", ((AccumulatorV2<?, ?>) rows.get()).value());
+                facts.put("rows", read);
+                facts.put("kept", kept == null ? read : kept);
                 found.add(facts);
             }
+            return;
         }
-        return Answer.of(found);
+        Object above = null;
+        if (plan instanceof FilterExec && rows.isDefined()) {
+            above = kept == null ? ((AccumulatorV2<?, ?>) rows.get()).value() : kept;
+        } else if (plan instanceof ProjectExec || plan instanceof CodegenSupport && rows.isEmpty()
+                || plan instanceof ColumnarToRowExec) {
+            above = kept;
+        }
+        for (Object child : Catalyst.each(plan.children())) {
+            collect((SparkPlan) child, above, found);
+        }
     }
 
     /**

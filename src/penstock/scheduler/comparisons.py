@@ -1,0 +1,104 @@
+"""Compares what was foreseen of a vertex with what came, once it has run."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.decisions import DecisionKind
+from penstock.graph import CalcOperator, ScanOperator, Side
+from penstock.graph.partitioner import BroadcastPartitioner
+from penstock.spark import jobs
+from penstock.spark.exchange import BroadcastResult
+
+if TYPE_CHECKING:
+    from penstock.decisions import Decision
+    from penstock.execution.context import JobContext
+    from penstock.execution.results import ResultStore
+    from penstock.execution.vertex_runner import VertexRun
+    from penstock.graph import JobVertex
+    from penstock.planner.plan import SourcePlan
+    from penstock.spark.plans import LogicalNode
+
+log = logging.getLogger("penstock.scheduler")
+
+_OF_SOURCES = (DecisionKind.SOURCE_PARALLELISM, DecisionKind.VERTEX_PARALLELISM)
+
+
+def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results: ResultStore) -> None:
+    """Add what came to the estimates of decisions about a vertex that has written its result.
+
+    The last stage of a vertex with a sink may run later, by whoever wants the rows.
+    """
+    if run.result is None:
+        return
+    if isinstance(run.result, BroadcastResult):
+        _compare_broadcast(context, vertex, run.result)
+    waiting = [one for one in context.decisions.of(vertex.node_ids) if _is_open(one)]
+    if not waiting:
+        return
+    try:
+        _compare_sources(context, vertex, waiting)
+        _compare_filters(context, vertex, waiting, results)
+    except Exception:
+        log.info("what %s has read cannot be compared with what was foreseen", vertex.name, exc_info=True)
+
+
+def _is_open(decision: Decision) -> bool:
+    return decision.told is not None and decision.told.estimate is not None and decision.told.estimate.came is None
+
+
+def _compare_broadcast(context: JobContext, vertex: JobVertex, result: BroadcastResult) -> None:
+    for edge in context.graph.out_edges(vertex.tail_id):
+        if isinstance(edge.partitioner, BroadcastPartitioner):
+            build = Side.of_input(edge.type_number)
+            for decision in context.decisions.of((edge.target_id,), DecisionKind.BROADCAST):
+                if decision.chosen == build:
+                    context.decisions.compare(decision.id, result.data_bytes)
+
+
+def _compare_sources(context: JobContext, vertex: JobVertex, waiting: list[Decision]) -> None:
+    about_sources = [one for one in waiting if one.kind in _OF_SOURCES]
+    if about_sources:
+        read = jobs.bytes_read(context.bridge, context.group_of(vertex))
+        for decision in about_sources:
+            context.decisions.compare(decision.id, read)
+
+
+def _compare_filters(context: JobContext, vertex: JobVertex, waiting: list[Decision], results: ResultStore) -> None:
+    """Compare the part of its rows that a source kept, where nothing else has filtered them."""
+    by_source: dict[int, list[Decision]] = {}
+    for decision in waiting:
+        if decision.kind is DecisionKind.DYNAMIC_FILTER:
+            source = _source_below(context, decision.nodes[0])
+            if source is not None:
+                by_source.setdefault(source, []).append(decision)
+    kept = results.kept(vertex) if by_source else {}
+    for source, decisions in by_source.items():
+        scan = context.graph.node(source).operator
+        assert isinstance(scan, ScanOperator)
+        plan = context.plan.sources[source]
+        if len(decisions) == 1 and source in kept and scan.rows and _filters_nothing(plan):
+            context.decisions.compare(decisions[0].id, kept[source] / scan.rows)
+
+
+def _source_below(context: JobContext, node_id: int) -> int | None:
+    """Return the source that a filter stands right above, None if something else lies between."""
+    graph = context.graph
+    if node_id in context.plan.sources:
+        above = [graph.node(edge.target_id).operator for edge in graph.out_edges(node_id)]
+        return None if any(isinstance(one, CalcOperator) and not one.is_cheap for one in above) else node_id
+    node, inputs = graph.node(node_id), graph.in_edges(node_id)
+    if not isinstance(node.operator, CalcOperator) or not node.operator.is_cheap or len(inputs) != 1:
+        return None
+    return inputs[0].source_id if inputs[0].source_id in context.plan.sources else None
+
+
+def _filters_nothing(source: SourcePlan) -> bool:
+    """Whether the query itself leaves out no rows of a source but those with nulls."""
+    node: LogicalNode = source.filtered
+    while node.children:
+        if node.name == "Filter" and not node.only_not_null:
+            return False
+        node = node.children[0]
+    return True
