@@ -51,13 +51,23 @@ def run(rows: int, seconds: float, *decisions: dict[str, Any], job_id: str = "01
 
 
 def test_what_differs_is_told() -> None:
-    before = run(1000, 2.0, told(0, "broadcast", "orders shuffled, as it is 20 MiB"), told(1, "exchange", "same, as 1"), x="1")
-    after = run(5000, 6.0, told(0, "broadcast", "orders broadcast, as it is 5 MiB"), told(1, "exchange", "same, as 2"), x="2")
+    before = run(
+        1000, 2.0, told(0, "broadcast", "orders shuffled, as it is 20 MiB"), told(1, "exchange", "same, as 1"), x="1"
+    )
+    after = run(
+        5000, 6.0, told(0, "broadcast", "orders broadcast, as it is 5 MiB"), told(1, "exchange", "same, as 2"), x="2"
+    )
     found = Comparison.of(before, after, 30.0)
     assert [(str(one), one.factor) for one in found.sources] == [("orders grew from 1,000 rows to 5,000 rows", 5.0)]
-    assert [(one.before, one.after) for one in found.choices] == [("orders shuffled, as it is 20 MiB", "orders broadcast, as it is 5 MiB")]
+    assert [(one.before, one.after) for one in found.choices] == [
+        ("orders shuffled, as it is 20 MiB", "orders broadcast, as it is 5 MiB")
+    ]
     assert [(one.name, one.before, one.after) for one in found.options] == [("x", "1", "2")]
-    assert {one.name: (one.before, one.after, one.change) for one in found.figures}["Rows read"] == ("1,000 rows", "5,000 rows", "+400 %")
+    assert {one.name: (one.before, one.after, one.change) for one in found.figures}["Rows read"] == (
+        "1,000 rows",
+        "5,000 rows",
+        "+400 %",
+    )
     assert found.sentences == [
         "orders grew from 1,000 rows to 5,000 rows",
         "now: orders broadcast, as it is 5 MiB",
@@ -110,7 +120,9 @@ def test_all_jobs_together() -> None:
     assert found.not_shuffled == 3 << 20
     assert found.kinds == (("broadcast", 2), ("exchange", 1))
     assert [(one.by, one.job) for one in found.misses] == [(100.0, f"{2:012x}"), (3.0, f"{1:012x}")]
-    assert [(str(one.growth), one.job) for one in found.grown] == [("orders grew from 1,000 rows to 3,000 rows", f"{2:012x}")]
+    assert [(str(one.growth), one.job) for one in found.grown] == [
+        ("orders grew from 1,000 rows to 3,000 rows", f"{2:012x}")
+    ]
 
 
 @pytest.mark.parametrize(("oldest", "days"), [(0, 7), (9.9, 11), (200, 30)])

@@ -76,12 +76,18 @@ def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
 def test_the_longest_step_comes_first_and_leads_to_its_page() -> None:
     found = answers("longest", [step("v1", (0, 2)), step("v2", (2, 8), "v1"), step("v3", None)])
     first = found.items[0]
-    assert (first.text, first.note, first.href) == ("Step v2: does v2", "6.0 s, 75 % of the job", "/ui/jobs/0a/vertices/v2")
+    assert (first.text, first.note, first.href) == (
+        "Step v2: does v2",
+        "6.0 s, 75 % of the job",
+        "/ui/jobs/0a/vertices/v2",
+    )
     assert [item.text for item in found.items[1:]] == ["Then step v1: does v1"]
 
 
 def test_a_longest_step_that_nobody_waited_for_is_told_as_such() -> None:
-    found = answers("longest", [step("a", (0, 7)), step("b", (0, 1)), step("c", (1, 8), "b", busy=((1, 8),)), step("d", (0, 7.5))])
+    found = answers(
+        "longest", [step("a", (0, 7)), step("b", (0, 1)), step("c", (1, 8), "b", busy=((1, 8),)), step("d", (0, 7.5))]
+    )
     assert found.items[0].text == "Step d: does d"
     assert found.items[1].text == "the end of the job did not wait for it"
 
@@ -104,7 +110,11 @@ def test_broadcasts_that_spared_most_come_first() -> None:
         ],
     )
     assert [item.text for item in found.items] == ["large", "small", "other"]
-    assert [item.note for item in found.items] == ["change with the.option", "", "came otherwise: shuffled, because it grew"]
+    assert [item.note for item in found.items] == [
+        "change with the.option",
+        "",
+        "came otherwise: shuffled, because it grew",
+    ]
     assert [item.is_miss for item in found.items] == [False, False, True]
 
 
@@ -120,7 +130,13 @@ def test_what_was_read_less_comes_with_its_reason() -> None:
         ],
     )
     texts = [item.text for item in found.items]
-    assert texts == ["bytes of c: 1000 foreseen, 3 came", "much less", "bytes of b: 10 foreseen, 8 came", "a little less", "a filter"]
+    assert texts == [
+        "bytes of c: 1000 foreseen, 3 came",
+        "much less",
+        "bytes of b: 10 foreseen, 8 came",
+        "a little less",
+        "a filter",
+    ]
 
 
 def test_the_worst_estimate_comes_first_and_each_once() -> None:
@@ -134,7 +150,10 @@ def test_the_worst_estimate_comes_first_and_each_once() -> None:
             decision("exchange", "four", estimate=estimate("bytes of c", 10, 11)),
         ],
     )
-    assert [(item.text, item.is_miss) for item in found.items] == [("bytes of b: 10 foreseen, 1000 came", True), ("bytes of a: 10 foreseen, 100 came", True)]
+    assert [(item.text, item.is_miss) for item in found.items] == [
+        ("bytes of b: 10 foreseen, 1000 came", True),
+        ("bytes of a: 10 foreseen, 100 came", True),
+    ]
 
 
 def test_the_last_run() -> None:

@@ -13,7 +13,9 @@ from tests.web.test_timing import step
 
 def job(number: int, name: str, state: str = "FINISHED", took: float | None = 1.0) -> Summary:
     ended = None if took is None else number + took
-    return Summary(f"{number:012x}", name, state, float(number), ended, 0.0, {"FINISHED": number, "pending-operators": 1})
+    return Summary(
+        f"{number:012x}", name, state, float(number), ended, 0.0, {"FINISHED": number, "pending-operators": 1}
+    )
 
 
 JOBS = [

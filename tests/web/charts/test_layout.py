@@ -22,7 +22,7 @@ def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs: Any, given_s
     found = layout(sizes, edges)
     assert set(found.places) == set(sizes)
     for name, (x, y) in found.places.items():
-        assert 0 <= x - sizes[name].width / 2
+        assert x - sizes[name].width / 2 >= 0
         assert x + sizes[name].width / 2 <= found.width
         assert y + sizes[name].height <= found.floors[name] <= found.height
     for source, target in edges:
