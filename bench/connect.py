@@ -25,6 +25,8 @@ from pathlib import Path
 
 import pyspark
 
+from processes import cpu_seconds, family
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 MIB = 1 << 20
@@ -72,24 +74,6 @@ class Server:
     address: str
     pid: int
 
-    def processes(self) -> list[int]:
-        """Return the server's process and those that it has started: Spark's JVM, and Python's workers."""
-        parents = {}
-        for file in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parents[int(file.parent.name)] = int(file.read_text().rpartition(")")[2].split()[1])
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-        found = [self.pid]
-        for one in found:
-            found += [pid for pid, parent in parents.items() if parent == one]
-        return found
-
-    def cpu_seconds(self) -> float:
-        """Return the CPU seconds so far, those of processes that have ended included."""
-        fields = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.processes()]
-        return sum(int(ticks) for one in fields for ticks in one[11:15]) / os.sysconf("SC_CLK_TCK")
-
 
 @contextmanager
 def server(command: Sequence[str]) -> Iterator[Server]:
@@ -122,7 +106,7 @@ def run(python: Path, where: Server, clients: Sequence[Sequence[str]]) -> Run:
     for one in all_of:
         if one.stdout.readline().strip() != '"ready"':
             raise SystemExit("a client did not start")
-    before, started = where.cpu_seconds(), time.monotonic()
+    before, started = cpu_seconds(where.pid), time.monotonic()
     for one in all_of:
         one.stdin.write("\n")
         one.stdin.flush()
@@ -131,7 +115,7 @@ def run(python: Path, where: Server, clients: Sequence[Sequence[str]]) -> Run:
     if any(one.returncode for one in all_of):
         raise SystemExit("a client failed")
     found = [tuple(json.loads(line)) for answer in answers for line in answer.splitlines()]
-    return Run(seconds, where.cpu_seconds() - before, found)
+    return Run(seconds, cpu_seconds(where.pid) - before, found)
 
 
 def streams(data: Path, clients: int, length: int) -> list[list[str]]:
@@ -184,7 +168,7 @@ def compare(python: Path, servers: dict[str, Server], runs: Sequence[str]) -> li
 
 def jvm(where: Server) -> int:
     """Return the process of a server's JVM."""
-    return next(pid for pid in where.processes() if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
+    return next(pid for pid in family(where.pid) if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
 
 
 def jcmd(java: str, command: str) -> str:

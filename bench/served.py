@@ -12,6 +12,7 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
+from processes import cpu_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,18 +30,27 @@ RESULTS = Path(__file__).parent / "results"
 ALL_TAKEN = {"execution.batch.adaptive.whole-query-threshold": 0}
 
 
-def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return the median seconds of each system; they take turns at going first."""
-    seconds: dict[str, list[float]] = {name: [] for name in systems}
+@dataclass(frozen=True)
+class Measured:
+    """Medians of one system: wall seconds, and CPU seconds of the driver, the JVM and all workers."""
+
+    seconds: float
+    cpu: float
+
+
+def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
+    """Return the medians of each system; they take turns at going first."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in systems}
     names = list(systems)
     for name in names:
         systems[name]()
     for number in range(rounds):
         for name in names if number % 2 else reversed(names):
-            started = time.perf_counter()
+            cpu, started = cpu_seconds(os.getpid()), time.perf_counter()
             systems[name]()
-            seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(each) for name, each in seconds.items()}
+            seconds = time.perf_counter() - started
+            found[name].append((seconds, cpu_seconds(os.getpid()) - cpu))
+    return {name: Measured(*map(statistics.median, zip(*each, strict=True))) for name, each in found.items()}
 
 
 def switched(spark: SparkSession, *, on: bool, run: Callable[[], Any]) -> Callable[[], Any]:
@@ -50,7 +61,7 @@ def switched(spark: SparkSession, *, on: bool, run: Callable[[], Any]) -> Callab
     return measured
 
 
-def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, float]:
+def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, Measured]:
     """A query below the threshold, which is left to Spark: what asking costs."""
     path = str(folder / "small")
     spark.conf.set("spark.penstock.enabled", "false")
@@ -63,7 +74,7 @@ def small_queries(spark: SparkSession, folder: Path, rounds: int) -> dict[str, f
     return paired({"Spark": switched(spark, on=False, run=run), "served": switched(spark, on=True, run=run)}, rounds)
 
 
-def way_through_python(spark: SparkSession, rounds: int) -> dict[str, float]:
+def way_through_python(spark: SparkSession, rounds: int) -> dict[str, Measured]:
     """A query that is taken: by its own action, and by an environment."""
     env = Environment(spark, config=ALL_TAKEN, progress=False)
 
@@ -78,7 +89,7 @@ def way_through_python(spark: SparkSession, rounds: int) -> dict[str, float]:
     return paired(systems, rounds)
 
 
-def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, float]]:
+def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str, Measured]]:
     """The queries of TPC-H or TPC-DS: Spark's, an environment's, and those of a served session."""
     for file in sorted(data.glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
@@ -94,16 +105,39 @@ def queries(spark: SparkSession, data: Path, rounds: int) -> dict[str, dict[str,
             "served": switched(spark, on=True, run=lambda text=text: spark.sql(text).collect()),
         }
         found[number] = paired(systems, rounds)
-        print(number, found[number], flush=True)
+        print(
+            number,
+            *(f"{name} {one.seconds:.2f} s, CPU {one.cpu:.2f}" for name, one in found[number].items()),
+            flush=True,
+        )
     return found
 
 
-def table(rows: Mapping[str, Mapping[str, float]]) -> str:
+def table(rows: Mapping[str, Mapping[str, Measured]]) -> str:
     columns = list(next(iter(rows.values())))
-    lines = [f"| query | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
-    lines += [f"| {name} | {' | '.join(f'{each[one]:.3f}' for one in columns)} |" for name, each in rows.items()]
-    totals = [sum(each[one] for each in rows.values()) for one in columns]
-    return "\n".join([*lines, f"| **total** | {' | '.join(f'{total:.2f}' for total in totals)} |"])
+    lines = [
+        f"| query | {' | '.join(columns)} | CPU: {' | CPU: '.join(columns)} |",
+        "|---|" + "--:|" * 2 * len(columns),
+    ]
+    for name, each in rows.items():
+        seconds, cpu = (" | ".join(f"{getattr(each[one], what):.2f}" for one in columns) for what in ("seconds", "cpu"))
+        lines.append(f"| {name} | {seconds} | {cpu} |")
+    seconds, cpu = (
+        " | ".join(f"{sum(getattr(each[one], what) for each in rows.values()):.1f}" for one in columns)
+        for what in ("seconds", "cpu")
+    )
+    ratios = "; ".join(
+        f"{one} by {other}: {mean_ratio(rows, one, other, 'seconds'):.3f} in seconds, {mean_ratio(rows, one, other, 'cpu'):.3f} in CPU seconds"
+        for one, other in (("Environment", "Spark"), ("served", "Spark"), ("served", "Environment"))
+    )
+    return "\n".join([*lines, f"| **total** | {seconds} | {cpu} |", "", f"Geometric means. {ratios}."])
+
+
+def mean_ratio(rows: Mapping[str, Mapping[str, Measured]], one: str, other: str, what: str) -> float:
+    """Return the geometric mean of one system's figures by another's; figures of clock ticks are at least one tick."""
+    return statistics.geometric_mean(
+        max(getattr(each[one], what), 0.01) / max(getattr(each[other], what), 0.01) for each in rows.values()
+    )
 
 
 def main() -> None:
@@ -123,26 +157,26 @@ def main() -> None:
     lines = [
         "# A served session",
         "",
-        "Seconds, medians. One process, two cores; the systems take turns at going first.",
+        "Seconds, medians. One process, two cores; the systems take turns at going first. CPU seconds are those of the driver, the JVM and all workers.",
         "",
     ]
     if arguments.small:
         small = small_queries(spark, arguments.data[0].parent / "served", arguments.small)
-        more = small["served"] / small["Spark"] - 1
+        more = small["served"].seconds / small["Spark"].seconds - 1
         lines += [
             (
-                f"* {arguments.small} queries below the threshold, left to Spark: {small['Spark'] * 1000:.1f} ms without, "
-                f"{small['served'] * 1000:.1f} ms with ({more:+.1%})."
+                f"* {arguments.small} queries below the threshold, left to Spark: {small['Spark'].seconds * 1000:.1f} ms without, "
+                f"{small['served'].seconds * 1000:.1f} ms with ({more:+.1%}); CPU {small['Spark'].cpu * 1000:.0f} and {small['served'].cpu * 1000:.0f} ms."
             )
         ]
         print(lines[-1], flush=True)
     if arguments.asked:
         asked = way_through_python(spark, arguments.asked)
-        extra = (asked["served"] - asked["Environment.collect"]) * 1000
+        extra = (asked["served"].seconds - asked["Environment.collect"].seconds) * 1000
         lines += [
             (
-                f"* {arguments.asked} small queries that are taken: {asked['Environment.collect'] * 1000:.1f} ms by "
-                f"`Environment.collect`, {asked['served'] * 1000:.1f} ms by their own action ({extra:+.1f} ms)."
+                f"* {arguments.asked} small queries that are taken: {asked['Environment.collect'].seconds * 1000:.1f} ms by "
+                f"`Environment.collect`, {asked['served'].seconds * 1000:.1f} ms by their own action ({extra:+.1f} ms); CPU {asked['Environment.collect'].cpu * 1000:.0f} and {asked['served'].cpu * 1000:.0f} ms."
             )
         ]
         print(lines[-1], flush=True)

@@ -45,8 +45,8 @@ def test_decisions_are_numbered_and_settled_by_their_numbers(log: Any) -> None:
     ("subject", "text", "called", "nodes"),
     [
         (JOIN, "3 Join", "Join", (3,)),
-        (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", "Calc -> Join", (2, 3)),
-        (VertexRef("v2", "Calc -> Join", (2, 3), task=4), "v2 Calc -> Join, task 4", "Calc -> Join, task 4", (2, 3)),
+        (VertexRef("v2", "Calc -> Join", (2, 3)), "v2 Calc -> Join", "Join", (2, 3)),
+        (VertexRef("v2", "Calc -> Join", (2, 3), task=4), "v2 Calc -> Join, task 4", "Join, task 4", (2, 3)),
         (NameRef("orders"), "orders", "orders", ()),
         (NameRef("orders", (1,)), "orders", "orders", (1,)),
     ],

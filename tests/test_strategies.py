@@ -425,7 +425,7 @@ def test_a_parallelism_that_was_given_is_kept_where_skew_is_split(
     (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
     assert join.parallelism == asked
     assert join.tasks == asked or (asked, join.tasks) == (1, None)  # one task is chained to what reads it
-    split = [decision for decision in job.decisions if "subpartitions split" in str(decision.chosen)]
+    split = [decision for decision in job.decisions if "partitions split" in str(decision.chosen)]
     assert [decision.outcome["split"] for decision in split] == [1] * len(split)
     assert split or asked == 1
 
@@ -445,7 +445,7 @@ def test_the_maximum_bounds_split_vertices(
     job = check(make_env(**options | most), df)
     (join,) = [execution for execution in job.vertices if "Join" in execution.vertex.name]
     assert join.tasks <= maximum
-    split = [decision for decision in job.decisions if "subpartitions split" in str(decision.chosen)]
+    split = [decision for decision in job.decisions if "partitions split" in str(decision.chosen)]
     assert split, "nothing was to be split, so nothing was bounded"
     assert [decision.outcome["split"] > 0 for decision in split] == [is_split] * len(split)
 

@@ -110,8 +110,8 @@ def test_a_split_that_spark_did_not_plan_so(
 ) -> None:
     monkeypatch.setattr(exchange, "joins_its_leaves", lambda _: False)
     (one,) = settled(make_env(**SPLIT), joined(tables), "skew")
-    assert one["outcome"]["instead"] == "its subpartitions are not split"
-    assert "subpartitions split" in one["chosen"]
+    assert one["outcome"]["instead"] == "its partitions are not split"
+    assert "partitions split" in one["chosen"]
 
 
 def test_a_layout_that_spark_refused(
@@ -129,7 +129,7 @@ def test_a_layout_that_spark_refused(
     monkeypatch.setattr(exchange, "write", refuse)
     options = SMALL | {THRESHOLD: "-1", FILTERING: False}
     (one,) = settled(make_env(**options), joined(tables), "vertex parallelism")
-    assert one["outcome"]["instead"] == "its inputs are exchanged inside the vertex"
+    assert one["outcome"]["instead"] == "its inputs are shuffled inside the step"
 
 
 def doubled(pdf: pd.DataFrame) -> pd.DataFrame:

@@ -284,7 +284,7 @@ def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark: S
     assert explained.as_dict()["decisions"][0]["chosen"] == "handed to Spark whole"
     env.collect(df)
     assert [decision.kind for decision in env.last_job.decisions] == [DecisionKind.WHOLE_QUERY]
-    assert "Stream graph" in str(env.explain(with_parallelism(df, 2)))
+    assert "Plan before it runs" in str(env.explain(with_parallelism(df, 2)))
 
 
 def test_what_was_said_below_another_exchange_counts_and_what_was_said_elsewhere_does_not(
@@ -294,7 +294,7 @@ def test_what_was_said_below_another_exchange_counts_and_what_was_said_elsewhere
     env = Environment(spark, progress=False)
     df = few(spark.read.parquet(tables("1 row")))
     said = penstock.rebalance(df, 3).dataframe()
-    assert "Stream graph" in str(env.explain(said.repartition(2)))
+    assert "Plan before it runs" in str(env.explain(said.repartition(2)))
     assert str(env.explain(df.repartition(2))).startswith("Handed to Spark whole")
 
 

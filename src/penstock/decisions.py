@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.masking import mask
 from penstock.tables import html_of_text
 from penstock.told import ToldDecision
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,13 @@ class DecisionKind(StrEnum):
     CANCEL = "cancel"
 
 
+def plain(name: str) -> str:
+    """Return the name of an operator or of a chain of them without what only Penstock's graph has."""
+    parts = [part for part in name.split(" -> ") if part not in {"Calc", "Project"}] or [name]
+    shown = [f"write to {one.removeprefix('Sink: ')}" if one.startswith("Sink: ") else one for one in parts]
+    return " → ".join(one.removeprefix("Source: ") for one in shown)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRef:
     """An operator, by its node in the stream graph."""
@@ -57,7 +65,7 @@ class NodeRef:
     @property
     def called(self) -> str:
         """What people call it."""
-        return self.name
+        return plain(self.name)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -81,7 +89,7 @@ class VertexRef:
     @property
     def called(self) -> str:
         """What people call it."""
-        return self.name + ("" if self.task is None else f", task {self.task}")
+        return plain(self.name) + ("" if self.task is None else f", task {self.task}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class NameRef:
     @property
     def called(self) -> str:
         """What people call it."""
-        return self.name
+        return plain(self.name)
 
 
 Subject = NodeRef | VertexRef | NameRef
@@ -163,7 +171,10 @@ class Choice:
     @property
     def words(self) -> Told:
         """How people are told of it."""
-        return self.told or Told(f"{self.subject.called}: {self.chosen}, as {self.reason}")
+        if self.told is not None:
+            return self.told
+        chosen = show_count(self.chosen, "task") if isinstance(self.chosen, int) else self.chosen
+        return Told(f"{self.subject.called}: {chosen}, as {self.reason}")
 
     def __str__(self) -> str:
         return self.words.sentence

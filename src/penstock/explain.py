@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 LATER = "decided when its inputs are measured"
+_TITLE = f"Plan before it runs. A step reads what is indented below it. Tasks that are not told are {LATER}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class Explanation:
             told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
             told.append(f"Change with {WHOLE_QUERY_THRESHOLD.key}")
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
-        lines = ["Plan before it runs; a step reads those that are indented below it", *self._tree()]
+        lines = [_TITLE, *self._tree()]
         first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]
         if first:
             lines += ["Read first", *(f"- {one}" for one in first)]

@@ -192,7 +192,7 @@ def test_a_split_join_that_spark_joins_in_each_task(monkeypatch: pytest.MonkeyPa
 def test_a_split_join_that_spark_plans_otherwise(monkeypatch: pytest.MonkeyPatch, answer: bool | Exception) -> None:
     found, decisions = split_join(monkeypatch, answer)
     assert found == "merge n3(leaf 1-3 by 2 tasks, leaf 2-3 by 2 tasks)"
-    assert [one.outcome["instead"] for one in decisions] == ["its subpartitions are not split"]
+    assert [one.outcome["instead"] for one in decisions] == ["its partitions are not split"]
 
 
 def test_any_other_error_is_spark_s(monkeypatch: pytest.MonkeyPatch) -> None:

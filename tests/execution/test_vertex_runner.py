@@ -76,7 +76,7 @@ def test_a_vertex_that_spark_refuses_runs_with_its_own_exchanges(monkeypatch: py
     assert ran.result is built.result
     said = {one.kind: one.outcome.get("instead") for one in context.decisions}
     assert said == {
-        DecisionKind.VERTEX_PARALLELISM: "its inputs are exchanged inside the vertex",
+        DecisionKind.VERTEX_PARALLELISM: "its inputs are shuffled inside the step",
         DecisionKind.BROADCAST: None,
     }
 

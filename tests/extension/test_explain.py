@@ -39,11 +39,11 @@ def plan_text(df: DataFrame, mode: str) -> str:
 
 
 @pytest.mark.parametrize("mode", ["simple", "extended", "cost"])
-def test_the_stream_graph_is_below_the_query(served: SparkSession, explained: list[int], mode: str) -> None:
+def test_the_plan_is_below_the_query(served: SparkSession, explained: list[int], mode: str) -> None:
     text = plan_text(query(served), mode).partition("== Physical Plan ==")[2]
-    assert text.index("Penstock") < text.index(":- Sort") < text.index("+- Stream graph")
-    graph = text[text.index("+- Stream graph") :]
-    assert "HASH(" in graph
+    assert text.index("Penstock") < text.index(":- Sort") < text.index("+- Plan before it runs")
+    graph = text[text.index("+- Plan before it runs") :]
+    assert "shuffled by" in graph
     assert "decided when its inputs are measured" in graph
     assert len(explained) == 1
     assert list(RECENT) == []
@@ -51,7 +51,7 @@ def test_the_stream_graph_is_below_the_query(served: SparkSession, explained: li
 
 def test_of_a_statement(served: SparkSession, explained: list[int]) -> None:
     (row,) = served.sql("EXPLAIN SELECT id % 3, count(*) FROM range(9) GROUP BY 1").collect()
-    assert "+- Stream graph" in row[0]
+    assert "+- Plan before it runs" in row[0]
     assert len(explained) == 1
 
 
@@ -92,7 +92,7 @@ def test_an_error_shows_the_query_only(served: SparkSession, monkeypatch: pytest
     monkeypatch.setattr(runner, "plan_query", fail)
     text = plan_text(query(served), "simple")
     assert "+- Sort" in text
-    assert "Stream graph" not in text
+    assert "Plan before it runs" not in text
 
 
 def test_rows_are_the_same_afterwards(served: SparkSession) -> None:

@@ -113,4 +113,4 @@ def test_notebooks_show_jobs_and_explanations(spark: SparkSession) -> None:
     shown = env.last_job._repr_html_()
     assert all(execution.vertex.id in shown for execution in env.last_job.vertices)
     assert "<script" not in shown
-    assert "Stream graph" in env.explain(df)._repr_html_()
+    assert "Plan before it runs" in env.explain(df)._repr_html_()

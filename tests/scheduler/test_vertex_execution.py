@@ -38,7 +38,7 @@ class Decider:
         self.steps.append(("decide", vertex.id, dict(inferred)))
         return SimpleNamespace(parallelism=6, reason="16 MiB each", bytes_in=96, setup=SETUP)
 
-    def compare(self) -> None:
+    def compare(self, vertex: JobVertex) -> None:
         """Compare nothing: no exchange was foreseen."""
 
 

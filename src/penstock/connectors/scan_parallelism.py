@@ -81,7 +81,7 @@ class SourceBounds:
         bounds = [
             (options.infer_max, SCAN_INFER_MAX.key, ""),
             (options.kind_max, "the maximum for this kind of source", ""),
-            (self.vertex, "the vertex's maximum", self.vertex_from),
+            (self.vertex, "this step's maximum", self.vertex_from),
         ]
         if options.infer_max is None:
             bounds.append((self.everywhere, "the default parallelism", PARALLELISM_DEFAULT.key))

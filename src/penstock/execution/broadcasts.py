@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import first_line
-from penstock.graph import Side
+from penstock.graph import JoinOperator, Side
+from penstock.graph.wording import called
 from penstock.optimizer.graphs import is_broadcast
 from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import spread_by_count
@@ -66,10 +67,12 @@ class Broadcasts:
             relation = self._relations[name]
         if relation is None:
             build = Side.of_input(edge.type_number)
+            join = self._context.graph.node(edge.target_id)
+            assert isinstance(join.operator, JoinOperator)  # nothing else reads a relation
             self._context.decisions.came_otherwise(
                 DecisionKind.BROADCAST,
-                NodeRef(edge.target_id, self._context.graph.node(edge.target_id).name),
-                f"the {build} side is shuffled",
+                NodeRef(join.id, join.name),
+                f"{called(join.operator, build)} is shuffled",
                 f"it could not be broadcast: {self._too_large[name]}",
                 lambda decision: decision.chosen == build,
             )

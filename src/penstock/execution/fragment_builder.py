@@ -135,7 +135,7 @@ class FragmentBuilder:
         self.context.decisions.came_otherwise(
             DecisionKind.SKEW,
             NodeRef(node_id, self.graph.node(node_id).name),
-            "its subpartitions are not split",
+            "its partitions are not split",
             "Spark does not plan it as a sort-merge or shuffled hash join",
             lambda decision: LARGEST in decision.figures,
         )

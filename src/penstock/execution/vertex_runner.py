@@ -122,7 +122,7 @@ class VertexRunner:
                 for decision in self._context.decisions.of(vertex.node_ids, DecisionKind.VERTEX_PARALLELISM):
                     why = "Spark requires another partitioning for an operator with several inputs"
                     self._context.decisions.settle(
-                        decision.id, instead="its inputs are exchanged inside the vertex", because=why
+                        decision.id, instead="its inputs are shuffled inside the step", because=why
                     )
                 run = self._run(vertex, replace(setup, shared=False), session, scan_sessions)
         if not isinstance(run.result, StagedResult) or run.result.stages:

@@ -148,7 +148,7 @@ class JoinSide:
     keys
         The names of the columns that it is joined by.
     tables
-        The names of the sources below it, the largest first.
+        The names of the largest sources below it, the largest first.
     key_tables
         Those of them that have the columns it is joined by; empty where these are computed.
     """

@@ -27,6 +27,8 @@ _SUFFIX = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECAS
 _CATALOG = "spark_catalog."
 _NAMES = 3
 """Tables or columns that are named; of more, the rest is counted."""
+NAMED_TABLES = 32
+"""Tables of a side of a join whose names are kept, the largest ones; a graph may have thousands."""
 _LENGTH = 40
 """Characters of a table's name; a subquery that a database is asked can be long."""
 _COUNT = re.compile(r"#\d+L?\b| ASC NULLS FIRST| NULLS LAST$")
@@ -38,17 +40,27 @@ def table_name(source: str) -> str:
     return name if len(name) <= _LENGTH else f"{name[: _LENGTH - 1]}…"
 
 
-def listed(names: Sequence[str], noun: str) -> str:
-    """Return names as a list in words: ``a, b and 2 more columns``; empty if there are none."""
+def listed(names: Sequence[str], noun: str, total: int = 0) -> str:
+    """Return names as a list in words: ``a, b and 2 more columns``; empty if there are none.
+
+    Parameters
+    ----------
+    names, noun
+        The names, and what many of them are.
+    total
+        How many there are, if these are not all.
+    """
     if len(names) > _NAMES:
-        names = [*names[: _NAMES - 1], f"{len(names) - _NAMES + 1} more {noun}"]
+        names = [*names[: _NAMES - 1], f"{max(len(names), total) - _NAMES + 1:,} more {noun}"]
     return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def called(join: JoinOperator, side: Side) -> str:
     """Return what people call a side of a join: ``customer with nation``."""
-    first, *others = join.side(side).tables or (f"the {side} side",)
-    return first + (f" with {listed(others, 'tables')}" if others else "")
+    known = join.side(side)
+    first, *others = known.tables or (f"the {side} side",)
+    total = len(known.sources) - 1 if len(known.tables) == NAMED_TABLES else 0
+    return first + (f" with {listed(others, 'tables', total)}" if others else "")
 
 
 def tables_of(join: JoinOperator) -> tuple[str, ...]:
@@ -74,6 +86,11 @@ def _owner(join: JoinOperator, side: Side) -> str:
     return listed(join.side(side).key_tables, "tables") or called(join, side)
 
 
+def is_named(node: StreamNode) -> bool:
+    """Whether a user gave a join a name; all others are called by their tables."""
+    return node.name != "Join" and node.location is not None
+
+
 def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
     """Return the names of the sources that a node's rows come from."""
     found: dict[str, None] = {}
@@ -82,7 +99,7 @@ def tables_below(graph: StreamGraph, node_id: int) -> tuple[str, ...]:
         current = todo.pop()
         operator = graph.node(current).operator
         if isinstance(operator, ScanOperator):
-            found[operator.table or graph.node(current).name] = None
+            found[operator.table or graph.node(current).name.removeprefix("Source: ")] = None
         for edge in reversed(graph.in_edges(current)):
             if edge.source_id not in seen:
                 seen.add(edge.source_id)
@@ -127,7 +144,7 @@ def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) 
     match operator:
         case ScanOperator(table=table):
             name = table or name.removeprefix("Source: ")
-        case JoinOperator() if name == "Join":
+        case JoinOperator() if not is_named(node):
             name = join_name(operator)
         case _ if node.kind is OperatorKind.JOIN and name == "Join":
             name = f"join of {listed(tables_below(graph, node.id), 'tables')}"
@@ -178,7 +195,7 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
     parts: list[str] = []
     for node in map(graph.node, vertex.node_ids):
         probe = _chained_side(graph, node, vertex)
-        if isinstance(node.operator, JoinOperator) and node.name == "Join" and probe is not None:
+        if isinstance(node.operator, JoinOperator) and not is_named(node) and probe is not None:
             parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))

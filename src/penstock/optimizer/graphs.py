@@ -11,7 +11,7 @@ from penstock.graph.partitioner import (
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
 )
-from penstock.graph.wording import called, join_name, tables_of
+from penstock.graph.wording import called, is_named, join_name, tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +59,7 @@ class EquiJoin:
 
     def name(self, first: Side = Side.LEFT) -> str:
         """Return what people call it, one side first."""
-        return join_name(self.operator, first) if self.node.name == "Join" else self.node.name
+        return self.node.name if is_named(self.node) else join_name(self.operator, first)
 
     def called(self, side: Side) -> str:
         """Return what people call a side of it."""

@@ -84,7 +84,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         largest, fair = int(result.subpartitions.max()), result.total // context.resources.cores
         if not why_not and largest < _WORTH_IT * fair and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
             why_not = (
-                f"its largest subpartition has {show_bytes(largest)}, less than twice the share of each of "
+                f"its largest partition has {show_bytes(largest)}, less than twice the share of each of "
                 f"{show_count(context.resources.cores, 'core')}, so no core waits long for it"
             )
         if why_not:
@@ -94,6 +94,6 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
         requests = [request, *hashed_again(relying)]
         reason = f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)}"
-        chosen = f"{len(skewed)} of {len(result.subpartitions)} subpartitions split, and partial results merged"
-        told = Told(f"{called}: {chosen.replace('subpartitions', 'partitions')}, as {reason}", SKEWED_JOIN_STRATEGY.key)
+        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions split, and partial results merged"
+        told = Told(f"{called}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
         return context.change(requests, DecisionKind.SKEW, node, chosen, reason, told, largest=largest)

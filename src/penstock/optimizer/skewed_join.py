@@ -108,8 +108,8 @@ class AdaptiveSkewedJoin(StreamGraphOptimizationStrategy):
         for side in split:
             sizes = results[side].subpartitions.tolist()
             largest, median = max(sizes), median_size(sizes)
-            reason = f"its largest subpartition has {show_bytes(largest)}, the median {show_bytes(median)}"
-            chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} subpartitions split"
+            reason = f"its largest partition has {show_bytes(largest)}, the median {show_bytes(median)}"
+            chosen = f"{side} side, {len(skewed[side])} of {len(sizes)} partitions split"
             requests = [StreamEdgeUpdateRequest(edges[side].id, intra_input_correlated=False), *again]
             figures = {LARGEST: largest, "median": median}
             told = Told(

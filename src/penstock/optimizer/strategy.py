@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import BROADCAST_THRESHOLD
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told
-from penstock.graph import GraphChange, RefusedChange, StreamGraphContext, StreamNode
+from penstock.graph import GraphChange, JoinOperator, RefusedChange, Side, StreamGraphContext, StreamNode
 from penstock.graph.naming import column_names
-from penstock.graph.wording import node_name
+from penstock.graph.wording import called, node_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.decisions import Decision, Subject
+    from penstock.graph import Operator
     from penstock.graph.changes import UpdateRequest
     from penstock.graph.context import PendingGraph
 
@@ -243,7 +244,8 @@ class StrategyContext(StreamGraphContext):
     ) -> Choice:
         named = {name.replace("_", " "): value for name, value in figures.items()}
         if told is None and isinstance(about, StreamNode):
-            told = Told(f"{self.called(about)}: {chosen}, as {reason}")
+            what = _in_words(about.operator, kind, chosen)
+            told = Told(f"{self.called(about)}: {what}, as {reason}")
         return Choice(kind, self._subject(about), chosen, reason, named, told)
 
     def _subject(self, about: StreamNode | str) -> Subject:
@@ -251,6 +253,14 @@ class StrategyContext(StreamGraphContext):
             return NodeRef(about.id, about.name)
         called_so = [node.id for node in self.stream_graph if node.name == about]
         return NameRef(about, tuple(called_so) if len(called_so) == 1 else ())
+
+
+def _in_words(operator: Operator, kind: DecisionKind, chosen: int | str) -> int | str:
+    """Return what was chosen, a side of a join by its tables."""
+    if not isinstance(operator, JoinOperator) or not isinstance(chosen, Side):
+        return chosen
+    side = called(operator, chosen)
+    return f"{side} is broadcast" if kind is DecisionKind.BROADCAST else side
 
 
 class StreamGraphOptimizationStrategy(ABC):

@@ -35,7 +35,7 @@ class Note:
     chosen, reason, kind, figures
         As in `Choice`.
     told
-        Returns how people are told of it, of the graph with all names and sizes.
+        Returns how people are told of it, of the graph with all names and sizes, and the names of its columns.
     """
 
     about: int | str
@@ -43,7 +43,7 @@ class Note:
     reason: str
     kind: DecisionKind = DecisionKind.SHARING
     figures: Mapping[str, int] = field(default_factory=dict)
-    told: Callable[[StreamGraph], Told] | None = field(default=None, compare=False)
+    told: Callable[[StreamGraph, Mapping[str, str]], Told] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

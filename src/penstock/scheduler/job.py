@@ -93,6 +93,7 @@ class Job:
         self._traceback: TracebackType | None = None
         self._scheduler: AdaptiveBatchScheduler | None = None
         self._graphs: JobGraphs | None = None
+        self._columns: dict[str, str] | None = None
         self._whole_groups: list[str] = []
         self._bridge: Bridge | None = None
         self._ending = Ending(name)
@@ -149,8 +150,11 @@ class Job:
 
     def called(self, vertex: JobVertex) -> str:
         """Return what people call one of its vertices: by its tables and keys."""
-        planned = None if self._graphs is None else self._graphs.planned
-        return vertex.name if planned is None else vertex_name(planned, vertex, column_names(planned))
+        if self._graphs is None:
+            return vertex.name
+        if self._columns is None:
+            self._columns = column_names(self._graphs.planned)
+        return vertex_name(self._graphs.planned, vertex, self._columns)
 
     @property
     def summary(self) -> JobSummary:

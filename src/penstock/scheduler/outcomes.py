@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import Choice, DecisionKind, Told, VertexRef
 from penstock.spark.exchange import BroadcastResult
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +41,7 @@ def record_run(
     if run.report is not None:
         reason = f"{run.report.chosen}: {run.report.reason}"
         subject = VertexRef(vertex.id, vertex.name, vertex.node_ids)
-        told = Told(f"{vertex.name.removeprefix('Sink: ')}: {reason}")
+        told = Told(f"{subject.called}: {reason}")
         decisions.record(Choice(DecisionKind.SINK_STAGE, subject, run.report.chosen, run.report.reason, told=told))
     rows, size = (None, None) if run.result is None else (run.result.exact_rows, _bytes(run.result))
     execution.measured(run.tasks, rows, size, results.subpartitions(vertex), reason)
@@ -61,15 +62,13 @@ def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:
     rows = {f"rows to {one['reader']}": one["rows"] for one in report["channels"]}
     paces = {f"rows a second of {one['reader']}": one["pace"] for one in report["channels"]}
     own = {name: report[name] for name in ("rows", "bytes", "largest_queue", "waited", "blocked")}
+    waited = f"waited {report['waited']:.1f} s for rows and {report['blocked']:.1f} s for others to accept them"
+    subject = VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"])
     return Choice(
         DecisionKind.REBALANCE,
-        VertexRef(vertex.id, vertex.name, vertex.node_ids, task=report["index"]),
+        subject,
         f"{report['rows']} rows",
         f"it waited {report['waited']:.1f} s for rows to read, and {report['blocked']:.1f} s for others to accept rows",
         own | rows | paces,
-        Told(
-            f"{vertex.name}, task {report['index']}: dealt out {report['rows']:,} rows, "
-            f"waited {report['waited']:.1f} s for rows and {report['blocked']:.1f} s for others to accept them",
-            is_shown=False,
-        ),
+        Told(f"{subject.called}: dealt out {show_count(report['rows'], 'row')}, {waited}", is_shown=False),
     )

@@ -62,7 +62,7 @@ class VertexExecution:
             run = self._runner.run(vertex, setup, self._description(vertex))
         record_run(self._context, execution, run, self._runner.results, self._runner.channels(vertex))
         compare_run(self._context, vertex, run, self._runner.results)
-        self._decider.compare()
+        self._decider.compare(vertex)
         execution.move(ExecutionState.FINISHED)
 
     def _decide(self, execution: ExecutionJobVertex, inferred: Mapping[int, int]) -> VertexSetup:

@@ -158,7 +158,7 @@ def pack_within(
         if lower <= len(ranges) <= upper:
             return ranges, why
     number = max(1, min(len(row), upper))
-    return spread_by_count(len(row), number), f"{why}, with about as many subpartitions in each task"
+    return spread_by_count(len(row), number), f"{why}, with about as many partitions in each task"
 
 
 def pack_exactly(row: SizeRow, number: int) -> list[Range]:

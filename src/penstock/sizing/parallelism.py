@@ -80,7 +80,7 @@ def vertex_bounds(bounds: Bounds, maximum: int | None = None) -> Bounds:
     """Return the bounds of one vertex; its own maximum wins over a larger global minimum."""
     if maximum is None or maximum >= bounds.maximum:
         return bounds
-    return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this vertex")
+    return Bounds(min(bounds.minimum, maximum), maximum, bounds.volume_per_task, "the most tasks of this step")
 
 
 def decide_vertex(inputs: Sequence[np.ndarray], bounds: Bounds, parallelism: int | None = None) -> VertexDecision:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+from penstock.connectors.coordinator import SourceCoordinator
 from penstock.graph import JoinOperator, JoinSide, JoinType, ScanOperator, Side
+from penstock.graph.wording import called
 from penstock.planner.passes.source_sizes import add_source_sizes
-from tests.planner.drafts import draft
+from tests.planner.drafts import draft, plan
 
 INNER = JoinOperator(JoinType.INNER, left=JoinSide(hint="merge"))
 
@@ -38,3 +43,34 @@ def test_bytes_that_are_not_known_are_none() -> None:
 def test_rows_that_are_not_known_are_none() -> None:
     changed = add_source_sizes(draft("1 #> 2", sources={1: 7}))
     assert changed.nodes[1].operator == ScanOperator(bytes=7, rows=None, table="range")
+
+
+def test_sides_know_their_tables_the_largest_first_and_the_owners_of_their_keys() -> None:
+    text = "1 #> 4\n2 #> 3\n5 #> 3\n3 #> 4"
+    made = draft(text, {3: INNER, 4: INNER}, sources={1: 10, 2: 30, 5: 70})
+    named = {
+        node_id: replace(
+            source, coordinator=SourceCoordinator(f"t{node_id}.parquet", None), leaf=plan("Range", ids=[f"c{node_id}"])
+        )
+        for node_id, source in made.sources.items()
+    }
+    facts = SimpleNamespace(keys=lambda side: [SimpleNamespace(columns=("c1",) if side is Side.LEFT else ("c2", "x"))])
+    made = replace(made, sources=named, joins={4: (None, facts)})
+    changed = add_source_sizes(made)
+    assert [changed.nodes[node_id].operator.table for node_id in (1, 2, 5)] == ["t1", "t2", "t5"]
+    join = changed.nodes[4].operator
+    assert (join.left.tables, join.left.key_tables) == (("t1",), ("t1",))
+    assert (join.right.tables, join.right.key_tables) == (("t5", "t2"), ("t2",))  # x is computed
+
+
+def test_of_thousands_of_tables_the_largest_are_named() -> None:
+    sources: dict[int, int | None] = {number: number for number in range(1, 60)}
+    text = "\n".join(f"{number} #> 60" for number in range(1, 60)) + "\n60 #> 70\n61 #> 70"
+    made = draft(text, {70: INNER}, sources=sources)
+    made = replace(
+        made,
+        sources={n: replace(s, coordinator=SourceCoordinator(f"t{n}", None)) for n, s in made.sources.items()},
+    )
+    join = add_source_sizes(made).nodes[70].operator
+    assert join.left.tables[:2] == ("t59", "t58")
+    assert called(join, Side.LEFT) == "t59 with t58, t57 and 56 more tables"

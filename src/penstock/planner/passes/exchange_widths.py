@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from penstock.decisions import Choice, NameRef, NodeRef
 from penstock.graph import StreamGraph
 from penstock.graph.context import forward_group
+from penstock.graph.naming import column_names
 from penstock.planner.plan import JobPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.planner.draft import Draft, Note
 
@@ -34,15 +35,20 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
         width_groups=_width_groups(draft, widths),
         stages=draft.stages,
         exchanges=draft.exchanges,
-        choices=tuple(_choice(note, graph) for note in draft.notes),
+        choices=_choices(draft.notes, graph),
     )
 
 
-def _choice(note: Note, graph: StreamGraph) -> Choice:
+def _choices(notes: Sequence[Note], graph: StreamGraph) -> tuple[Choice, ...]:
     """Return what the planner decided; nodes have their final names only now."""
+    columns = column_names(graph) if notes else {}
+    return tuple(_choice(note, graph, columns) for note in notes)
+
+
+def _choice(note: Note, graph: StreamGraph, columns: Mapping[str, str]) -> Choice:
     about = note.about
     subject = NameRef(about) if isinstance(about, str) else NodeRef(about, graph.node(about).name)
-    told = None if note.told is None else note.told(graph)
+    told = None if note.told is None else note.told(graph, columns)
     return Choice(note.kind, subject, note.chosen, note.reason, note.figures, told)
 
 

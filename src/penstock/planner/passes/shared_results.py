@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import Told
 from penstock.graph import CalcOperator, OperatorKind
-from penstock.graph.naming import column_names
 from penstock.graph.partitioner import RESCALE
 from penstock.graph.wording import listed, node_name, tables_below
 from penstock.planner.draft import DraftBuilder, Note
 from penstock.planner.plan import NodePlan, WriteKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.graph import StreamEdge, StreamGraph
     from penstock.planner.draft import Draft
 
@@ -39,9 +40,9 @@ def materialise_shared_results(draft: Draft) -> Draft:
     return builder.draft()
 
 
-def _told(node_id: int, graph: StreamGraph) -> Told:
+def _told(node_id: int, graph: StreamGraph, columns: Mapping[str, str]) -> Told:
     """Return how people are told that rows are computed once."""
-    columns, tables = column_names(graph), tables_below(graph, node_id)
+    tables = tables_below(graph, node_id)
     readers = [
         node_name(graph, graph.node(_worth_a_word(graph, edge.target_id)), columns) for edge in graph.out_edges(node_id)
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, StreamGraph
-from penstock.graph.wording import table_name
+from penstock.graph.wording import NAMED_TABLES, table_name
 
 if TYPE_CHECKING:
     from penstock.graph import Operator
@@ -17,7 +18,7 @@ def add_source_sizes(draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
     held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
     names = {node_id: table_name(source.coordinator.name) for node_id, source in draft.sources.items()}
-    columns = {node_id: frozenset(source.leaf.ids) for node_id, source in draft.sources.items()}
+    owners = {column: node_id for node_id, source in draft.sources.items() for column in source.leaf.ids}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)
     below: dict[int, frozenset[int]] = {}
@@ -35,25 +36,26 @@ def add_source_sizes(draft: Draft) -> Draft:
                 side, sources = Side.of_input(edge.type_number), below[edge.source_id]
                 told = [size for source in sources if (size := held[source]) is not None]
                 size = sum(told) if told else None
-                largest_first = sorted(sources, key=lambda source: (-(held[source] or 0), source))
-                tables = tuple(dict.fromkeys(names[source] for source in largest_first))
-                owners = tuple(
-                    dict.fromkeys(
-                        names[one] for one in largest_first if _key_columns(draft, node.id, side) & columns[one]
-                    )
+                largest = nlargest(NAMED_TABLES, sources, key=lambda source: (held[source] or 0, -source))
+                keys = [owners[column] for column in _key_columns(draft, node.id, side) if column in owners]
+                known = replace(
+                    join.side(side),
+                    sources=sources,
+                    source_bytes=size,
+                    tables=tuple(dict.fromkeys(names[source] for source in largest)),
+                    key_tables=tuple(dict.fromkeys(names[source] for source in keys if source in sources)),
                 )
-                known = replace(join.side(side), sources=sources, source_bytes=size, tables=tables, key_tables=owners)
                 join = join.with_side(side, known)
             changed[node.id] = join
     return draft.with_operators(changed)
 
 
-def _key_columns(draft: Draft, node_id: int, side: Side) -> frozenset[str]:
+def _key_columns(draft: Draft, node_id: int, side: Side) -> list[str]:
     """Return the ids of the columns that a side of a join is joined by."""
     if node_id not in draft.joins:
-        return frozenset()
+        return []
     _, facts = draft.joins[node_id]
-    return frozenset(column for key in facts.keys(side) for column in key.columns)
+    return [column for key in facts.keys(side) for column in key.columns]
 
 
 def _counted(draft: Draft) -> set[int]:

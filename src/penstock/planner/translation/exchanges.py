@@ -44,7 +44,7 @@ def add_adaptive_edge(
     compared = f"each batch goes to the least loaded of {traverse} consumers"
     name = builder.nodes[node_id].name
     told = Told(f"{name}: {compared}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
-    builder.notes.append(Note(name, "adaptive", compared, told=lambda _: told))
+    builder.notes.append(Note(name, "adaptive", compared, told=lambda *_: told))
 
 
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:

@@ -20,6 +20,8 @@ from penstock.spark.logical_plan import LARGE
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.graph import StreamGraph
     from penstock.planner.translation.translator import Translator
     from penstock.spark.joins import JoinFacts
@@ -59,7 +61,7 @@ def _side(facts: JoinFacts, side: Side, hint: str | None, child: LogicalNode) ->
 def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int, *, is_hinted: bool) -> None:
     limit, option = translator.broadcast_threshold, translator.broadcast_option
 
-    def told(graph: StreamGraph) -> Told:
+    def told(graph: StreamGraph, _: Mapping[str, str]) -> Told:
         join = graph.node(node_id).operator
         assert isinstance(join, JoinOperator)
         what, estimate = called(join, build), None

@@ -182,7 +182,7 @@ class ExchangeDecider:
         tasks = show_count(len(next(iter(cut.values()))), "task")
         outcome: dict[str, int | str] = {"split": split}
         if not split:
-            outcome |= {"instead": "its subpartitions are not split", "because": f"there are only {tasks}"}
+            outcome |= {"instead": "its partitions are not split", "because": f"there are only {tasks}"}
         for decision in self._log.of((node_id,), DecisionKind.SKEW):
             if LARGEST in decision.figures:
                 self._log.settle(decision.id, **outcome)

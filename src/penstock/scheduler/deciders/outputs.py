@@ -10,7 +10,7 @@ from penstock.estimates import Estimate, Unit
 from penstock.graph import SinkOperator
 from penstock.graph.naming import column_names
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
-from penstock.graph.wording import listed, node_name, tables_below
+from penstock.graph.wording import listed, node_name
 from penstock.scheduler.deciders.known_bytes import Known, KnownBytes, total
 from penstock.sizing.file_sizes import slot_count
 from penstock.sizing.parallelism import subpartition_count
@@ -65,7 +65,7 @@ class OutputDecider:
         self._known = known
         self._log = log
         self._widths: dict[int, int] = {}
-        self._foreseen: dict[int, int] = {}
+        self._foreseen: dict[int, tuple[int, tuple[str, ...]]] = {}
         self._columns: Mapping[str, str] = {}
         self._slots: dict[int, int] = {}
 
@@ -130,15 +130,18 @@ class OutputDecider:
                     self._told(edges, number, known),
                 )
             )
-            self._foreseen[family] = decision.id
+            self._foreseen[family] = decision.id, tuple(edge.id for edge in edges)
         return self._widths[family]
 
-    def compare(self) -> None:
-        """Compare what was foreseen of exchanges with what has been written of them by now."""
-        for family, decision_id in list(self._foreseen.items()):
-            writers = {edge.source_id for edge in self._edges(family) if not edge.is_forward}
+    def compare(self, vertex: JobVertex) -> None:
+        """Compare what was foreseen of the exchange behind a vertex with what has been written, once that is all."""
+        graph = self._owner.graph
+        groups = (self._plan.groups.get(edge.id) for edge in graph.out_edges(vertex.tail_id))
+        for family in {self._plan.family(group) for group in groups if group is not None}:
+            decision_id, edge_ids = self._foreseen.get(family, (None, ()))
+            writers = {edge.source_id for edge in map(graph.edge, edge_ids) if not edge.is_forward}
             written = total(map(self._known.written, writers))
-            if writers and written is not None:
+            if decision_id is not None and written is not None:
                 self._log.compare(decision_id, written)
                 del self._foreseen[family]
 
@@ -155,11 +158,10 @@ class OutputDecider:
         """Return how people are told into how many partitions rows are shuffled."""
         graph = self._owner.graph
         readers = list(dict.fromkeys(self._called(graph.node(edge.target_id)) for edge in edges))
-        tables = tuple(dict.fromkeys(table for edge in edges for table in tables_below(graph, edge.source_id)))
         what = listed(readers, "steps")
         estimate = Estimate(f"bytes shuffled for {what}", Unit.BYTES, known.bytes) if known.bytes else None
         sentence = f"rows are shuffled into {show_count(number, 'partition')} for {what}, as they come from {known}"
-        return Told(sentence, None, estimate, tables=tables, is_shown=False)
+        return Told(sentence, None, estimate, is_shown=False)
 
     def _called(self, node: StreamNode) -> str:
         if not self._columns:

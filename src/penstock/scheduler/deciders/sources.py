@@ -127,7 +127,7 @@ class SourceDecider:
             least,
             settings.default,
             job_from=settings.bounds.maximum_from,
-            vertex_from=MAX_PARALLELISM.key if by_option else "the most tasks of this vertex",
+            vertex_from=MAX_PARALLELISM.key if by_option else "the most tasks of this step",
         )
 
     def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:

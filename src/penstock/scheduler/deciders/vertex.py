@@ -178,9 +178,9 @@ class VertexDecider:
         why = reason.removesuffix(f": the source asks for {tasks}")
         return Told(f"{name}: {tasks}, as {why}", None, estimate, tables=tables, is_shown=bool(tables))
 
-    def compare(self) -> None:
-        """Compare what was foreseen of exchanges with what has been written of them by now."""
-        self._outputs.compare()
+    def compare(self, vertex: JobVertex) -> None:
+        """Compare what was foreseen of the exchange behind a vertex that has run with what has been written."""
+        self._outputs.compare(vertex)
 
     def _given(self, vertex: JobVertex, node_id: int) -> int | None:
         """Return the number of tasks that a user asked for where one of its nodes reads, or None.

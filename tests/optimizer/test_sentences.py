@@ -1,0 +1,212 @@
+"""What people are told of the decisions of strategies: inputs, and the sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.decisions import DecisionKind
+from penstock.graph import (
+    AggregateOperator,
+    FilterPath,
+    GroupingSets,
+    JoinInput,
+    JoinOperator,
+    JoinSide,
+    JoinType,
+    Operator,
+    OperatorKind,
+    ScanOperator,
+    Side,
+)
+from penstock.optimizer import StrategyContext, StreamGraphOptimizationStrategy
+from penstock.optimizer.optimizer import DEFAULT_STRATEGIES
+from penstock.testing import MIB, StrategyHarness, measured
+from tests.words import INTERNAL
+
+ORDERS = JoinSide(
+    keys=("o_custkey",), tables=("orders",), key_tables=("orders",), source_bytes=90 * MIB, may_shrink=True
+)
+CUSTOMER = JoinSide(
+    keys=("c_custkey",), tables=("customer",), key_tables=("customer",), source_bytes=20 * MIB, may_shrink=True
+)
+NATION = replace(CUSTOMER, tables=("customer", "nation"))
+JOIN = JoinOperator(JoinType.INNER, left=ORDERS, right=CUSTOMER)
+SCANS = {1: ScanOperator(bytes=90 * MIB, rows=10_000_000, table="orders"), 2: ScanOperator(20 * MIB, 1000, "customer")}
+TEXT = "1 #> 3\n2 #> 3\n3 -> 4"
+FILTER = FilterPath(Side.LEFT, (1,), JoinInput(3, Side.RIGHT), keys_from=2)
+HOT, EVEN = (30, 3000, 30, 30), (40, 40, 40, 40)
+SORT = Operator(OperatorKind.SORT)
+MERGE = "table.optimizer.skewed-join-optimization.strategy"
+
+
+def decided(join: JoinOperator = JOIN, text: str = TEXT, **sizes: Any) -> StrategyHarness:
+    """Return a job of all strategies, whose sources have finished with some sizes."""
+    job = StrategyHarness(DEFAULT_STRATEGIES, text, {**SCANS, 3: join})
+    for node, result in sizes.items():
+        job.finish(int(node[1:]), result)
+    return job
+
+
+CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
+    "a broadcast of a side that was measured first": (
+        decided(n2=measured(5)),
+        DecisionKind.BROADCAST,
+        (
+            "orders join customer on o_custkey: broadcast instead of shuffle, as customer is 5.0 MiB (limit 10.0 MiB); "
+            "about 90.0 MiB of orders not shuffled"
+        ),
+    ),
+    "a side of several tables": (
+        decided(replace(JOIN, right=NATION), n2=measured(5)),
+        DecisionKind.BROADCAST,
+        (
+            "orders join customer on o_custkey: broadcast instead of shuffle, as customer with nation is 5.0 MiB "
+            "(limit 10.0 MiB); about 90.0 MiB of orders not shuffled"
+        ),
+    ),
+    "a side that is too large": (
+        decided(n2=measured(12)),
+        DecisionKind.BROADCAST,
+        "orders join customer on o_custkey: customer is not broadcast, as it is 12.0 MiB (limit 10.0 MiB)",
+    ),
+    "a side that takes too much memory": (
+        decided(n2=measured(3, memory=500 * MIB)),
+        DecisionKind.BROADCAST,
+        (
+            "orders join customer on o_custkey: customer is not broadcast, as its 3.0 MiB would take 500.0 MiB in memory "
+            "(limit 400.0 MiB)"
+        ),
+    ),
+    "a side that waits": (
+        decided(),
+        DecisionKind.BUILD_SIDE_FIRST,
+        (
+            "orders join customer on o_custkey: orders waits until customer is measured, which reads 20.0 MiB and may turn "
+            "out small enough to broadcast or to filter by"
+        ),
+    ),
+    "a filter": (
+        decided(replace(JOIN, filters=(FILTER,)), n2=measured(30, rows=100, scanned={2: 1000})),
+        DecisionKind.DYNAMIC_FILTER,
+        (
+            "orders keeps only rows with a key of customer on o_custkey, as customer has only 100 rows; about 10.0% of "
+            "orders is left"
+        ),
+    ),
+    "a filter by which data is skipped": (
+        decided(replace(JOIN, filters=(replace(FILTER, prunes=True),)), n2=measured(30, rows=100)),
+        DecisionKind.DYNAMIC_FILTER,
+        (
+            "orders keeps only rows with a key of customer on o_custkey, as data of orders that has none of these keys can "
+            "be skipped"
+        ),
+    ),
+    "hash tables that fit": (
+        decided(n2=measured(*[15] * 4), n1=measured(*[90] * 4)),
+        DecisionKind.JOIN_ALGORITHM,
+        (
+            "orders join customer on o_custkey: hash join instead of sort-merge join, as each task's part of customer takes "
+            "at most 15.0 MiB in memory (limit 100.0 MiB)"
+        ),
+    ),
+    "skew": (
+        decided(n2=measured(*EVEN), n1=measured(*HOT)),
+        DecisionKind.SKEW,
+        (
+            "orders join customer on o_custkey: 1 of 4 partitions of orders are split among several tasks, as the largest "
+            "has 2.9 GiB, the median 30.0 MiB"
+        ),
+    ),
+    "skew of a side that cannot be split": (
+        decided(replace(JOIN, type=JoinType.FULL_OUTER), n1=measured(*HOT), n2=measured(*EVEN)),
+        DecisionKind.SKEW,
+        (
+            "orders join customer on o_custkey: the large partitions of orders are not split, as a FullOuter join needs all "
+            "rows of a key from this side in one task"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_decision_is_told_in_the_words_of_the_query(case: str) -> None:
+    job, kind, expected = CASES[case]
+    *_, found = (decision.words.sentence for decision in job.decisions if decision.kind is kind)
+    assert found == expected
+    assert not INTERNAL.search(found)
+
+
+def test_no_shuffle_after_one_task() -> None:
+    job = StrategyHarness(
+        DEFAULT_STRATEGIES, "1 #> 2\n2 #> 3\n3 -> 4", {1: SCANS[1], 2: AggregateOperator(None), 3: SORT}
+    )
+    job.finish(1, measured(2))
+    (decision,) = job.decisions
+    assert (
+        decision.words.sentence == "n3: no shuffle before it, as one task has all the rows already (2.0 MiB before n2)"
+    )
+
+
+def test_sums_before_rows_are_copied() -> None:
+    sets = AggregateOperator(None, GroupingSets(2, 5, ((JoinInput(13, Side.RIGHT),),)))
+    text = "1 -> 13\n9 *> 13\n13 -> 2\n2 #> 3"
+    job = StrategyHarness(DEFAULT_STRATEGIES, text, {1: SCANS[1], 13: JOIN, 3: sets})
+    job.finish(9, measured(1, rows=10))
+    (decision,) = (one for one in job.decisions if one.kind is DecisionKind.EARLY_AGGREGATION)
+    assert decision.words.sentence == (
+        "n3: aggregated before rows are copied for each grouping set, as 10,000,000 rows fall into at most 10 groups, "
+        "and 5 grouping sets would copy every row 5 times"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "is_shown"),
+    [(12, True), (200, False)],  # nobody asks why a large table is not broadcast
+)
+def test_what_nobody_asks_is_not_shown(size: int, is_shown: bool) -> None:
+    (decision,) = (one for one in decided(n2=measured(size)).decisions if one.kind is DecisionKind.BROADCAST)
+    assert decision.words.is_shown is is_shown
+
+
+def test_a_broadcast_tells_what_changes_it_and_what_it_saves() -> None:
+    words = CASES["a broadcast of a side that was measured first"][0].decisions[-1].words
+    assert words.option == "table.optimizer.join.broadcast-threshold"
+    assert words.not_shuffled == 90 * MIB
+    assert words.tables == ("orders", "customer")
+
+
+def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
+    both = replace(JOIN, left=replace(ORDERS, may_shrink=False), right=replace(CUSTOMER, may_shrink=False))
+    job = decided(both, n2=measured(5))
+    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
+    assert words.not_shuffled is None
+    assert words.sentence.endswith("(limit 10.0 MiB)")
+
+
+def test_the_part_that_a_filter_keeps_is_an_estimate() -> None:
+    (words,) = (one.words for one in CASES["a filter"][0].decisions if one.kind is DecisionKind.DYNAMIC_FILTER)
+    assert words.estimate is not None
+    assert str(words.estimate.settled(0.4)) == "10.0% foreseen, 40.0% came (missed: 4.0 times more)"
+
+
+@pytest.mark.parametrize(
+    ("node", "chosen", "sentence"),
+    [
+        (3, Side.RIGHT, "orders join customer on o_custkey: customer is broadcast, as it has few rows"),
+        (3, "as it is", "orders join customer on o_custkey: as it is, as it has few rows"),
+        (1, "four", "orders: four, as it has few rows"),
+    ],
+)
+def test_what_a_users_strategy_says_is_told_in_the_words_of_the_query(node: int, chosen: Any, sentence: str) -> None:
+    class Says(StreamGraphOptimizationStrategy):
+        def initialize(self, context: StrategyContext) -> None:
+            context.decide(DecisionKind.BROADCAST, context.stream_graph.node(node), chosen, "it has few rows")
+
+        def on_operators_finished(self, finished: Any, context: StrategyContext) -> bool:
+            return False
+
+    (decision,) = StrategyHarness([Says], TEXT, {**SCANS, 3: JOIN}).decisions
+    assert decision.words.sentence == sentence

@@ -1,0 +1,99 @@
+"""What was foreseen of a vertex is compared with what came."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef, Told, VertexRef
+from penstock.estimates import Estimate, Unit
+from penstock.execution.vertex_runner import VertexRun
+from penstock.graph import CalcOperator, JobVertex, JoinOperator, JoinType, ScanOperator
+from penstock.scheduler.comparisons import compare_run
+from penstock.spark import jobs
+from penstock.spark.exchange import BroadcastResult
+from penstock.testing import stream_graph
+from tests.planner.drafts import plan
+from tests.scheduler.results import written
+
+CHEAP, COSTLY = CalcOperator(is_cheap=True), CalcOperator()
+LEAF = plan("LogicalRelation")
+VERTEX = JobVertex("v1", "n1 -> n2", (1, 2), (), None, None)
+RELATION = BroadcastResult(None, 7, 64 << 20, 300, 2, 2, None)  # type: ignore[arg-type]
+
+
+def told(unit: Unit, foreseen: float) -> Told:
+    return Told("x", estimate=Estimate("x", unit, foreseen))
+
+
+READING = Choice(DecisionKind.SOURCE_PARALLELISM, VertexRef("v1", "n1", (1, 2)), 4, "", told=told(Unit.BYTES, 100))
+FILTER = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(1, "n1"), "by keys", "", told=told(Unit.FRACTION, 0.1))
+ABOVE = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(2, "n2"), "by keys", "", told=told(Unit.FRACTION, 0.1))
+SMALL = Choice(DecisionKind.BROADCAST, NodeRef(3, "Join"), "left", "", told=told(Unit.BYTES, 200))
+LARGE = Choice(DecisionKind.BROADCAST, NodeRef(3, "Join"), "right", "", told=told(Unit.BYTES, 500))
+
+
+def came(
+    *made: Choice,
+    result: Any = None,
+    arrow: str = "#>",
+    above: Any = CHEAP,
+    filtered: Any = LEAF,
+    read: Any = 40,
+    monkeypatch: pytest.MonkeyPatch,
+) -> list[float | None]:
+    """Return what came of estimates, once a source with 1000 rows has run of which a filter kept 250."""
+    log = DecisionLog()
+    for choice in made:
+        log.record(choice)
+    operators = {1: ScanOperator(rows=1000), 2: above, 3: JoinOperator(JoinType.INNER)}
+    graph = stream_graph(f"1 -> 2\n2 {arrow} 3\n9 #> 3", operators)
+    sources = {1: SimpleNamespace(filtered=filtered)}
+    context: Any = SimpleNamespace(
+        decisions=log,
+        graph=graph,
+        plan=SimpleNamespace(sources=sources),
+        bridge=None,
+        group_of=lambda vertex: vertex.id,
+    )
+    results: Any = SimpleNamespace(kept=lambda vertex: {1: 250})
+    monkeypatch.setattr(jobs, "bytes_read", lambda bridge, group: read)
+    compare_run(context, VERTEX, VertexRun(written(40) if result is None else result, 4), results)
+    return [one.words.estimate.came for one in log if one.words.estimate is not None]
+
+
+KNOWN = plan("Filter", LEAF)
+WITHOUT_NULLS = plan("Filter", LEAF)
+object.__setattr__(WITHOUT_NULLS, "only_not_null", True)
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "expected"),
+    [
+        ((READING,), {}, [40]),
+        ((READING,), {"read": None}, [None]),  # Spark did not tell in time
+        ((FILTER,), {}, [0.25]),
+        ((ABOVE,), {}, [0.25]),
+        ((FILTER,), {"above": COSTLY}, [None]),  # it may filter too
+        ((FILTER, ABOVE), {}, [None, None]),  # nobody knows which one left rows out
+        ((FILTER,), {"filtered": KNOWN}, [None]),  # the query's own filter did
+        ((FILTER,), {"filtered": WITHOUT_NULLS}, [0.25]),
+        ((SMALL, LARGE), {"result": RELATION, "arrow": "*>"}, [300, None]),  # the rows, not the memory
+        ((SMALL,), {}, [None]),  # it is not broadcast
+        ((READING, FILTER), {}, [40, 0.25]),
+    ],
+)
+def test_what_came(monkeypatch: pytest.MonkeyPatch, made: Any, more: Any, expected: Any) -> None:
+    assert came(*made, **more, monkeypatch=monkeypatch) == expected
+
+
+def test_a_vertex_whose_last_stage_has_not_run_is_not_compared() -> None:
+    log = DecisionLog()
+    log.record(READING)
+    context: Any = SimpleNamespace(decisions=log)
+    compare_run(context, VERTEX, VertexRun(None, None), SimpleNamespace())  # type: ignore[arg-type]
+    (decision,) = log
+    assert decision.words.estimate is not None
+    assert decision.words.estimate.came is None

@@ -1,0 +1,118 @@
+"""What people read of real jobs: no words of Penstock's own graphs, and figures that are true."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.connectors import FileSink
+from penstock.history.told import told
+from penstock.observer import record_of
+from tests.words import INTERNAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+QUERIES = {"tpch": ("5", "9", "18", "21"), "tpcds": ("5", "64")}
+
+
+@pytest.fixture(scope="module")
+def query(spark: SparkSession, data: Path) -> Iterator[Callable[[str], DataFrame]]:
+    """Makes a query of a benchmark by its name; both benchmarks have a table customer, so one has its tables at a time."""
+    texts = {family: json.loads((data / "queries" / f"{family}.json").read_text()) for family in QUERIES}
+    files = {family: list((data / f"{family}-0.1").glob("*.parquet")) for family in QUERIES}
+
+    def made(name: str) -> DataFrame:
+        family, number = name.split()
+        for file in files[family]:
+            spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+        return spark.sql(texts[family][number])
+
+    yield made
+    for family in QUERIES:
+        for file in files[family]:
+            spark.catalog.dropTempView(file.stem)
+
+
+@pytest.mark.parametrize("name", [f"{family} {number}" for family, numbers in QUERIES.items() for number in numbers])
+def test_nobody_needs_the_glossary(query: Any, env: Environment, name: str) -> None:
+    env.collect(query(name))
+    record = record_of(env.last_job)
+    texts = [one.text for one in told(record)]
+    texts += [vertex["label"] for vertex in record.vertices.values()]
+    texts += [vertex["reason"] for vertex in record.vertices.values()]
+    texts += [change["sentence"] for change in record.changes if change["shown"]]
+    texts += [node["label"] for node in record.nodes.values()]
+    assert [text for text in texts if INTERNAL.search(text)] == []
+    assert all(one.tables for one in told(record) if one.kind in {"broadcast", "dynamic filter", "source parallelism"})
+
+
+def test_figures_are_those_of_the_data(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(300_000).selectExpr("id", "id % 1000 as k", "repeat('x', 20) as wide").repartition(3).write.parquet(
+        str(tmp_path / "facts")
+    )
+    spark.range(1000).selectExpr("id as j", "id % 50 as team").write.parquet(str(tmp_path / "dims"))
+    facts, dims = (spark.read.parquet(str(tmp_path / name)) for name in ("facts", "dims"))
+    joined = facts.join(dims.where("team = 7"), F.col("k") == F.col("j"))
+    env.collect(joined.groupBy("team").agg(F.sum("id")))
+    record = record_of(env.last_job)
+    (broadcast,) = (one for one in told(record) if one.kind == "broadcast")
+    assert broadcast.sentence.startswith("facts join dims on k: ")
+    relation = next(vertex for vertex in record.vertices.values() if vertex["label"] == "dims")
+    assert relation["rows_out"] == 20
+    assert 20 * 16 <= relation["bytes_out"] <= 20 * 64  # the rows, not the pages of memory that they lie in
+    read = {
+        one.tables[0]: one.estimate
+        for one in told(record)
+        if one.kind == "source parallelism" and one.estimate is not None
+    }
+    for table, estimate in read.items():
+        size = sum(file.stat().st_size for file in (tmp_path / table).glob("*.parquet"))
+        assert estimate.foreseen <= size
+        assert estimate.came is None or 0 < estimate.came <= size + (64 << 10)  # footers are read as well
+
+
+def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> None:
+    env.collect(query("tpch 5"))
+    text, decisions = str(env.last_job), str(env.last_job.decisions)
+    assert text.startswith(f"Job collect ({env.last_job.id}): finished\n")
+    assert str(env.last_job.summary) in text
+    assert decisions in text
+    assert "aggregate by n_name" in text
+    assert "object at" not in text
+    for shown in (env.last_job._repr_html_(), env.last_job.decisions._repr_html_()):
+        assert "<div" in shown
+        assert "<script" not in shown
+
+
+def test_a_plan_with_what_came_of_it(query: Any, env: Environment) -> None:
+    before = env.last_job
+    analysis = env.explain(query("tpch 5"), analyze=True)
+    assert env.last_job is analysis.job is not before
+    text = str(analysis)
+    assert "aggregate by n_name" in text
+    assert "Decisions" in text
+    assert analysis.as_dict()["state"] == "FINISHED"
+    assert "aggregate by n_name" in analysis._repr_html_()
+    assert " ! " not in text or "Missed" in text
+
+
+def test_what_is_analyzed_is_not_written(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    env.write(spark.range(10).groupBy((F.col("id") % 2).alias("k")).count(), FileSink(str(tmp_path / "out")))
+    assert "aggregate by k" in str(env.explain(analyze=True))
+    assert not (tmp_path / "out").exists()
+    env.execute()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 2
+
+
+def test_what_spark_runs_whole_is_analyzed_with_sparks_plan(spark: SparkSession) -> None:
+    text = str(Environment(spark, progress=False).explain(spark.range(10).groupBy().count(), analyze=True))
+    assert "HashAggregate" in text
+    assert "Spark runs this query as it is" in text

@@ -1,0 +1,16 @@
+"""Words that nobody understands who knows Spark and the query, but not Penstock."""
+
+from __future__ import annotations
+
+import re
+
+INTERNAL = re.compile(
+    r"""
+    \bCalc\b | -> | \#\d | none\# | \bJoin\b | \bSource:              # names of operators
+    | \b(FORWARD|HASH|RANGE|REBALANCE|RESCALE|BROADCAST|GLOBAL)\b     # partitioners
+    | \bnode\s\d | \bv\d+\b | \bvert(ex|ices)\b | \bsubpartition      # places in Penstock's graphs
+    | \b(True|False|None)\b | [a-z]_(open|filters|side)\b             # values of Python
+    | \b(left|right)\sside\b | \bbuild\sside\b | \bprobe\b
+    """,
+    re.VERBOSE,
+)
