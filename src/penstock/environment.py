@@ -41,8 +41,9 @@ from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink, discard_rows
 from penstock.scheduler.disk_space import warn_of_little_space
 from penstock.scheduler.job import Job
+from penstock.scheduler.origin import QueryOrigin
 from penstock.shadow.job import ShadowedJob
-from penstock.spark.dataframes import executed_plan_text, shown_rows
+from penstock.spark.dataframes import executed_plan_text, given_text, shown_rows
 from penstock.spark.jvm import Bridge
 from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
@@ -215,8 +216,13 @@ class Environment:
         line = callers_line()
         self._outputs.add([Output(rows, target, parallelism, line) for rows, target in written])
 
-    def execute(self, name: str = "penstock job") -> Job:
+    def execute(self, name: str | None = None) -> Job:
         """Run all registered sinks as one job and wait for its end. Ctrl-C cancels the job.
+
+        Parameters
+        ----------
+        name
+            What the job is called; if None, by the line that asks for it, such as ``execute at job.py:12``.
 
         Raises
         ------
@@ -225,39 +231,44 @@ class Environment:
         JobError
             If a vertex fails. No target shows rows of the job then.
         """
-        check_text(name, "execute", "a name, which is a text")
-        return self._run(self._registered(), name)
+        _check_name(name, "execute")
+        return self._run(self._registered(), _asked_for("execute"), name)
 
-    def execute_async(self, name: str = "penstock job") -> Job:
+    def execute_async(self, name: str | None = None) -> Job:
         """Start all registered sinks as one job and return at once.
+
+        Parameters
+        ----------
+        name
+            As for `execute`.
 
         Raises
         ------
         SinkError
             If a target cannot be written. Nothing has run then.
         """
-        check_text(name, "execute_async", "a name, which is a text")
-        return self._start(self._registered(), name)
+        _check_name(name, "execute_async")
+        return self._start(self._registered(), _asked_for("execute_async"), name)
 
-    def collect(self, df: DataFrame) -> list[Row]:
-        """Return the rows of a DataFrame."""
+    def collect(self, df: DataFrame, *, name: str | None = None) -> list[Row]:
+        """Return the rows of a DataFrame; `name` is what the job is called, as for `execute`."""
         check_data_frame(df, "collect")
-        return list(self._fetch(df, ResultSink("collect", lambda d: d.collect())))
+        return list(self._fetch(df, ResultSink("collect", lambda d: d.collect()), name))
 
-    def to_arrow(self, df: DataFrame) -> pa.Table:
-        """Return a DataFrame's rows as an Arrow table."""
+    def to_arrow(self, df: DataFrame, *, name: str | None = None) -> pa.Table:
+        """Return a DataFrame's rows as an Arrow table; `name` is what the job is called, as for `execute`."""
         check_data_frame(df, "to_arrow")
-        return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()))
+        return self._fetch(df, ResultSink("to_arrow", lambda d: d.toArrow()), name)
 
-    def to_pandas(self, df: DataFrame) -> pd.DataFrame:
-        """Return a DataFrame's rows as a pandas DataFrame."""
+    def to_pandas(self, df: DataFrame, *, name: str | None = None) -> pd.DataFrame:
+        """Return a DataFrame's rows as a pandas DataFrame; `name` is what the job is called, as for `execute`."""
         check_data_frame(df, "to_pandas")
-        return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()))
+        return self._fetch(df, ResultSink("to_pandas", lambda d: d.toPandas()), name)
 
-    def count(self, df: DataFrame) -> int:
-        """Return the number of rows of a DataFrame."""
+    def count(self, df: DataFrame, *, name: str | None = None) -> int:
+        """Return the number of rows of a DataFrame; `name` is what the job is called, as for `execute`."""
         check_data_frame(df, "count")
-        (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()))
+        (row,) = self._fetch(df.groupBy().count(), ResultSink("count", lambda d: d.collect()), name)
         return int(row[0])
 
     def show(
@@ -266,6 +277,8 @@ class Environment:
         n: int = 20,
         truncate: bool | int = True,  # noqa: FBT001, FBT002 - as DataFrame.show has it
         vertical: bool = False,  # noqa: FBT001, FBT002
+        *,
+        name: str | None = None,
     ) -> None:
         """Print rows as ``DataFrame.show`` does; no more rows are computed than that needs.
 
@@ -279,21 +292,30 @@ class Environment:
             Whether long values are cut to 20 characters; or to how many.
         vertical
             Whether each column has a line of its own.
+        name
+            What the job is called, as for `execute`.
         """
         check_data_frame(df, "show")
         check_type(n, int, "show", "a number of rows", "as in env.show(df, 50)")
         check_type(truncate, int, "show", "True, False or a number of characters as truncate")
         check_type(vertical, bool, "show", "True or False as vertical")
         sink = ResultSink("show", partial(shown_rows, n, truncate, vertical))
-        sys.stdout.write(f"{self._fetch(df.limit(max(n, 0) + 1), sink)}\n")
+        sys.stdout.write(f"{self._fetch(df.limit(max(n, 0) + 1), sink, name)}\n")
 
-    def materialize(self, df: DataFrame) -> DataFrame:
+    def materialize(self, df: DataFrame, *, name: str | None = None) -> DataFrame:
         """Run a DataFrame and return one that reads the computed rows, with measured statistics.
 
         The rows are in Spark's shuffle files, and stay there as long as the returned DataFrame exists.
+
+        Parameters
+        ----------
+        df
+            The DataFrame.
+        name
+            What the job is called, as for `execute`.
         """
         check_data_frame(df, "materialize")
-        result: DataFrame = self._fetch(df, MaterializeSink())
+        result: DataFrame = self._fetch(df, MaterializeSink(), name)
         return result
 
     @overload
@@ -321,7 +343,9 @@ class Environment:
         if analyze:
             line = callers_line()
             job = self._run(
-                [Output(one.df, ResultSink("nowhere", discard_rows), location=line) for one in outputs], "explain"
+                [Output(one.df, ResultSink("nowhere", discard_rows), location=line) for one in outputs],
+                _asked_for("explain"),
+                None,
             )
             spark_plan = None if job.vertices else "\n".join(executed_plan_text(one.df) for one in outputs)
             return Analysis(job, spark_plan)
@@ -334,8 +358,8 @@ class Environment:
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 
-    def _fetch(self, df: DataFrame, sink: ResultSink) -> Any:
-        self._run([Output(df, sink, location=callers_line())], sink.name)
+    def _fetch(self, df: DataFrame, sink: ResultSink, name: str | None) -> Any:
+        self._run([Output(df, sink, location=callers_line())], _asked_for(sink.name), name)
         value, sink.value = sink.value, None
         return value
 
@@ -345,22 +369,27 @@ class Environment:
             raise PenstockError("there is nothing to execute", hint="register a sink with Environment.write first")
         return outputs
 
-    def _run(self, outputs: Sequence[Output], name: str) -> Job:
+    def _run(self, outputs: Sequence[Output], line: str, name: str | None) -> Job:
         """Start a job and wait for its end; Ctrl-C cancels it, also while it starts."""
         made: list[Job] = []
         try:
-            return self._start(outputs, name, made.append).wait()
+            return self._start(outputs, line, name, made.append).wait()
         except KeyboardInterrupt:
             for job in made:
                 job.cancel("interrupted from the keyboard")
                 job.wait_silently()
             raise
 
-    def _start(self, outputs: Sequence[Output], name: str, made: Callable[[Job], None] = lambda _: None) -> Job:
+    def _start(
+        self, outputs: Sequence[Output], line: str, name: str | None, made: Callable[[Job], None] = lambda _: None
+    ) -> Job:
+        # The text is for who watches; nobody else pays for asking.
+        text = given_text(self._bridge, outputs[0].df) if self._observer.is_on and len(outputs) == 1 else None
+        origin = QueryOrigin.of(text, line, name)
         with timeout_of(self.config.seconds(SOURCES_TIMEOUT)):
-            return self._started(outputs, name, made)
+            return self._started(outputs, name or line, origin, made)
 
-    def _started(self, outputs: Sequence[Output], name: str, made: Callable[[Job], None]) -> Job:
+    def _started(self, outputs: Sequence[Output], name: str, origin: QueryOrigin, made: Callable[[Job], None]) -> Job:
         shadowed = self._shadowed_job(name)
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
@@ -377,6 +406,7 @@ class Environment:
                 shadowed.refused(error)
             raise
         job = self.last_job = Job(name) if shadowed is None else shadowed
+        job.origin = origin
         made(job)
         self._observer.watch(job)
         if plan is None:
@@ -403,3 +433,14 @@ class Environment:
     def _shadowed_job(self, name: str) -> ShadowedJob | None:
         mode = self.config.get(SHADOW)
         return None if mode == "NO" else ShadowedJob(self._bridge, name, raises=mode == "ROWS")
+
+
+def _check_name(name: str | None, call: str) -> None:
+    if name is not None:
+        check_text(name, call, "a name, which is a text")
+
+
+def _asked_for(action: str) -> str:
+    """Return an action with the user's line, as Spark names its jobs: ``collect at job.py:12``."""
+    line = callers_line()
+    return action if line is None else f"{action} at {line.short}"

@@ -20,6 +20,11 @@ class SourceLine:
         return f"{self.file}:{self.line}"
 
     @property
+    def short(self) -> str:
+        """The line without its folder."""
+        return f"{Path(self.file).name}:{self.line}"
+
+    @property
     def is_own(self) -> bool:
         """Whether it is a line of Penstock, which says nothing to the user."""
         return self.file.startswith(_OWN)

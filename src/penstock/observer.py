@@ -60,9 +60,14 @@ class Observer:
         serves = config.flag(o.REST_ENABLED) if ui is None else ui
         self.server = _server(bridge, config, self._logs) if serves else None
 
+    @property
+    def is_on(self) -> bool:
+        """Whether anybody wants to know of jobs."""
+        return self._logs is not None or self.server is not None
+
     def watch(self, job: Job) -> None:
         """Record a job that is about to start, if anybody wants to know of it."""
-        if self._logs is None and self.server is None:
+        if not self.is_on:
             return
         written: list[Event] = []
         recorder = JobRecorder(job, self._config, written.extend, self._bridge)

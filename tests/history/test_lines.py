@@ -26,6 +26,7 @@ from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
 from penstock.testing import stream_graph
 from penstock.web import pages, views
+from penstock.web.listing import JobWish
 
 GRAPH = stream_graph("1 #> 2\n2 -> 3")
 READ = JobVertex("v1", "n1", (1,), (), None, None)
@@ -205,7 +206,7 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
         "CANCELED": 0,
         "pending-operators": 2,
     }
-    page = pages.job(record, 20.0, pending=True, may_cancel=False)
+    page = pages.job(record, 20.0, JobWish(pending=True))
     assert "Instead: shuffled, because no room" in page
     assert "1 change could not be made" in page
     assert "n1: split, as it is large: n1 is frozen" in page
@@ -215,4 +216,4 @@ def test_changes_in_logs_of_older_releases_name_no_decision(record: Any) -> None
     old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
     record.apply(old)
     assert record.changes[-1]["decision"] is None
-    assert "<strong>x</strong>" in pages.job(record, 20.0, pending=True, may_cancel=False)
+    assert "n1: split" in pages.job(record, 20.0, JobWish(pending=True))

@@ -110,6 +110,40 @@ def test_what_is_not_there(client: Any, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
+BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/ui/jobs/ffffffffffff", 404, "There is no job ffffffffffff."),
+        ("/ui/jobs/nope", 404, "The id of a job has 12 characters"),
+        (f"/ui/jobs/{ID}/vertices/v99", 404, f"Job {ID} has no vertex v99."),
+        (f"/ui/jobs/{ID}/compare/ffffffffffff", 404, "There is no job ffffffffffff."),
+        (f"/ui/jobs/{ID}/compare/nope", 404, "The id of a job has 12 characters"),
+        ("/nowhere", 404, "Not Found."),
+        ("/?token=wrong", 401, "The token is wrong."),
+        ("/ui/jobs/<script>alert(1)", 404, "&lt;script&gt;alert(1)"),
+    ],
+)
+def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
+    client: Any, path: str, status: int, told: str
+) -> None:
+    page = client.get(path, headers=BROWSER)
+    assert page.status_code == status
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert told in page.text
+    assert '<a class="button" href="/">Show all jobs</a>' in page.text
+    assert "<script>alert" not in page.text
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert client.get(path).json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["/", "/?q=none&state=failed&sort=-took&page=3", "/ui/dashboard", f"/ui/jobs/{ID}", f"/ui/jobs/{ID}?pending=true&sort=-took&kind=x", f"/ui/jobs/{ID}/vertices/v1", f"/ui/jobs/{ID}/compare/{ID}"])  # fmt: skip
+def test_pages_answer(client: Any, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -2,57 +2,138 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as h
 
 from penstock.history.event_log import Summary
 from penstock.web import pages, views
-from penstock.web.drawing import draw, layout
-from tests.history.records import record
+from penstock.web.dashboard import Dashboard, Digest
+from penstock.web.listing import JobWish, Wish
+from tests.history.records import node, record, vertex
 
 EVIL = "<script>alert(1)</script>'\"&"
 
 
-def test_pending_operators_are_drawn_on_demand() -> None:
-    half = record(ended=False)
-    assert "pending" not in draw(half, pending=False)
-    drawn = draw(half, pending=True)
-    assert drawn.count('class="vertex pending"') == 2
-    assert drawn.count('class="edge pending"') == 2
-    assert drawn.count("max parallelism undecided") == 2
+def job_page(made: Any, wish: Any = None, **options: Any) -> str:
+    return pages.job(made, 20.0, wish or JobWish(), **options)
 
 
 def test_the_button_is_there_only_while_operators_are_pending() -> None:
     half, done = record(ended=False), record()
-    assert "Show pending operators" in pages.job(half, 20.0, pending=False, may_cancel=False)
-    assert "Hide pending operators" in pages.job(half, 20.0, pending=True, may_cancel=False)
-    assert "pending operators</a>" not in pages.job(done, 20.0, pending=False, may_cancel=False)
+    assert "Show pending operators" in job_page(half)
+    assert "Hide pending operators" in job_page(half, JobWish(pending=True))
+    assert "pending operators</a>" not in job_page(done)
 
 
 @pytest.mark.parametrize(
     ("may_cancel", "ended", "shown"), [(True, False, True), (False, False, False), (True, True, False)]
 )
 def test_the_button_to_cancel(may_cancel: bool, ended: bool, shown: bool) -> None:
-    page = pages.job(record(ended=ended), 20.0, pending=False, may_cancel=may_cancel)
+    page = job_page(record(ended=ended), may_cancel=may_cancel)
     assert ('id="cancel"' in page) is shown
 
 
-def test_what_the_optimizer_changed_is_shown_with_its_reason() -> None:
-    page = pages.job(record(), 20.0, pending=False, may_cancel=False)
-    assert re.search(r'class="before">HASH\(k\)<.*class="after">BROADCAST<.*it is small', page, re.DOTALL)
+def decided(made: Any, index: int, **more: Any) -> Any:
+    made.apply(
+        {
+            "type": "decision",
+            "index": index,
+            "at": 11.0,
+            "kind": "broadcast",
+            "subject": "2 join",
+            "nodes": ["2"],
+            "chosen": "right",
+            "reason": "small",
+            "figures": {},
+            "outcome": {},
+            "sentence": "orders join customer: broadcast, as it is small",
+            "shown": True,
+            **more,
+        }
+    )
+    return made
+
+
+def test_a_decision_is_a_sentence_with_the_option_that_changes_it() -> None:
+    page = job_page(decided(record(), 1, option="an.option"))
+    assert "<p>orders join customer: broadcast, as it is small</p>" in page
+    assert "Change with <code>an.option</code>" in page
+
+
+def test_a_missed_estimate_is_marked() -> None:
+    missed = {"what": "bytes of x", "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": "10 B foreseen, 1000 B came"}  # fmt: skip
+    fine = missed | {"came": 10, "missed_by": None}
+    assert job_page(decided(record(), 1, estimate=fine)).count("badge miss") == 0
+    assert job_page(decided(record(), 1, estimate=missed)).count("badge miss") == 2, (
+        "in the answers and at the decision"
+    )
+
+
+def test_decisions_of_one_kind_are_shown_on_demand() -> None:
+    made = decided(decided(record(), 1), 2, kind="exchange", sentence="one exchange less")
+    decisions = re.compile('class="decision"')
+    assert len(decisions.findall(job_page(made))) == 3
+    only = job_page(made, JobWish(kind="exchange"))
+    assert len(decisions.findall(only)) == 1
+    assert "<p>one exchange less</p>" in only
+
+
+def test_what_changes_little_is_behind_a_click() -> None:
+    page = job_page(decided(record(), 1, shown=False))
+    assert "1 decision more that changes little" in page
+    assert page.count('class="decision"') == 1
+
+
+def test_steps_are_in_the_order_asked_for() -> None:
+    made = record()
+    made.apply(vertex(3, [], "FINISHED", label="the long one", timestamps={"RUNNING": 11.0, "FINISHED": 19.0}))
+    for sort, first in (("", "1"), ("-took", "3"), ("-step", "3"), ("took", "1"), ("nonsense", "1")):
+        table = job_page(made, JobWish(sort=sort)).partition('<table class="steps">')[2]
+        assert re.search(r"<tbody>\s*<tr><td class=\"number\"><a [^>]*>(\d+)<", table)[1] == first, sort  # type: ignore[index]
+
+
+def test_the_query_and_sparks_pages() -> None:
+    made = record()
+    made.query = {"statement": "SELECT <1>", "line": "collect at job.py:3", "page": "http://spark/SQL/execution/?id=7"}
+    made.application = {"id": "local-1", "page": "http://spark"}
+    here, elsewhere = job_page(made, is_here=True), job_page(made)
+    for page in (here, elsewhere):
+        assert "SELECT &lt;1&gt;" in page
+        assert "collect at job.py:3" in page
+        assert '<a href="http://spark/SQL/execution/?id=7">SQL execution 7' in page
+    assert '<a href="http://spark/stages/stage/?id=1&amp;attempt=0">stage 1</a>' in here
+    assert "http://spark/stages" not in elsewhere, "nobody may be there any more"
+    assert "local-1" in elsewhere
+
+
+def test_the_last_run_is_compared_with() -> None:
+    last = record(job_id="ffffffffffff")
+    page = job_page(record(), last=last, earlier=[Summary.of(last)])
+    assert 'href="/ui/jobs/0123456789ab/compare/ffffffffffff"' in page
+    assert "It took 10.0 s, the last run 10.0 s" in page
 
 
 def test_skew_is_marked() -> None:
     one = record()
+    one.vertices["v1"]["subpartitions"] = [10, 20, 400 << 20]
     page = pages.vertex(one, one.vertices["v1"], 20.0)
-    assert page.count('class="skewed"') == 2, "one subpartition and one task"
-    assert [bar["skewed"] for bar in pages.bars([10, 20, 400])] == [False, False, True]
+    assert page.count('class="skewed"') == 1
+    assert page.count('class="run skewed"') == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "marked"),
+    [
+        ([], []),
+        ([10, 20, 400], [False, False, False]),
+        ([10 << 20, 20 << 20, 400 << 20], [False, False, True]),
+        ([1 << 20, 400 << 20], [False, False]),
+    ],
+)
+def test_large_pieces_are_marked(sizes: Any, marked: Any) -> None:
+    assert [bar["skewed"] for bar in pages.piece_bars(sizes)] == marked
 
 
 def test_what_was_repeated_is_told() -> None:
@@ -62,44 +143,46 @@ def test_what_was_repeated_is_told() -> None:
     again = [ran | {"attempt": 0}, ran | {"attempt": 0, "state": "FAILED"}, ran | {"attempt": 1}]
     one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": again})
     page = pages.vertex(one, one.vertices["v1"], 20.0)
-    assert re.findall(r"<tr><td>(1[^<]*)</td>", page) == ["1", "1, failed", "1 again"]
+    assert re.findall(r'<span class="stage">(1[^<]*)</span>', page) == ["1", "1, failed", "1 again"]
     told = views.vertex_details(one, one.vertices["v1"], 20.0)["subtasks"]
     assert [(task["attempt"], task["status"]) for task in told] == [(0, "SUCCESS"), (0, "FAILED"), (1, "SUCCESS")]
 
 
+def test_a_job_of_many_steps_is_drawn_elsewhere() -> None:
+    made = record()
+    made.apply({"type": "nodes", "at": 1.0, "nodes": [node(number, "x") for number in range(10, 720)]})
+    for number in range(10, 720):
+        made.apply(vertex(number, [number], "FINISHED"))
+    page = job_page(made)
+    assert '<img src="/jobs/0123456789ab/graph.svg?pending=false"' in page
+    assert page.count('class="what"') == 600
+
+
 def test_user_text_is_no_markup() -> None:
     made = record(name=EVIL)
+    made.query = {"statement": EVIL, "line": EVIL, "page": None}
+    made.application = {"id": EVIL, "page": "http://spark"}
+    missed = {"what": EVIL, "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": EVIL}
     for event in (
         {"type": "exception", "at": 1.0, "message": EVIL, "trace": EVIL, "vertex": None},
-        {"type": "nodes", "at": 1.0, "nodes": [made.nodes["1"] | {"name": EVIL, "description": EVIL}]},
-        {"type": "vertex", "at": 1.0, "id": "v1", "name": EVIL, "reason": EVIL},
-    ):
+        {"type": "nodes", "at": 1.0, "nodes": [made.nodes["1"] | {"kind": "Source", "name": EVIL, "description": EVIL, "label": EVIL}]},
+        {"type": "vertex", "at": 1.0, "id": "v1", "name": EVIL, "label": EVIL, "reason": EVIL},
+        {"type": "refused", "at": 1.0, "what": EVIL, "because": EVIL, "nodes": []},
+    ):  # fmt: skip
         made.apply(event)
+    decided(made, 1, sentence=EVIL, option=EVIL, estimate=missed, kind=EVIL)
+    made.config = {EVIL: {"value": EVIL, "origin": EVIL}}
+    other = record(name=EVIL, job_id="ffffffffffff")
+    summaries = [Summary.of(made)]
     shown = [
-        pages.job(made, 1.0, pending=True, may_cancel=True),
+        job_page(made, JobWish(pending=True, sort=EVIL, kind=EVIL), may_cancel=True, last=other, earlier=summaries),
         pages.vertex(made, made.vertices["v1"], 1.0),
-        pages.jobs([Summary.of(made)], 1.0),
-        draw(made, pending=True),
+        pages.jobs(summaries, Wish(), 1.0),
+        pages.jobs(summaries, Wish(text=EVIL, state=EVIL, sort=EVIL), 1.0),
+        pages.compare(other, made, 1.0, summaries),
+        pages.dashboard(Dashboard.of(summaries, [Digest.of(made)], 30.0)),
+        pages.problem(EVIL, EVIL),
     ]
     for page in shown:
+        assert "alert(1)" in page
         assert "<script>alert" not in page
-    ET.fromstring(draw(made, pending=True))
-
-
-@given(h.lists(h.tuples(h.integers(0, 30), h.integers(0, 30)), max_size=60))
-def test_boxes_never_lie_upon_each_other_and_edges_lead_down(pairs: Any) -> None:
-    edges = [(str(min(pair)), str(max(pair))) for pair in pairs if pair[0] != pair[1]]
-    names = [str(number) for number in range(31)]
-    found = layout(names, edges)
-    places = found.places
-    assert set(places) == set(names)
-    for source, target in edges:
-        assert places[source][1] < places[target][1]
-    for edge, bends in found.bends.items():
-        rows = range(int(places[edge[0]][1]) + 1, int(places[edge[1]][1]))
-        assert [bend[1] for bend in bends] == list(rows), "a long edge passes every row between"
-    taken = sorted(
-        [*places.values(), *(bend for bends in found.bends.values() for bend in bends)], key=lambda spot: spot[::-1]
-    )
-    for one, other in itertools.pairwise(taken):
-        assert one[1] != other[1] or other[0] - one[0] > 0.9

@@ -38,10 +38,14 @@ class JobRecord:
     refused
         What strategies asked for that could not be, and why not.
     query
-        Where the query comes from, if Spark handed it over: the SQL text that it was given as, the user's line, and
+        Where the query comes from: the SQL text that it was given as, the user's line, and, if Spark handed it over,
         Spark's own page of the execution that waits.
+    application
+        The Spark application, by its id and the address of its pages.
     tasks
         The tasks of each vertex that has ended.
+    stages
+        What all tasks of each stage of such a vertex did together.
     """
 
     id: str = "?"
@@ -56,10 +60,12 @@ class JobRecord:
     spark: str = ""
     config: dict[str, dict[str, str]] = field(default_factory=dict)
     query: dict[str, Any] | None = None
+    application: dict[str, Any] | None = None
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     edges: dict[str, dict[str, Any]] = field(default_factory=dict)
     vertices: dict[str, dict[str, Any]] = field(default_factory=dict)
     tasks: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    stages: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
@@ -85,6 +91,7 @@ class JobRecord:
                 nodes=dict(self.nodes),
                 edges=dict(self.edges),
                 tasks=dict(self.tasks),
+                stages=dict(self.stages),
                 vertices={key: dict(vertex) for key, vertex in self.vertices.items()},
                 decisions=list(self.decisions),
                 changes=list(self.changes),
@@ -105,7 +112,7 @@ class JobRecord:
     def _on_job(self, event: Event) -> None:
         for key in ("id", "name", "started", "host", "pid", "spark", "config"):
             setattr(self, key, event[key])
-        self.query = event.get("query")  # logs of older releases do not tell
+        self.query, self.application = event.get("query"), event.get("application")  # older releases do not tell
 
     def _on_state(self, event: Event) -> None:
         self.state, self.pending = event["state"], event["pending"]
@@ -134,6 +141,7 @@ class JobRecord:
 
     def _on_tasks(self, event: Event) -> None:
         self.tasks[event["vertex"]] = event["tasks"]
+        self.stages[event["vertex"]] = event.get("stages", [])  # logs of older releases do not tell
 
     def _on_decision(self, event: Event) -> None:
         index = event["index"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from penstock.events import VertexChanged
@@ -12,7 +13,7 @@ from penstock.execution.context import group_of
 from penstock.history.lines import EventLines
 from penstock.history.record import JobRecord
 from penstock.masking import mask, mask_value
-from penstock.spark.jobs import tasks_of
+from penstock.spark.jobs import application, figures_of, stages_of, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +73,7 @@ class JobRecorder:
                     "spark": bridge.spark.version if bridge is not None else "",
                     "config": _options(config),
                     "query": _query(job.origin),
+                    "application": None if bridge is None else asdict(application(bridge)),
                 }
             ]
         )
@@ -102,12 +104,18 @@ class JobRecorder:
 
     def _tasks_of(self, bridge: Bridge, vertex: JobVertex, at: float) -> Iterator[Event]:
         try:
-            found = tasks_of(bridge, group_of(self._job_id, vertex), _TASKS)
+            ran = stages_of(bridge, group_of(self._job_id, vertex))
+            tasks, stages = tasks_of(bridge, ran, _TASKS), figures_of(bridge, ran)
         except Exception:
             log.debug("the tasks of %s are not known", vertex.id, exc_info=True)
             return
-        tasks = [{name: getattr(task, name) for name in task.__slots__} for task in found]
-        yield {"type": "tasks", "at": at, "vertex": vertex.id, "tasks": tasks}
+        yield {
+            "type": "tasks",
+            "at": at,
+            "vertex": vertex.id,
+            "tasks": [asdict(task) for task in tasks],
+            "stages": [asdict(stage) for stage in stages],
+        }
 
 
 def _query(origin: QueryOrigin | None) -> dict[str, str | None] | None:

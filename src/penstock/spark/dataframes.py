@@ -50,6 +50,13 @@ def executed_plan_text(df: DataFrame) -> str:
     return str(df._jdf.queryExecution().executedPlan().treeString()).rstrip()
 
 
+def given_text(bridge: Bridge, df: DataFrame) -> str | None:
+    """Return the SQL text that a DataFrame was made by; None if it was not, or if the user did more to its rows."""
+    session = df._jdf.sparkSession()
+    text = bridge.helper("GivenText").of(df._jdf.queryExecution().logical(), session, None)
+    return None if text is None else str(text)
+
+
 @contextmanager
 def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Let settings hold for what is done with a DataFrame, or in a session, in the block."""

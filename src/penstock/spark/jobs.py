@@ -17,7 +17,7 @@ from penstock.spark.jvm import items
 from penstock.spark.settings import thread_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
@@ -117,6 +117,28 @@ def cluster_cores(bridge: Bridge) -> int:
     return int(bridge.spark.sparkContext.defaultParallelism)
 
 
+@dataclass(frozen=True, slots=True)
+class Application:
+    """The Spark application that a job runs in.
+
+    Parameters
+    ----------
+    id
+        Its id, by which Spark's history server knows it.
+    page
+        The address of its pages while it runs, None where it has none.
+    """
+
+    id: str
+    page: str | None
+
+
+def application(bridge: Bridge) -> Application:
+    """Return the application of a session."""
+    context = bridge.spark.sparkContext
+    return Application(str(context.applicationId), context.uiWebUrl)
+
+
 def heap_bytes(bridge: Bridge) -> tuple[int, int]:
     """Return the largest heap of the driver and of an executor."""
     driver = int(bridge.find("java.lang.Runtime").getRuntime().maxMemory())
@@ -202,8 +224,59 @@ class TaskRun:
     rows_out: int
 
 
-def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
-    """Return the tasks that ran in a job group, as Spark's status store tells; one call for each run of a stage.
+@dataclass(frozen=True, slots=True)
+class StageFigures:
+    """What all tasks of a stage did together, in its last run.
+
+    Parameters
+    ----------
+    id
+        Spark's stage id.
+    attempt
+        Which run of the stage it was, from 0.
+    tasks
+        The tasks that ended well.
+    bytes_in, bytes_out, rows_in, rows_out
+        As in `TaskRun`.
+    spilled
+        Bytes that did not fit into memory, as they were written to disk.
+    seconds
+        How long its tasks ran, added up.
+    """
+
+    id: int
+    attempt: int
+    tasks: int
+    bytes_in: int
+    bytes_out: int
+    rows_in: int
+    rows_out: int
+    spilled: int
+    seconds: float
+
+
+def figures_of(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
+    """Return what stages did, as Spark's status store tells (``AppStatusStore.lastStageAttempt``)."""
+    store = bridge.spark.sparkContext._jsc.sc().statusStore()
+    return [_figures(store.lastStageAttempt(stage.id)) for stage in stages]
+
+
+def _figures(stage: Any) -> StageFigures:
+    return StageFigures(
+        int(stage.stageId()),
+        int(stage.attemptId()),
+        int(stage.numCompleteTasks()),
+        int(stage.inputBytes() + stage.shuffleReadBytes()),
+        int(stage.outputBytes() + stage.shuffleWriteBytes()),
+        int(stage.inputRecords() + stage.shuffleReadRecords()),
+        int(stage.outputRecords() + stage.shuffleWriteRecords()),
+        int(stage.diskBytesSpilled()),
+        stage.executorRunTime() / 1000,
+    )
+
+
+def tasks_of(bridge: Bridge, stages: Sequence[StageRun], at_most: int) -> list[TaskRun]:
+    """Return the tasks that ran in stages, as Spark's status store tells; one call for each run of a stage.
 
     A stage runs again if an executor is lost with what the stage had written.
     """
@@ -211,7 +284,7 @@ def tasks_of(bridge: Bridge, group: str, at_most: int) -> list[TaskRun]:
     mapper = bridge.find("com.fasterxml.jackson.databind.ObjectMapper")()
     mapper.registerModule(bridge.find("com.fasterxml.jackson.module.scala.DefaultScalaModule")())
     found: list[TaskRun] = []
-    for stage in stages_of(bridge, group):
+    for stage in stages:
         for attempt in range(store.lastStageAttempt(stage.id).attemptId() + 1):
             if len(found) >= at_most:
                 return found
@@ -234,7 +307,11 @@ def has_repeated_tasks(bridge: Bridge) -> bool:
     """
     group = bridge.spark.sparkContext.getLocalProperty("penstock.inside") or ""
     try:
-        done = [(task.stage, task.index) for task in tasks_of(bridge, group, _RETAINED) if task.state == "SUCCESS"]
+        done = [
+            (task.stage, task.index)
+            for task in tasks_of(bridge, stages_of(bridge, group), _RETAINED)
+            if task.state == "SUCCESS"
+        ]
     except Py4JJavaError:
         log.info("the tasks of %s are not known any more", group, exc_info=True)
         return True

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
+from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import penstock
-from penstock.web import rest, site
+from penstock.web import pages, rest, site
 from penstock.web.access import checked_token
 from penstock.web.answers import Answers
 
 if TYPE_CHECKING:
+    from fastapi import Request
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from penstock.web.store import JobStore
@@ -63,7 +70,36 @@ def create_app(
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=_LOOPBACK)
 
     app.add_middleware(SafeHeaders)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _not_understood)
     return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer what is not there, or not allowed: a browser gets a page with a way back, everybody else JSON."""
+    assert isinstance(error, HTTPException)
+    if not _is_browser(request):
+        return await http_exception_handler(request, error)
+    title = "Not found" if error.status_code == HTTPStatus.NOT_FOUND else HTTPStatus(error.status_code).phrase
+    return HTMLResponse(pages.problem(title, _sentence(str(error.detail))), error.status_code, error.headers)
+
+
+async def _not_understood(request: Request, error: Exception) -> Response:
+    """Answer an address that has no meaning."""
+    assert isinstance(error, RequestValidationError)
+    if not _is_browser(request):
+        return await request_validation_exception_handler(request, error)
+    given = ", ".join(f"{one['loc'][-1]} is {one['input']!r}" for one in error.errors())
+    text = f"This address leads nowhere: {given}. The id of a job has 12 characters, 0 to 9 and a to f."
+    return HTMLResponse(pages.problem("Not found", text), HTTPStatus.NOT_FOUND)
+
+
+def _is_browser(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 class SafeHeaders:

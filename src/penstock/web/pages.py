@@ -3,100 +3,226 @@
 from __future__ import annotations
 
 import statistics
-import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, select_autoescape
 from markupsafe import Markup
 
-from penstock.history.record import run_times
+import penstock
+from penstock.history.summary import summary_of
+from penstock.history.told import told
 from penstock.units import show_bytes, show_count
-from penstock.web.drawing import draw
+from penstock.web import words
+from penstock.web.charts import bars
+from penstock.web.charts.graph import draw_graph
+from penstock.web.comparison import Comparison
+from penstock.web.findings import SKEWED, Links, findings, reasons_of_time
+from penstock.web.listing import STATES, JobList, JobWish, Wish, sorted_steps, steps_made
+from penstock.web.steps import steps_of
+from penstock.web.timing import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.web.dashboard import Dashboard
+    from penstock.web.steps import Step
 
-SKEWED = 4.0
-"""A subpartition or task is marked where it is this many times the median."""
 _INLINE = 600
-"""Boxes up to which the drawing is a part of the page, with links and tips."""
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "?"
-    if value < 60:
-        return f"{value:.1f} s"
-    minutes, seconds = divmod(int(value), 60)
-    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def _clock(at: float | None) -> str:
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-
+"""Steps and pending operators up to which the graph is a part of the page, with links and tips."""
+_LINES = 600
+"""Steps that a timeline shows."""
+_WORTH_MARKING = 1 << 20
+"""Bytes of a piece that may hold a task up."""
+_BUSY = 60
+"""Times in which tasks ran that a line shows."""
 
 _templates = Environment(
     loader=PackageLoader("penstock.web"), autoescape=select_autoescape(), trim_blocks=True, lstrip_blocks=True
 )
-_templates.filters |= {"seconds": _seconds, "clock": _clock, "bytes": show_bytes, "count": show_count}
+_templates.filters |= {
+    "seconds": words.seconds,
+    "clock": words.clock,
+    "bytes": show_bytes,
+    "size": words.size,
+    "count": show_count,
+    "number": words.count,
+    "short": words.short_count,
+    "rows": words.rows,
+    "distribution": words.distribution,
+    "step_number": words.number_of,
+}
+_templates.globals |= {"version": penstock.__version__}
 
 
-def jobs(summaries: list[Summary], now: float) -> str:
-    """Return the lists of running and of ended jobs."""
-    running = [job for job in summaries if job.state in {"CREATED", "RUNNING"}]
-    ended = [job for job in summaries if job.state not in {"CREATED", "RUNNING"}]
-    return _templates.get_template("jobs.html").render(
-        running=running, ended=ended[:500], more=len(ended[500:]), now=now
+def jobs(summaries: Sequence[Summary], wish: Wish, now: float) -> str:
+    """Return the list of jobs."""
+    return _render(
+        "jobs.html", found=JobList.of(summaries, wish, now), wish=wish, now=now, states=STATES, steps_made=steps_made
     )
 
 
-def job(record: JobRecord, now: float, *, pending: bool, may_cancel: bool) -> str:
-    """Return the page of a job."""
-    boxes = len(record.vertices) + (record.pending if pending else 0)
-    drawing = Markup(draw(record, pending=pending)) if boxes <= _INLINE else None  # noqa: S704 - escaped where it is made
-    return _templates.get_template("job.html").render(
-        job=record, now=now, pending=pending, may_cancel=may_cancel, drawing=drawing, counts=record.status_counts()
+def dashboard(found: Dashboard) -> str:
+    """Return the page of all jobs together."""
+    charts = [Markup(bars.columns(days)) for days in (found.days, found.not_shuffled_days)]  # noqa: S704 - escaped there
+    return _render("dashboard.html", found=found, days=charts[0], not_shuffled_days=charts[1])
+
+
+def problem(title: str, detail: str) -> str:
+    """Return the page of what cannot be shown."""
+    return _render("problem.html", title=title, detail=detail)
+
+
+def job(
+    record: JobRecord,
+    now: float,
+    wish: JobWish,
+    *,
+    may_cancel: bool = False,
+    is_here: bool = False,
+    last: JobRecord | None = None,
+    earlier: Sequence[Summary] = (),
+) -> str:
+    """Return the page of a job.
+
+    Parameters
+    ----------
+    record
+        The job.
+    now
+        Seconds since the epoch.
+    wish
+        What the reader wishes to see of it.
+    may_cancel
+        Whether the reader may cancel it.
+    is_here
+        Whether Spark's own pages of it are there.
+    last
+        The run before, if there was one.
+    earlier
+        Earlier jobs of the same name, the latest first.
+    """
+    steps, decisions = steps_of(record, now), told(record)
+    timing = Timing.of(steps, record.seconds(now))
+    comparison = None if last is None else Comparison.of(last, record, now)
+    links = Links(record.id, None if last is None else f"/ui/jobs/{record.id}/compare/{last.id}")
+    shown = [one for one in decisions if one.is_shown]
+    boxes = len(steps) + (record.pending if wish.pending else 0)
+    graph = draw_graph(record, steps, timing.critical, pending=wish.pending) if boxes <= _INLINE else None
+    return _render(
+        "job.html",
+        job=record,
+        now=now,
+        wish=wish,
+        may_cancel=may_cancel,
+        spark=(record.application or {}).get("page") if is_here else None,
+        summary=summary_of(record, None if last is None else last.seconds(now)),
+        findings=findings(steps, timing, decisions, comparison, links),
+        graph=None if graph is None else Markup(graph),  # noqa: S704 - escaped where it is made
+        timing=timing,
+        axis=Markup(bars.axis(timing.total)),  # noqa: S704 - numbers only
+        lines=_timeline(steps, timing),
+        steps=sorted_steps(steps, wish.sort),
+        finished=sum(step.state == "finished" for step in steps),
+        kinds=sorted(Counter(one.kind for one in shown).items()),
+        decisions=[one for one in shown if wish.kind in {"", one.kind}],
+        hidden=[one for one in decisions if not one.is_shown],
+        earlier=earlier,
     )
 
 
-def vertex(record: JobRecord, one: dict[str, Any], now: float) -> str:
-    """Return the page of a vertex."""
-    tasks = record.tasks.get(one["id"], [])
+def _timeline(steps: Sequence[Step], timing: Timing) -> list[tuple[Step, bool, Markup]]:
+    """Return the steps that have begun, in order: each with whether the end waited for it, and its line."""
+    ran = sorted((step for step in steps if step.ran is not None), key=lambda step: step.start or 0.0)
+    found = []
+    for step in ran[:_LINES]:
+        is_critical = step.id in timing.critical
+        parts = [("idle", gap) for gap in timing.idle]
+        if step.ran is not None:
+            parts.append((f"run {step.state}" + (" critical" if is_critical else ""), step.ran))
+        parts += [("busy", times) for times in (step.busy if len(step.busy) <= _BUSY else ())]
+        found.append((step, is_critical, Markup(bars.time_line(timing.total, parts))))  # noqa: S704 - numbers only
+    return found
+
+
+def compare(before: JobRecord, after: JobRecord, now: float, earlier: Sequence[Summary]) -> str:
+    """Return two runs side by side."""
+    total = max(before.seconds(now), after.seconds(now))
+    lines = []
+    for record in (before, after):
+        steps = steps_of(record, now)
+        lines.append(_timeline(steps, Timing(total, Timing.of(steps, record.seconds(now)).critical, ())))
+    return _render(
+        "compare.html",
+        before=before,
+        after=after,
+        comparison=Comparison.of(before, after, now),
+        axis=Markup(bars.axis(total)),  # noqa: S704 - numbers only
+        timelines=lines,
+        earlier=earlier,
+        now=now,
+    )
+
+
+def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool = False) -> str:
+    """Return the page of a step."""
+    steps = steps_of(record, now)
+    step = next(step for step in steps if step.id == one["id"])
+    nodes = set(one["nodes"])
+    tasks = record.tasks.get(step.id, [])
     begin = min((task["started"] for task in tasks), default=0.0)
     span = max((task["started"] + task["seconds"] - begin for task in tasks), default=0.0) or 1.0
-    typical = _median(task["seconds"] for task in tasks)
-    lanes = [
-        {
-            "left": 100 * (task["started"] - begin) / span,
-            "width": max(100 * task["seconds"] / span, 0.4),
-            "task": task,
-            "skewed": len(tasks) > 2 and task["seconds"] > SKEWED * typical,
-        }
-        for task in tasks
-    ]
-    started, ended = run_times(one)
-    return _templates.get_template("vertex.html").render(
+    numbers = list(record.vertices)
+    at = numbers.index(step.id)
+    return _render(
+        "vertex.html",
         job=record,
         vertex=one,
-        bars=bars(one["subpartitions"]),
-        lanes=lanes,
-        span=span,
-        seconds=None if started is None else (ended or now) - started,
+        step=step,
+        reasons=list(reasons_of_time(step, steps)),
+        is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
+        spark=(record.application or {}).get("page") if is_here else None,
+        bars=piece_bars(one["subpartitions"]),
+        axis=Markup(bars.axis(span)),  # noqa: S704 - numbers only
+        lanes=_lanes(tasks, begin, span),
+        stages=record.stages.get(step.id, []),
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
-        decisions=record.decisions_of(one),
+        decisions=[decision for decision in told(record) if decision.is_shown and not nodes.isdisjoint(decision.nodes)],
+        figures=record.decisions_of(one),
         inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
+        readers=[other.id for other in steps if step.id in other.inputs],
+        previous=numbers[at - 1] if at else None,
+        following=numbers[at + 1] if at + 1 < len(numbers) else None,
     )
 
 
-def bars(sizes: list[int]) -> list[dict[str, Any]]:
-    """Return a bar for each subpartition: its height in percent of the largest, and whether it is skewed."""
+def _lanes(tasks: Sequence[dict[str, Any]], begin: float, span: float) -> list[tuple[dict[str, Any], bool, Markup]]:
+    """Return the tasks of a step: each with whether it is much slower than the others, and its line."""
+    typical = _median(task["seconds"] for task in tasks)
+    found = []
+    for task in tasks:
+        skewed = len(tasks) > 2 and task["seconds"] > SKEWED * typical
+        times = (task["started"] - begin, task["started"] - begin + task["seconds"])
+        line = bars.time_line(span, [("run skewed" if skewed else "run finished", times)], 20)
+        found.append((task, skewed, Markup(line)))  # noqa: S704 - numbers only
+    return found
+
+
+def piece_bars(sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a bar for each piece that was written: its height in percent of the largest, and whether it is skewed.
+
+    Small pieces are never marked: whatever their sizes are, one task reads many of them.
+    """
     highest = max(sizes, default=0) or 1
     typical = _median(sizes)
     return [
-        {"height": max(100 * size / highest, 0.5), "size": size, "skewed": len(sizes) > 2 and size > SKEWED * typical}
+        {
+            "height": max(100 * size / highest, 0.5),
+            "size": size,
+            "skewed": len(sizes) > 2 and size >= _WORTH_MARKING and size > SKEWED * typical,
+        }
         for size in sizes
     ]
 
@@ -104,3 +230,7 @@ def bars(sizes: list[int]) -> list[dict[str, Any]]:
 def _median(values: Iterable[float]) -> float:
     found = list(values)
     return statistics.median(found) if found else 0.0
+
+
+def _render(template: str, **values: Any) -> str:
+    return _templates.get_template(template).render(**values)

@@ -10,7 +10,9 @@ from fastapi.responses import Response, StreamingResponse
 import penstock
 from penstock.web import api_schema, views
 from penstock.web.access import JobId, Record, Vertex, checked_token
-from penstock.web.drawing import draw
+from penstock.web.charts.graph import draw_graph
+from penstock.web.steps import steps_of
+from penstock.web.timing import Timing
 
 router = APIRouter()
 Pending = Annotated[bool, Query(description="Whether to draw operators that are not part of a vertex yet.")]
@@ -121,8 +123,14 @@ async def subtask_times(record: Record, one: Vertex) -> Any:
 @router.get("/jobs/{job_id}/graph.svg", responses=_MISSING | _SVG, response_class=Response)
 async def graph(request: Request, record: Record, pending: Pending = False) -> Response:  # noqa: FBT002
     """Draw the topology."""
-    answers = request.app.state.answers
-    drawn: Response = answers.get(record, f"svg {pending}", lambda: draw(record, pending=pending), "image/svg+xml")
+
+    def made() -> str:
+        now = time.time()
+        steps = steps_of(record, now)
+        critical = Timing.of(steps, record.seconds(now)).critical
+        return draw_graph(record, steps, critical, pending=pending)
+
+    drawn: Response = request.app.state.answers.get(record, f"svg {pending}", made, "image/svg+xml")
     return drawn
 
 

@@ -7,19 +7,24 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.web import pages
-from penstock.web.access import COOKIE, Record, Vertex, is_token
+from penstock.web.access import COOKIE, JobId, Record, Vertex, is_token
+from penstock.web.dashboard import Dashboard
+from penstock.web.listing import JobWish, Wish
 
 router = APIRouter(include_in_schema=False)
+_EARLIER = 10
+"""Earlier runs that a job is offered to be compared with."""
 _TYPES = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FILES = {path.name: path.read_bytes() for path in resources.files("penstock.web").joinpath("static").iterdir()}
 
 
 @router.get("/")
-def home(request: Request) -> Response:
+def home(request: Request, q: str = "", state: str = "", sort: str = "", page: int = 1) -> Response:
     """Show all jobs; with the token in the address, keep it first."""
     given = request.query_params.get("token")
     if given is None:
-        return HTMLResponse(pages.jobs(request.app.state.store.summaries(), time.time()))
+        wish = Wish(text=q, state=state, sort=sort, page=page)
+        return HTMLResponse(pages.jobs(request.app.state.store.summaries(), wish, time.time()))
     if not is_token(given, request):
         raise HTTPException(401, "the token is wrong")
     # The token goes from the address, which others may see, into a cookie that scripts cannot read.
@@ -36,14 +41,50 @@ async def static(name: str) -> Response:
     return Response(_FILES[name], media_type=_TYPES[name.rpartition(".")[2]], headers={"Cache-Control": "max-age=3600"})
 
 
+@router.get("/ui/dashboard")
+def dashboard(request: Request) -> Response:
+    """Show all jobs together."""
+    store = request.app.state.store
+    return HTMLResponse(pages.dashboard(Dashboard.of(store.summaries(), store.digests(), time.time())))
+
+
 @router.get("/ui/jobs/{job_id}")
-def job_page(request: Request, record: Record, pending: bool = False) -> Response:  # noqa: FBT001, FBT002
+def job_page(
+    request: Request,
+    record: Record,
+    pending: bool = False,  # noqa: FBT001, FBT002
+    sort: str = "",
+    kind: str = "",
+) -> Response:
     """Show a job."""
-    may_cancel = is_token(request.cookies.get(COOKIE, ""), request)
-    return HTMLResponse(pages.job(record, time.time(), pending=pending, may_cancel=may_cancel))
+    store = request.app.state.store
+    earlier = store.earlier(record)
+    return HTMLResponse(
+        pages.job(
+            record,
+            time.time(),
+            JobWish(pending=pending, sort=sort, kind=kind),
+            may_cancel=is_token(request.cookies.get(COOKIE, ""), request),
+            is_here=store.is_here(record.id),
+            last=next((store.record(one.id) for one in earlier if one.state == "FINISHED"), None),
+            earlier=earlier[:_EARLIER],
+        )
+    )
+
+
+@router.get("/ui/jobs/{job_id}/compare/{other_id}")
+def comparison_page(request: Request, record: Record, other_id: JobId) -> Response:
+    """Show a job and another run, side by side."""
+    store = request.app.state.store
+    before = store.record(other_id)
+    if before is None:
+        raise HTTPException(404, f"there is no job {other_id}")
+    others = [one for one in store.earlier(record) if one.id != other_id]
+    return HTMLResponse(pages.compare(before.frozen(), record, time.time(), others[:_EARLIER]))
 
 
 @router.get("/ui/jobs/{job_id}/vertices/{vertex_id}")
-def vertex_page(record: Record, one: Vertex) -> Response:
-    """Show a vertex."""
-    return HTMLResponse(pages.vertex(record, one, time.time()))
+def vertex_page(request: Request, record: Record, one: Vertex) -> Response:
+    """Show a step of a job."""
+    is_here = request.app.state.store.is_here(record.id)
+    return HTMLResponse(pages.vertex(record, one, time.time(), is_here=is_here))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import HistoryError
 from penstock.history.event_log import Summary
+from penstock.history.record import ENDED
+from penstock.web.dashboard import Digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 _KEPT = 200
 """Jobs of this process that are kept."""
+_DIGESTED = 200
+"""Jobs that the dashboard looks into."""
 _POLL = 2.0
 """Seconds between looks at the folder, while somebody watches."""
 _PAUSE = 0.3
@@ -41,6 +45,7 @@ class JobStore:
         self._live: OrderedDict[str, tuple[JobRecord, Callable[[str], None]]] = OrderedDict()
         self._lock = threading.Lock()
         self._version = 0
+        self._digests: dict[str, Digest] = {}
         self._looked, self._seen = float("-inf"), 0
         self._watchers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event, str | None]] = set()
 
@@ -86,6 +91,26 @@ class JobStore:
             return self._history.record(job_id) if self._history else None
         except HistoryError:
             return None
+
+    def is_here(self, job_id: str) -> bool:
+        """Return whether a job is one of this process, whose Spark can be looked at."""
+        return job_id in self._live
+
+    def earlier(self, record: JobRecord) -> list[Summary]:
+        """Return the jobs of the same name that started before one, the latest first."""
+        return [
+            job
+            for job in self.summaries()
+            if job.name == record.name and job.started < record.started and job.id != record.id
+        ]
+
+    def digests(self) -> list[Digest]:
+        """Return what the latest jobs that have ended add to the dashboard; each is looked into once."""
+        ended = [job.id for job in self.summaries() if job.state in ENDED][:_DIGESTED]
+        for job_id in ended:
+            if job_id not in self._digests and (record := self.record(job_id)) is not None:
+                self._digests[job_id] = Digest.of(record)
+        return [self._digests[job_id] for job_id in ended if job_id in self._digests]
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether it is one that runs in this process."""

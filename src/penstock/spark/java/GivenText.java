@@ -15,18 +15,15 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.util.Utils;
 
 /** The SQL text that a query was given as. Spark's parser leaves it in the nodes that it makes. */
-final class GivenText {
+public final class GivenText {
     /** What an action puts on top of a query, or what does not change which rows it has. */
     private static final Set<String> OF_ACTIONS = new HashSet<>(Arrays.asList(new String[] {
             "GlobalLimit", "LocalLimit", "Offset", "Tail", "Project", "SubqueryAlias", "ReturnAnswer", "WithCTE",
             "UnresolvedHint", "ResolvedHint", "Repartition", "RepartitionByExpression", "RebalancePartitions",
             "DeserializeToObject", "WriteFiles", "InsertIntoStatement"}));
 
-    private GivenText() {
-    }
-
     /** Returns the text of a query, without what the session's settings tell Spark to hide; null if there is none. */
-    static String of(LogicalPlan query, SparkSession session, String execution) {
+    public static String of(LogicalPlan query, SparkSession session, String execution) {
         LogicalPlan asked = asked(query, execution);
         String text = asked == null ? null : atTop(asked);
         if (text == null) {

@@ -1,0 +1,1 @@
+"""Pictures of jobs, made on the server: plain values in, SVG out."""

@@ -1,0 +1,256 @@
+"""The graph of a job as SVG: steps in rows, edges as wide as their bytes, pending operators on demand."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from penstock.units import show_bytes, show_count
+from penstock.web import words
+from penstock.web.charts.layout import Layout, Point, Size, layout
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from penstock.history.record import JobRecord
+    from penstock.web.steps import Step
+
+WIDTH = 236.0
+_PAD, _LINE, _LABEL = 12.0, 17.0, 16.0
+_CHARACTERS = 29
+"""What fits into a box or under it, of the widest usual letters."""
+_THIN, _THICK = 1.5, 9.0
+_MOST_LABELS = 2
+_APART = 22.0
+"""Pixels between two edges that come to one box."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A step, or an operator that is still pending.
+
+    Parameters
+    ----------
+    id
+        What it stands for.
+    title, aside
+        The first line: left, and right.
+    lines
+        The other lines.
+    css
+        Its classes.
+    href
+        Where it leads to, or nothing.
+    tip
+        What is told when a mouse rests on it.
+    """
+
+    id: str
+    title: str
+    aside: str
+    lines: tuple[str, ...]
+    css: str
+    href: str
+    tip: str
+
+    @property
+    def height(self) -> float:
+        """Its height in pixels."""
+        return 2 * _PAD + _LINE * (1 + len(self.lines)) - 5
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge; `size` is None where its bytes are not known."""
+
+    source: str
+    target: str
+    label: str
+    size: int | None
+    css: str
+
+
+def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[str] = (), *, pending: bool) -> str:
+    """Return the graph of a job as an SVG document.
+
+    Parameters
+    ----------
+    record
+        The job.
+    steps
+        Its steps.
+    critical
+        The steps that its end waited for.
+    pending
+        Whether to draw the operators that are not part of a step yet.
+    """
+    by_id = {step.id: step for step in steps}
+    boxes = [_step_box(record.id, step, is_critical=step.id in critical) for step in steps]
+    lines = [
+        _line_of(record, by_id[edge["vertex"]], vertex, edge["edge"], critical)
+        for vertex in record.vertices.values()
+        for edge in vertex["inputs"]
+    ]
+    if pending:
+        of = record.vertex_of()
+        boxes += [_pending_box(node) for node in record.nodes.values() if node["id"] not in of]
+        lines += [
+            Line(
+                of.get(edge["source"], f"n{edge['source']}"),
+                f"n{edge['target']}",
+                words.distribution(edge["partitioner"]),
+                None,
+                "edge pending",
+            )
+            for edge in record.edges.values()
+            if edge["target"] not in of
+        ]
+    return _svg(boxes, lines)
+
+
+def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
+    took = step.state if step.seconds is None else words.seconds(step.seconds)
+    tasks = "tasks undecided" if step.tasks is None else show_count(step.tasks, "task")
+    wrote = () if step.rows_out is None else (words.rows(step.rows_out),)
+    figures = " · ".join((tasks, *wrote))
+    bytes_ = f"read {words.size(step.bytes_in)} · wrote {words.size(step.bytes_out)}"
+    css = f"vertex {step.state}" + (" critical" if is_critical else "")
+    tip = "\n".join(filter(None, (f"Step {step.number}: {step.label}", step.state, step.reason)))
+    lines = (*wrapped(step.label, 3), figures, bytes_)
+    return Box(step.id, f"Step {step.number}", took, lines, css, f"/ui/jobs/{job_id}/vertices/{step.id}", tip)
+
+
+def _pending_box(node: dict[str, Any]) -> Box:
+    label = node.get("label") or node["name"]
+    tip = f"{node['name']}\n{node['description']}\nnot yet part of a step"
+    numbers = (f"tasks {_number(node['parallelism'])}", f"at most {_number(node['max_parallelism'])}")
+    return Box(f"n{node['id']}", "Still open", "", (*wrapped(label, 3), " · ".join(numbers)), "vertex pending", "", tip)
+
+
+def _number(value: int) -> str:
+    return "undecided" if value < 0 else str(value)
+
+
+def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str, critical: Collection[str]) -> Line:
+    how = words.distribution(record.edges[edge]["partitioner"])
+    label = how if source.bytes_out is None else f"{show_bytes(source.bytes_out)} {how}"
+    css = f"edge {target['state'].lower()}"
+    if source.id in critical and target["id"] in critical:
+        css += " critical"
+    return Line(source.id, target["id"], label, source.bytes_out, css)
+
+
+def wrapped(text: str, lines: int, characters: int = _CHARACTERS) -> tuple[str, ...]:
+    """Return a text in lines that break between words; what is too long ends with an ellipsis."""
+    if len(text) <= characters:
+        return (text,) if text else ()
+    found = textwrap.wrap(
+        text, characters, max_lines=lines, placeholder=" …", break_long_words=False, break_on_hyphens=False
+    )
+    return tuple(line if len(line) <= characters else f"{line[: characters - 1]}…" for line in found)
+
+
+def _svg(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
+    labels = _labels(lines)
+    sizes = {box.id: Size(WIDTH, box.height + _LABEL * len(labels.get(box.id, ()))) for box in boxes}
+    found = layout(sizes, ((line.source, line.target) for line in lines))
+    starts = {box.id: found.places[box.id][1] + sizes[box.id].height for box in boxes}
+    arrivals = _arrivals(lines, found)
+    largest = max((line.size or 0 for line in lines), default=0)
+    start = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {found.width:.0f} {found.height:.0f}" '
+        f'width="{found.width:.0f}" height="{found.height:.0f}" role="group" aria-label="Graph of the steps">'
+    )
+    parts = [start]
+    parts += [_path(line, found, starts[line.source], at, largest) for line, at in zip(lines, arrivals, strict=True)]
+    parts += [_under(labels[box.id], found.places[box.id], box.height) for box in boxes if box.id in labels]
+    parts += [_box(box, found.places[box.id]) for box in boxes]
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _labels(lines: Iterable[Line]) -> dict[str, list[str]]:
+    """Return what is written under each box: how its rows go on, once where they go to several in the same way."""
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        of = found.setdefault(line.source, [])
+        (label,) = wrapped(line.label, 1) or ("",)
+        if label and label not in of and len(of) < _MOST_LABELS:
+            of.append(label)
+    return found
+
+
+def _arrivals(lines: Sequence[Line], found: Layout) -> list[float]:
+    """Return where each edge comes to its target: side by side, in the order in which they come."""
+    arriving: dict[str, list[tuple[float, int]]] = {}
+    for number, line in enumerate(lines):
+        bends = found.bends.get((line.source, line.target), [])
+        x = bends[-1][1][0] if bends else found.places[line.source][0]
+        arriving.setdefault(line.target, []).append((x, number))
+    places = [0.0] * len(lines)
+    for target, edges in arriving.items():
+        apart = min(_APART, (WIDTH - 4 * _PAD) / len(edges))
+        for place, (_, number) in enumerate(sorted(edges)):
+            places[number] = found.places[target][0] + apart * (place - (len(edges) - 1) / 2)
+    return places
+
+
+def _path(line: Line, found: Layout, start: float, to_x: float, largest: int) -> str:
+    """Return an edge from under the label of its source to the upper side of its target."""
+    to_y = found.places[line.target][1]
+    x = found.places[line.source][0]
+    # First straight down: the labels of others stand beside.
+    points: list[Point] = [(x, start + 3), (x, max(found.floors[line.source], start + 3))]
+    for entered, left in found.bends.get((line.source, line.target), []):
+        points += [entered, left]
+    width = _THIN + (_THICK - _THIN) * ((line.size or 0) / largest) ** 0.5 if largest else _THIN
+    half, tall = width / 2 + 4, width / 2 + 6
+    points.append((to_x, to_y - tall))
+    path = [f"M{points[0][0]:.0f} {points[0][1]:.0f}"]
+    for (from_x, from_y), (next_x, next_y) in pairwise(points):
+        if from_x == next_x:
+            path.append(f"V{next_y:.0f}")
+            continue
+        bend = (next_y - from_y) / 2
+        path.append(f"C{from_x:.0f} {from_y + bend:.0f} {next_x:.0f} {next_y - bend:.0f} {next_x:.0f} {next_y:.0f}")
+    head = f"M{to_x:.0f} {to_y - 1:.0f}l-{half:.0f}-{tall:.0f}h{2 * round(half)}z"
+    return (
+        f'<path class="{line.css}" stroke-width="{width:.1f}" d="{"".join(path)}"/>'
+        f'<path class="{line.css} head" d="{head}"/>'
+    )
+
+
+def _under(labels: Sequence[str], place: Point, height: float) -> str:
+    x, y = place
+    return "".join(
+        f'<text class="label" x="{x:.0f}" y="{y + height + 15 + _LABEL * number:.0f}" text-anchor="middle">'
+        f"{escape(label)}</text>"
+        for number, label in enumerate(labels)
+    )
+
+
+def _box(box: Box, place: Point) -> str:
+    left, top = place[0] - WIDTH / 2, place[1]
+    texts = "".join(
+        f'<text x="{left + _PAD:.0f}" y="{top + 38 + _LINE * number:.0f}">{escape(text)}</text>'
+        for number, text in enumerate(box.lines)
+    )
+    aside = (
+        f'<text class="aside" x="{left + WIDTH - _PAD:.0f}" y="{top + 20:.0f}" text-anchor="end">'
+        f"{escape(box.aside)}</text>"
+        if box.aside
+        else ""
+    )
+    body = (
+        f'<g class="{box.css}" data-id="{escape(box.id)}"><title>{escape(box.tip)}</title>'
+        f'<rect x="{left:.0f}" y="{top:.0f}" width="{WIDTH:.0f}" height="{box.height:.0f}" rx="9"/>'
+        f'<text class="title" x="{left + _PAD:.0f}" y="{top + 20:.0f}">{escape(box.title)}</text>'
+        f"{aside}{texts}</g>"
+    )
+    if not box.href:
+        return body
+    name = escape(f"{box.title}, {' '.join(box.lines)}")
+    return f'<a href="{escape(box.href)}" aria-label="{name}">{body}</a>'

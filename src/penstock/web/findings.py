@@ -1,0 +1,201 @@
+"""What people ask of a job first, answered from its record: five questions, each with what it rests on."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.decisions import DecisionKind
+from penstock.units import show_bytes, show_count
+from penstock.web import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.history.told import ToldDecision, ToldEstimate
+    from penstock.web.comparison import Comparison
+    from penstock.web.steps import Step
+    from penstock.web.timing import Timing
+
+SKEWED = 4.0
+"""A task or a piece of the rows is marked where it is so many times the median."""
+_MOSTLY_WAITED = 0.5
+"""A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One line of an answer: a text, what is set apart in it, and where it leads to."""
+
+    text: str
+    note: str = ""
+    href: str = ""
+    is_miss: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A question and its answer: the lines that matter most first; `none` is said where there are no lines."""
+
+    id: str
+    question: str
+    items: tuple[Item, ...]
+    none: str = ""
+
+
+def findings(
+    steps: Sequence[Step],
+    timing: Timing,
+    decisions: Sequence[ToldDecision],
+    last_run: Comparison | None,
+    links: Links,
+) -> list[Finding]:
+    """Return the questions with their answers.
+
+    Parameters
+    ----------
+    steps, timing
+        The steps of a job, and where its time went.
+    decisions
+        What was decided for it.
+    last_run
+        How it differs from the run before, if there was one.
+    links
+        Where steps and the comparison are shown.
+    """
+    return [
+        Finding(
+            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step ran yet."
+        ),
+        Finding("broadcast", "What was broadcast, and why?", tuple(_broadcasts(decisions)), "No table was broadcast."),
+        Finding(
+            "read-less",
+            "What was read less than planned?",
+            tuple(_read_less(decisions)),
+            "Everything was read as planned.",
+        ),
+        Finding(
+            "wrong",
+            "Which estimates were wrong?",
+            tuple(_wrong(decisions)),
+            "No estimate was off by a factor of two or more.",
+        ),
+        Finding(
+            "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where things of a job are shown."""
+
+    job: str
+    comparison: str | None = None
+
+    def step(self, step_id: str) -> str:
+        """Return the page of a step."""
+        return f"/ui/jobs/{self.job}/vertices/{step_id}"
+
+
+def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[Item]:
+    ran = sorted((step for step in steps if step.seconds is not None), key=lambda step: -(step.seconds or 0.0))
+    if not ran:
+        return
+    first = ran[0]
+    took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
+    yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
+    if first.id not in timing.critical:
+        yield Item("the end of the job did not wait for it")
+    yield from (Item(text) for text in reasons_of_time(first, steps))
+    for step in ran[1:4]:
+        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
+    if timing.idle_seconds >= 0.1 * timing.total > 0:
+        idle = words.share(timing.idle_seconds, timing.total)
+        yield Item(f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, or waited")
+
+
+def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
+    """Return why a step took its time, as far as its figures tell, most telling first."""
+    seconds = step.seconds or 0.0
+    busy = sum(end - start for start, end in step.busy)
+    typical = statistics.median(step.task_seconds) if step.task_seconds else 0.0
+    slowest = step.slowest or 0.0
+    if step.task_seconds and busy < _MOSTLY_WAITED * seconds:
+        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
+        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
+    if len(step.task_seconds) > 2 and slowest > SKEWED * typical and slowest > 0.2 * seconds:
+        yield f"rows are skewed: its slowest task took {words.seconds(slowest)}, the median {words.seconds(typical)}"
+    if step.spilled:
+        yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
+    most = max((other.rows_in or 0 for other in steps), default=0)
+    if step.rows_in:
+        much = " (more than any other step)" if step.rows_in == most and len(steps) > 1 else ""
+        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
+        yield f"it read {words.rows(step.rows_in)}{size}{much}"
+    if step.task_seconds:
+        total = sum(step.task_seconds)
+        at_once = total / busy if busy else 1.0
+        tasks = show_count(len(step.task_seconds), "task")
+        yield f"its {tasks} took {words.seconds(total)} together, {at_once:.1f} at a time"
+
+
+def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
+    found = [one for one in decisions if one.kind == DecisionKind.BROADCAST and one.is_shown]
+    for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
+        yield Item(one.sentence, _otherwise(one), is_miss=bool(one.instead))
+
+
+def _otherwise(one: ToldDecision) -> str:
+    if not one.instead:
+        return "" if one.option is None else f"change with {one.option}"
+    return f"came otherwise: {one.instead}" + (f", because {one.because}" if one.because else "")
+
+
+_OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
+
+
+def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
+    less = [
+        (one, one.estimate)
+        for one in decisions
+        if one.estimate is not None and one.kind in _OF_READING and _is_less(one.estimate)
+    ]
+    for one, estimate in sorted(less, key=lambda pair: _less_by(pair[1]), reverse=True):
+        yield Item(f"{estimate.what}: {estimate.text}", "", is_miss=False)
+        yield Item(one.sentence)
+    told = {id(one) for one, _ in less}
+    for one in decisions:
+        if one.kind == DecisionKind.DYNAMIC_FILTER and one.is_shown and id(one) not in told:
+            yield Item(one.sentence, _otherwise(one))
+
+
+def _is_less(estimate: ToldEstimate) -> bool:
+    return estimate.came is not None and estimate.came < estimate.foreseen
+
+
+def _less_by(estimate: ToldEstimate) -> float:
+    return estimate.foreseen - (estimate.came or 0.0)
+
+
+def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
+    missed = [(one.estimate.missed_by, one.estimate) for one in decisions if one.estimate and one.estimate.missed_by]
+    seen = set()
+    for by, estimate in sorted(missed, key=lambda pair: -pair[0]):
+        text = f"{estimate.what}: {estimate.text}"
+        if text not in seen:
+            seen.add(text)
+            yield Item(text, f"off by a factor of {by:,.0f}", is_miss=True)
+
+
+def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:
+    if last_run is None or links.comparison is None:
+        return
+    took = last_run.figures[0]
+    yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
+    yield from (Item(text) for text in last_run.sentences)
+
+
+def _nothing_changed(last_run: Comparison | None) -> str:
+    return "" if last_run is not None else "No earlier run of this name is known."

@@ -1,0 +1,157 @@
+"""The steps of a job as the page shows them: a vertex of a record with its times, rows and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.graph import OperatorKind
+from penstock.graph.partitioner import BROADCAST
+from penstock.history.record import run_times
+from penstock.web.words import number_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.history.record import JobRecord
+
+Interval = tuple[float, float]
+"""A start and an end, in seconds since the start of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A vertex of a record; what is not known is None.
+
+    Parameters
+    ----------
+    id, number
+        The vertex, and what people call it.
+    label
+        What it does, with its tables and keys.
+    state
+        Where it is, in small letters.
+    reason
+        Why it has as many tasks.
+    tasks
+        How many tasks it has.
+    ran
+        When it began and ended; one that runs ends now.
+    busy
+        When its tasks ran, without overlaps; as `ran` where that is not known of all tasks.
+    task_seconds
+        How long each of its tasks took, as far as they were recorded.
+    stages
+        Spark's stages.
+    rows_in, rows_out, bytes_in, bytes_out, spilled
+        What it read, wrote, and had to write to disk for want of memory.
+    inputs
+        The vertices that it reads, by their ids.
+    source
+        The table that it reads; empty if it reads other steps only.
+    is_broadcast
+        Whether its rows go to every task of a step that reads it.
+    """
+
+    id: str
+    number: str
+    label: str
+    state: str
+    reason: str
+    tasks: int | None
+    ran: Interval | None
+    busy: tuple[Interval, ...]
+    task_seconds: tuple[float, ...]
+    stages: tuple[int, ...]
+    rows_in: int | None
+    rows_out: int | None
+    bytes_in: int | None
+    bytes_out: int | None
+    spilled: int | None
+    inputs: tuple[str, ...]
+    source: str
+    is_broadcast: bool
+
+    @property
+    def start(self) -> float | None:
+        """When it began to run."""
+        return None if self.ran is None else self.ran[0]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it has been running, or ran."""
+        return None if self.ran is None else self.ran[1] - self.ran[0]
+
+    @property
+    def slowest(self) -> float | None:
+        """How long its slowest task took."""
+        return max(self.task_seconds, default=None)
+
+
+def steps_of(record: JobRecord, now: float) -> list[Step]:
+    """Return the steps of a job, in the order in which they were made."""
+    end = record.ended if record.ended is not None else now
+    broadcast = {
+        edge["vertex"]
+        for vertex in record.vertices.values()
+        for edge in vertex["inputs"]
+        if record.edges[edge["edge"]]["partitioner"] == BROADCAST.name
+    }
+    return [_step(record, vertex, end, vertex["id"] in broadcast) for vertex in record.vertices.values()]
+
+
+def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: bool) -> Step:  # noqa: FBT001
+    started, ended = run_times(vertex)
+    ran = None if started is None else (started - record.started, max(ended or end, started) - record.started)
+    tasks, stages = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
+    return Step(
+        vertex["id"],
+        number_of(vertex["id"]),
+        vertex.get("label") or vertex["name"],
+        vertex["state"].lower(),
+        vertex["reason"],
+        _known(vertex["parallelism"]),
+        ran,
+        _busy(record, tasks, stages, ran),
+        tuple(task["seconds"] for task in tasks),
+        tuple(sorted({task["stage"] for task in tasks})),
+        max((stage["rows_in"] for stage in stages), default=None),
+        _known(vertex["rows_out"]),
+        _known(vertex["bytes_in"]),
+        _known(vertex["bytes_out"]),
+        sum(stage["spilled"] for stage in stages) if stages else None,
+        tuple(dict.fromkeys(edge["vertex"] for edge in vertex["inputs"])),
+        " and ".join(_sources(record, vertex)),
+        is_broadcast,
+    )
+
+
+def _sources(record: JobRecord, vertex: dict[str, Any]) -> list[str]:
+    nodes = [record.nodes[node] for node in vertex["nodes"] if node in record.nodes]
+    return [node.get("label") or node["name"] for node in nodes if node["kind"] == OperatorKind.SOURCE.value]
+
+
+def _known(figure: int) -> int | None:
+    return None if figure < 0 else figure
+
+
+def _busy(
+    record: JobRecord, tasks: list[dict[str, Any]], stages: list[dict[str, Any]], ran: Interval | None
+) -> tuple[Interval, ...]:
+    if ran is None:
+        return ()
+    if not tasks or (stages and sum(stage["tasks"] for stage in stages) > len(tasks)):
+        return (ran,)
+    times = ((task["started"] - record.started, task["seconds"]) for task in tasks)
+    return tuple(merged((start, start + seconds) for start, seconds in times))
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the same times without overlaps, in order."""
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found

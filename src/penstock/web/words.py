@@ -1,0 +1,80 @@
+"""Figures and names in the words of the page."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.units import show_bytes
+
+_PARTITIONERS = {
+    "BROADCAST": "to every task",
+    "FORWARD": "in the same task",
+    "FORWARD_FOR_CONSECUTIVE_HASH": "in the same task",
+    "REBALANCE": "spread evenly",
+    "ADAPTIVE_REBALANCE": "to the least loaded task",
+    "RESCALE": "to neighbours",
+    "GLOBAL": "to one task",
+}
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration such as ``1.2 s`` or ``3 min 20 s``; ``?`` for an unknown one."""
+    if value is None:
+        return "?"
+    if value < 60:
+        return f"{value:.2f} s" if value < 1 else f"{value:.1f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def clock(at: float | None) -> str:
+    """Return a time of day with its date."""
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes; ``?`` for an unknown one."""
+    return "?" if value is None else show_bytes(value)
+
+
+def count(value: float | None) -> str:
+    """Return a number in full, ``?`` for an unknown one."""
+    return "?" if value is None or value < 0 else f"{value:,.0f}"
+
+
+def short_count(value: float | None) -> str:
+    """Return a number in a few characters, such as ``6.0 M``."""
+    if value is None or value < 0:
+        return "?"
+    for least, letter in _LARGE:
+        if value >= least:
+            unit = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}[letter]
+            return f"{value / unit:.1f} {letter}"
+    return f"{value:,.0f}"
+
+
+def rows(value: float | None) -> str:
+    """Return a number of rows in a few characters, with the noun."""
+    return f"{short_count(value)} row" + ("" if value == 1 else "s")
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part in percent."""
+    return "?" if whole <= 0 else f"{100 * part / whole:.0f} %"
+
+
+def number_of(vertex_id: str) -> str:
+    """Return what a step is called: its number."""
+    return vertex_id.removeprefix("v")
+
+
+def distribution(partitioner: str) -> str:
+    """Return how rows get from one step to the next, in plain words."""
+    name, _, rest = partitioner.partition("(")
+    columns = rest.rpartition(")")[0]
+    if name in _PARTITIONERS:
+        return _PARTITIONERS[name]
+    if columns:
+        return f"by {columns}"
+    return name.lower().replace("_", " ")

@@ -1,0 +1,172 @@
+"""The five questions that people ask first, answered from steps and decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.history.told import ToldDecision, ToldEstimate
+from penstock.web.comparison import Comparison, Figure
+from penstock.web.findings import Links, findings, reasons_of_time
+from penstock.web.timing import Timing
+from tests.web.test_timing import step
+
+
+def decision(kind: str, sentence: str, **more: Any) -> ToldDecision:
+    values: dict[str, Any] = {
+        "id": 0,
+        "kind": kind,
+        "sentence": sentence,
+        "option": None,
+        "estimate": None,
+        "not_shuffled": None,
+        "tables": (),
+        "is_shown": True,
+        "instead": "",
+        "because": "",
+        "nodes": (),
+        "at": 0.0,
+    }
+    return ToldDecision(**(values | more))
+
+
+def estimate(what: str, foreseen: float, came: float | None, missed_by: float | None = None) -> ToldEstimate:
+    return ToldEstimate(what, "bytes", foreseen, came, missed_by, f"{foreseen:g} foreseen, {came} came")
+
+
+def answers(name: str, steps: Any = (), decisions: Any = (), last: Any = None, comparison: str | None = None) -> Any:
+    total = max((one.ran[1] for one in steps if one.ran), default=0.0)
+    found = findings(steps, Timing.of(steps, total), decisions, last, Links("0a", comparison))
+    (one,) = [one for one in found if one.id == name]
+    return one
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (step("a", (0, 10), task_seconds=(4.0, 5.0), busy=((0, 5),)), ["its 2 tasks took 9.0 s together, 1.8 at a time"]),
+        (
+            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),)),
+            ["its tasks ran for 1.0 s only; the rest went to planning and waiting for a core", "its 1 task took 1.0 s together, 1.0 at a time"],
+        ),
+        (
+            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),), is_broadcast=True),
+            [
+                "its tasks ran for 1.0 s only; the rest went to planning and collecting its rows and building the table to broadcast",
+                "its 1 task took 1.0 s together, 1.0 at a time",
+            ],
+        ),
+        (
+            step("a", (0, 10), task_seconds=(1.0, 1.0, 9.0)),
+            ["rows are skewed: its slowest task took 9.0 s, the median 1.0 s", "its 3 tasks took 11.0 s together, 1.1 at a time"],
+        ),
+        (
+            step("a", (0, 10), spilled=1 << 20, rows_in=5_000_000, bytes_in=1 << 30),
+            ["1.0 MiB did not fit into memory and went over the disk", "it read 5.0 M rows, 1.0 GiB (more than any other step)"],
+        ),
+        (step("a", (0, 10), rows_in=1), ["it read 1 row"]),
+        (step("a", None), []),
+    ],
+)  # fmt: skip
+def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
+    assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
+
+
+def test_the_longest_step_comes_first_and_leads_to_its_page() -> None:
+    found = answers("longest", [step("v1", (0, 2)), step("v2", (2, 8), "v1"), step("v3", None)])
+    first = found.items[0]
+    assert (first.text, first.note, first.href) == (
+        "Step v2: does v2",
+        "6.0 s, 75 % of the job",
+        "/ui/jobs/0a/vertices/v2",
+    )
+    assert [item.text for item in found.items[1:]] == ["Then step v1: does v1"]
+
+
+def test_a_longest_step_that_nobody_waited_for_is_told_as_such() -> None:
+    found = answers(
+        "longest", [step("a", (0, 7)), step("b", (0, 1)), step("c", (1, 8), "b", busy=((1, 8),)), step("d", (0, 7.5))]
+    )
+    assert found.items[0].text == "Step d: does d"
+    assert found.items[1].text == "the end of the job did not wait for it"
+
+
+def test_much_time_in_which_nothing_ran_is_told() -> None:
+    found = answers("longest", [step("a", (0, 1)), step("b", (4, 5))])
+    assert found.items[-1].text.startswith("No task ran for 3.0 s, 60 % of the job")
+    assert len(answers("longest", [step("a", (0, 1)), step("b", (1.1, 5))]).items) == 2
+
+
+def test_broadcasts_that_spared_most_come_first() -> None:
+    found = answers(
+        "broadcast",
+        decisions=[
+            decision("broadcast", "small"),
+            decision("broadcast", "large", not_shuffled=9, option="the.option"),
+            decision("broadcast", "of no use", is_shown=False),
+            decision("broadcast", "other", instead="shuffled", because="it grew"),
+            decision("exchange", "no broadcast"),
+        ],
+    )
+    assert [item.text for item in found.items] == ["large", "small", "other"]
+    assert [item.note for item in found.items] == [
+        "change with the.option",
+        "",
+        "came otherwise: shuffled, because it grew",
+    ]
+    assert [item.is_miss for item in found.items] == [False, False, True]
+
+
+def test_what_was_read_less_comes_with_its_reason() -> None:
+    found = answers(
+        "read-less",
+        decisions=[
+            decision("source parallelism", "as expected", estimate=estimate("bytes of a", 10, 10)),
+            decision("source parallelism", "a little less", estimate=estimate("bytes of b", 10, 8)),
+            decision("source parallelism", "much less", estimate=estimate("bytes of c", 1000, 3)),
+            decision("subpartitions", "not about reading", estimate=estimate("bytes of d", 1000, 3)),
+            decision("dynamic filter", "a filter"),
+        ],
+    )
+    texts = [item.text for item in found.items]
+    assert texts == [
+        "bytes of c: 1000 foreseen, 3 came",
+        "much less",
+        "bytes of b: 10 foreseen, 8 came",
+        "a little less",
+        "a filter",
+    ]
+
+
+def test_the_worst_estimate_comes_first_and_each_once() -> None:
+    wrong = estimate("bytes of a", 10, 100, 10.0)
+    found = answers(
+        "wrong",
+        decisions=[
+            decision("broadcast", "one", estimate=wrong),
+            decision("exchange", "two", estimate=wrong),
+            decision("exchange", "three", estimate=estimate("bytes of b", 10, 1000, 100.0)),
+            decision("exchange", "four", estimate=estimate("bytes of c", 10, 11)),
+        ],
+    )
+    assert [(item.text, item.is_miss) for item in found.items] == [
+        ("bytes of b: 10 foreseen, 1000 came", True),
+        ("bytes of a: 10 foreseen, 100 came", True),
+    ]
+
+
+def test_the_last_run() -> None:
+    last = Comparison((Figure("Seconds", "5.0 s", "2.0 s", "-60 %"),), (), (), (Figure("an.option", "1", "2", ""),), ())
+    found = answers("last-run", last=last, comparison="/there")
+    assert [(item.text, item.note, item.href) for item in found.items] == [
+        ("It took 2.0 s, the last run 5.0 s", "-60 %", "/there"),
+        ("an.option is 2 instead of 1", "", ""),
+    ]
+
+
+@pytest.mark.parametrize("name", ["longest", "broadcast", "read-less", "wrong", "last-run"])
+def test_where_there_is_no_answer_this_is_said(name: str) -> None:
+    found = answers(name)
+    assert found.items == ()
+    assert found.none.endswith(".")

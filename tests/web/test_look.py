@@ -1,0 +1,230 @@
+"""How the pages look in a real browser: nothing overflows or overlaps, all can be read and used, at every width.
+
+The jobs are those whose event logs are in the folder logs. Pictures of all pages are left in the folder artifacts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+
+from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.web.api import create_app
+from penstock.web.store import JobStore
+from tests.history.records import edge, events, node, vertex
+from tests.services import free_port
+from tests.web import browser as look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOGS = sorted((Path(__file__).parent / "logs").glob("*.jsonl.gz"))
+WIDTHS = (390, 1280, 1920)
+SIXTY, RUNNING = "60" * 6, "a1" * 6
+
+
+def sixty_steps() -> list[Any]:
+    """Return a job of 60 steps with long names, each of which reads up to three others."""
+    made = events(name="sixty steps", job_id=SIXTY)[:1]
+    made.append({"type": "nodes", "at": 1.0, "nodes": [node(n, f"operator {n}") for n in range(60)]})
+    edges, vertices = [], []
+    for n in range(60):
+        sources = sorted({max(n - 1, 0) // 2, (n * 7) % max(n, 1), max(n - 3, 0)} - {n}) if n % 4 else []
+        edges += [edge(s, n, f"HASH(a_long_column_{s}, another_column)", "BLOCKING") for s in sources]
+        inputs = [(f"v{s}", f"{s}-{n}") for s in sources]
+        label = (
+            f"table_with_a_long_name_{n} join another_table_{n} on customer_identifier_{n}, then aggregate by region"
+        )
+        times = {"CREATED": 10.0, "RUNNING": 10.0 + n / 10, "FINISHED": 11.0 + n / 9}
+        vertices.append(vertex(n, [n], "FINISHED", inputs, label=label, timestamps=times, bytes_out=10 ** (n % 12)))
+    ended = {"type": "state", "at": 20.0, "state": "FINISHED", "pending": 0, "counts": {"FINISHED": 60}}
+    return [*made, {"type": "edges", "at": 1.0, "edges": edges}, *vertices, ended]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("logs")
+    for log in LOGS:
+        (made / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
+    for job, lines in ((SIXTY, sixty_steps()), (RUNNING, events(name="half done", job_id=RUNNING, ended=False))):
+        EventLog(LocalFolder(made).create(f"20261122T120000-{job}.jsonl")).write(lines)
+    return made
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    port = free_port()
+    app = create_app(JobStore(History(LocalFolder(folder))), "token")
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    yield from look.started()
+
+
+@pytest.fixture(autouse=True)
+def closed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Close what a test has opened: a page that follows a job would keep the server from ending."""
+    yield
+    for context in request.getfixturevalue("chromium").contexts:
+        context.close()
+
+
+def jobs() -> dict[str, list[str]]:
+    """Return the ids of the stored jobs by their names, the latest first."""
+    found: dict[str, list[str]] = {}
+    for log in reversed(LOGS):
+        with gzip.open(log, "rt") as lines:
+            first = json.loads(next(lines))
+        found.setdefault(first["name"], []).append(first["id"])
+    return found
+
+
+def paths() -> dict[str, str]:
+    """Return all pages by a short name."""
+    found = {"list": "/", "dashboard": "/ui/dashboard", "not found": "/ui/jobs/nope", "nothing found": "/?q=nothing"}
+    for name, ids in jobs().items():
+        found[name] = f"/ui/jobs/{ids[0]}"
+        found[f"{name} step"] = f"/ui/jobs/{ids[0]}/vertices/v6"
+        if len(ids) > 1:
+            found[f"{name} compared"] = f"/ui/jobs/{ids[0]}/compare/{ids[1]}"
+    found["half done"] = f"/ui/jobs/{RUNNING}?pending=true"
+    return found | {"sixty steps": f"/ui/jobs/{SIXTY}"}
+
+
+PAGES = paths()
+
+
+def opened(chromium: Any, address: str, path: str, width: int, **options: Any) -> Any:
+    # The checks of axe are no script of the page's own.
+    context = chromium.new_context(viewport={"width": width, "height": 900}, bypass_csp=True, **options)
+    page = context.new_page()
+    page.goto(address + path)
+    return page
+
+
+def test_there_are_pages_of_real_jobs() -> None:
+    assert {"TPC-H Q5", "TPC-H Q9", "TPC-H Q18", "TPC-H Q21", "TPC-DS Q64"} <= set(jobs())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_overflows_or_overlaps(chromium: Any, address: str, name: str, width: int) -> None:
+    page = opened(chromium, address, PAGES[name], width)
+    assert look.wider(page) <= 0, "the page itself does not scroll sideways"
+    assert look.cut_off(page) == []
+    for selector in (".graph text", ".axis text, .columns text", ".facts > div", ".timeline li > *", ".lanes li > *"):
+        assert look.overlapping(look.boxes(page, selector)) == [], selector
+    outside = page.evaluate(
+        """() => [...document.querySelectorAll(".graph g")].flatMap((g) => {
+            const box = g.querySelector("rect").getBoundingClientRect();
+            return [...g.querySelectorAll("text")].filter((text) => {
+                const own = text.getBoundingClientRect();
+                return own.left < box.left || own.right > box.right || own.bottom > box.bottom;
+            }).map((text) => text.textContent);
+        })"""
+    )
+    assert outside == [], "texts of a step stay in its box"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_nothing(chromium: Any, address: str, name: str, scheme: str) -> None:
+    """With contrast at WCAG's level AA among it."""
+    source = look.axe_source()
+    for width in (390, 1280):
+        page = opened(chromium, address, PAGES[name], width, color_scheme=scheme)
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert look.findings_of_axe(page, source) == []
+        picture = f"{name}-{'phone' if width == 390 else 'desktop'}-{scheme}.png".replace(" ", "-").lower()
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = false; })")
+        page.screenshot(path=look.ARTIFACTS / picture, full_page=True)
+        page.context.close()
+
+
+@pytest.mark.parametrize("name", ["list", "half done", "sixty steps"])
+def test_all_that_can_be_clicked_is_reached_by_keyboard(chromium: Any, address: str, name: str) -> None:
+    page = opened(chromium, address, PAGES[name], 1280)
+    clickable = page.evaluate(
+        """() => [...document.querySelectorAll("a, button, input, select, summary, .scroll")]
+            .filter((one) => one.type !== "hidden" && one.checkVisibility()).length"""
+    )
+    reached = set()
+    for _ in range(clickable + 5):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                """() => {
+                    const one = document.activeElement;
+                    const all = [...document.querySelectorAll("a, button, input, select, summary, .scroll")];
+                    return all.indexOf(one);
+                }"""
+            )
+        )
+    assert len(reached - {-1}) == clickable
+
+
+def test_the_focus_can_be_seen(chromium: Any, address: str) -> None:
+    page = opened(chromium, address, "/", 1280)
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+
+def test_the_graph_is_zoomed(chromium: Any, address: str) -> None:
+    page = opened(chromium, address, PAGES["sixty steps"], 1280)
+    graph = page.locator(".graph svg")
+    drawn = graph.bounding_box()["width"]
+    assert drawn > 1280, "at its own size it scrolls"
+    page.get_by_role("button", name="Fit").click()
+    assert graph.bounding_box()["width"] <= page.locator(".graph").bounding_box()["width"]
+    page.get_by_role("button", name="Larger").focus()
+    fitted = graph.bounding_box()["width"]
+    page.keyboard.press("Enter")
+    assert graph.bounding_box()["width"] > fitted
+    page.get_by_role("button", name="Smaller").click()
+    page.get_by_role("button", name="Smaller").click()
+    assert graph.bounding_box()["width"] < drawn
+
+
+def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -> None:
+    page = opened(chromium, address, "/", 1280)
+    page.get_by_label("Name or id").fill("sixty")
+    page.keyboard.press("Enter")
+    assert page.locator("tbody tr").count() == 1
+    page.get_by_role("link", name="Show all").click()
+    page.get_by_label("State").select_option("interrupted")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**state=interrupted*")
+    assert page.locator("tbody .state").all_inner_texts() == []
+    page.goto(address)
+    page.get_by_role("link", name="Name").click()
+    page.get_by_role("link", name="Name").click()
+    names = page.locator("tbody td.name a").all_inner_texts()
+    assert names == sorted(names, key=str.lower)
+    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")
+
+
+def test_the_table_of_steps_is_sorted(chromium: Any, address: str) -> None:
+    page = opened(chromium, address, PAGES["sixty steps"], 1280)
+    page.locator(".steps").get_by_role("link", name="Wrote").click()
+    page.wait_for_url("**sort=-bytes-out*")
+    wrote = page.locator(".steps tbody tr:first-child td").nth(9).inner_text()
+    assert wrote == "93.1 GiB"
