@@ -22,8 +22,11 @@ if TYPE_CHECKING:
     from penstock.cli.common import Common
     from penstock.cli.output import Output
     from penstock.environment import Environment
+    from penstock.scheduler.job import Job
 
 TABLES = ("flights", "weather", "planes", "airports", "airlines")
+RESULTS = (("by_carrier", "Delays by airline", "flights"), ("by_weather", "Delays by wind", "minutes late"))
+"""The folder of each result, its title, and the column that it is shown by."""
 
 
 @click.command(short_help="Run a pipeline on real data.")
@@ -84,17 +87,38 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
         env.write(carriers, FileSink(str(results / "by_carrier"), mode="overwrite"))
         env.write(weather, FileSink(str(results / "by_weather"), mode="overwrite"))
         job = env.execute("flight delays")
-        for name, title in (("by_carrier", "Delays by carrier"), ("by_weather", "Delays by wind")):
-            rows = env.spark.read.parquet(str(results / name)).orderBy("flights", ascending=False).collect()
+        for name, title, order in RESULTS:
+            rows = env.spark.read.parquet(str(results / name)).orderBy(order, ascending=False).collect()
             output.rows(rows[0].__fields__, [tuple(row) for row in rows[:8]], title)
         output.job(job)
-        for decision in job.decisions:
-            if decision.kind == "sharing":
-                output.note(str(decision))
+        for line in ("What was decided", *(f"  {line}" for line in str(job.decisions).splitlines())):
+            output.note(line)
+        for line in said_at_the_end(job, keep):
+            output.note(line)
         env.spark.stop()
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def said_at_the_end(job: Job, keep: str | None) -> list[str]:
+    """Return what was gained, and where to go from here."""
+    from penstock.decisions import DecisionKind
+
+    shared = [one for one in job.decisions if one.kind is DecisionKind.SHARING]
+    gained = f"Gained: {job.summary}"
+    if shared:
+        gained += "; both results share the joins, which plain Spark would run once for each"
+    return [
+        "",
+        gained,
+        "",
+        "Next:",
+        "  penstock demo --keep-open           the same, on a page in your browser",
+        "  penstock run your_job.py            any PySpark program of yours, unchanged",
+        "  docs/tutorials/first-job.md         a first job of your own, in five minutes",
+        *([] if keep is None else [f"Data and results are in {keep}"]),
+    ]
 
 
 def check_data() -> Path:
@@ -141,7 +165,7 @@ def delays(tables: dict[str, DataFrame]) -> DataFrame:
     from pyspark.sql import functions as F
 
     weather = tables["weather"].select("origin", "time_hour", "wind_speed", "visib", "precip")
-    planes = tables["planes"].select("tailnum", F.col("year").alias("built"), "seats")
+    planes = tables["planes"].select("tailnum", "seats")
     airlines = tables["airlines"].select("carrier", F.col("name").alias("airline"))
     flights = tables["flights"].where("dep_delay is not null")
     return (
@@ -156,7 +180,7 @@ def by_carrier(joined: DataFrame) -> DataFrame:
     return joined.groupBy("airline").agg(
         F.count("*").alias("flights"),
         F.round(F.avg("dep_delay"), 1).alias("minutes late"),
-        F.round(F.avg(F.lit(2013) - F.col("built")), 1).alias("years old"),
+        F.round(F.avg("seats"), 0).cast("int").alias("seats"),
     )
 
 
@@ -164,7 +188,7 @@ def by_weather(joined: DataFrame) -> DataFrame:
     """Return the delays at each strength of wind."""
     from pyspark.sql import functions as F
 
-    wind = F.when(F.col("wind_speed").isNull(), "unknown").when(F.col("wind_speed") < 10, "light")
+    wind = F.when(F.col("wind_speed").isNull(), "not recorded").when(F.col("wind_speed") < 10, "light")
     return joined.groupBy(wind.when(F.col("wind_speed") < 20, "fresh").otherwise("strong").alias("wind")).agg(
         F.count("*").alias("flights"),
         F.round(F.avg("dep_delay"), 1).alias("minutes late"),
