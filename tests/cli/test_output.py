@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
 import pytest
 
-from penstock.cli.output import TextOutput
+from penstock.cli.output import JsonOutput, TextOutput
 from tests.terminal import Terminal
 
 PROGRAM = """
@@ -33,6 +34,14 @@ def test_on_a_terminal(width: Any, as_lines: Any) -> None:
         assert ("-- row 2 --" in terminal.text) is as_lines
         assert max(map(len, terminal.lines)) <= width
         assert "[bold]x" in terminal.text
+
+
+def test_programs_get_columns_of_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
+    output = JsonOutput()
+    output.rows(("id", "k", "id", "id"), [(1, 2, 3, 4)])
+    output.close()
+    (row,) = json.loads(capsys.readouterr().out)["results"][0]["rows"]
+    assert row == {"id": 1, "k": 2, "id (2)": 3, "id (3)": 4}
 
 
 def test_all_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ NOISE = [
     "NOTE: Picked up JDK_JAVA_OPTIONS: -Dx=y",
     "Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties",
     'Setting default log level to "WARN".',
+    'Setting Spark log level to "ERROR".',
     "To adjust logging level use sc.setLogLevel(newLevel).",
     "26/11/24 05:26:15 WARN Utils: Your hostname resolves to a loopback address",
     "26/11/24 05:26:16 WARN NativeCodeLoader: Unable to load native-hadoop library",
@@ -23,7 +24,7 @@ PROGRAM = """
 import subprocess, sys, time
 from pyspark.core import context
 from penstock.errors import PenstockError
-from penstock.spark.quiet import quiet_launch
+from penstock.spark.quiet import quiet
 
 def launch(conf):
     subprocess.run([sys.executable, "-c", {jvm!r}])
@@ -33,7 +34,7 @@ def launch(conf):
 
 plain = context.launch_gateway = launch
 try:
-    with quiet_launch():
+    with quiet():
         print(context.launch_gateway(None), flush=True)
 except PenstockError as error:
     print(error)

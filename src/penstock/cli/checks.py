@@ -45,7 +45,11 @@ def check_settings(conf: Iterable[tuple[str, str]], file: str | None) -> None:
         if not key.startswith("spark."):
             ours = key.removeprefix("penstock.")
             known = any(ours in {option.key, *option.aliases} for option in OPTIONS)
-            hint = f"an option of Penstock is given as spark.penstock.{ours}" if known else "keys begin with spark."
+            hint = (
+                f"an option of Penstock is given as spark.penstock.{ours}"
+                if known
+                else "keys begin with spark., those of Hadoop and Hive with spark.hadoop."
+            )
             raise ConfigError(f"--conf {key} is no Spark setting", hint=hint)
     Configuration.load(spark_conf=settings, file=file, environ=os.environ)
 

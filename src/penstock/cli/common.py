@@ -62,7 +62,7 @@ class Common:
     @contextmanager
     def spark(self) -> Iterator[None]:
         """Let Spark sessions that are made in the block be as the options say, and quiet."""
-        from penstock.spark.quiet import quiet_launch
+        from penstock.spark.quiet import quiet
 
         self.check()
         self._export()
@@ -71,7 +71,7 @@ class Common:
             logging.getLogger("penstock").setLevel(logging.INFO)
             yield
             return
-        with quiet_launch():
+        with quiet():
             yield
 
     def _export(self) -> None:

@@ -128,7 +128,8 @@ class JsonOutput(Output):
         self._said.setdefault("notes", []).append(text)
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
-        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        names = _unique(columns)
+        named = [dict(zip(names, row, strict=True)) for row in rows]
         self._said.setdefault("results", []).append({"title": title, "rows": named})
 
     def job(self, job: Job) -> None:
@@ -151,6 +152,15 @@ class JsonOutput(Output):
 
     def close(self) -> None:
         print(json.dumps(self._said, default=str, indent=2))
+
+
+def _unique(columns: Sequence[str]) -> list[str]:
+    """Return names for columns of which several may have the same: ``id``, ``id (2)``."""
+    found: list[str] = []
+    for column in columns:
+        same = columns[: len(found)].count(column)
+        found.append(f"{column} ({same + 1})" if same else column)
+    return found
 
 
 def _shown(value: object) -> str:

@@ -51,12 +51,12 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
 
         with common.spark():
             session = Statements(common, tables)
-        commands = Backslash(session, output)
-        if not sys.stdin.isatty():
-            Shell(commands, FileLines()).run()
-            return
-        click.echo(f"Spark {session.spark.version}. End a statement with a semicolon; \\help lists commands.")
-        Shell(commands, Keyboard(commands.completions, history_file())).run()
+            commands = Backslash(session, output)
+            if not sys.stdin.isatty():
+                Shell(commands, FileLines()).run()
+                return
+            click.echo(f"Spark {session.spark.version}. End a statement with a semicolon; \\help lists commands.")
+            Shell(commands, Keyboard(commands.completions, history_file())).run()
 
 
 class Shell:

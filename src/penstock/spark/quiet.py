@@ -1,10 +1,12 @@
-"""Starts Spark's JVM without what it says about its own start.
+"""Runs Spark without what it says about itself.
 
-Uses (Spark 4.0 to 4.3): ``pyspark.core.context.launch_gateway``, which starts the JVM of the driver.
+Uses (Spark 4.0 to 4.3): ``pyspark.core.context.launch_gateway``, which starts the JVM of the driver, and
+PySpark's loggers of errors.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -13,6 +15,8 @@ from functools import wraps
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pyspark.logger import PySparkLogger
+
 from penstock.errors import SessionError
 
 if TYPE_CHECKING:
@@ -20,25 +24,43 @@ if TYPE_CHECKING:
 
 _NOISE = re.compile(
     rb"WARNING: |NOTE: Picked up |Picked up |Using Spark's default log4j profile|Setting default log level to |"
-    rb"To adjust logging level use |\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |\s*$"
+    rb"Setting Spark log level to |To adjust logging level use |\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARN |\s*$"
 )
 """Lines about the start of a JVM, of its modules and of Spark's log, none of which a user can do anything about."""
 
 
-@contextmanager
-def quiet_launch() -> Iterator[None]:
-    """Keep lines about its own start off the terminal when a JVM is started in the block.
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""To which PySpark writes each error that it raises, as JSON on standard error."""
 
-    All else that it or its Python workers say goes to standard error as before.
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep off the terminal, in the block, what a JVM says of its own start, and a second copy of PySpark's errors.
+
+    All else that the JVM or its Python workers say goes to standard error as before.
     """
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        with _quiet_launch():
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _quiet_launch() -> Iterator[None]:
     context: Any = import_module("pyspark.core.context")
     plain = context.launch_gateway
 
     @wraps(plain)
-    def quiet(*arguments: Any, **options: Any) -> Any:
+    def launched(*arguments: Any, **options: Any) -> Any:
         return _launched(lambda: plain(*arguments, **options))
 
-    context.launch_gateway = quiet
+    context.launch_gateway = launched
     try:
         yield
     finally:
