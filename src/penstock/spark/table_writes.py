@@ -87,7 +87,7 @@ def quoted_name(bridge: Bridge, name: str) -> str:
     ParseException
         If it is no name of a table.
     """
-    return str(_qualified(bridge, name).quotedString())
+    return _quoted_identifier(_qualified(bridge, name))
 
 
 def find_table(bridge: Bridge, name: str) -> CatalogTable | None:
@@ -216,7 +216,7 @@ def _facts(bridge: Bridge, table: Any) -> CatalogTable:
     provider = str(option(table.provider()) or "").lower()
     of_files = provider in _FORMATS and not table.bucketSpec().isDefined() and str(table.tableType().name()) != "VIEW"
     return CatalogTable(
-        str(identifier.quotedString()),
+        _quoted_identifier(identifier),
         str(path.toString()),
         provider if of_files else "",
         tuple(str(name) for name in items(table.partitionColumnNames())),
@@ -256,6 +256,11 @@ def _catalog(bridge: Bridge) -> Any:
 def _qualified(bridge: Bridge, name: str) -> Any:
     state = bridge.session._handle.sessionState()
     return state.catalog().qualifyIdentifier(state.sqlParser().parseTableIdentifier(name))
+
+
+def _quoted_identifier(identifier: Any) -> str:
+    """Return database and table, as the session's own catalogue parses them: it takes no name of a catalogue."""
+    return f"{_quoted(str(option(identifier.database())))}.{_quoted(str(identifier.table()))}"
 
 
 def _quoted(name: str) -> str:
