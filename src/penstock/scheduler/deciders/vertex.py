@@ -91,7 +91,7 @@ class VertexDecider:
         self._log = log
         self._settings = ParallelismSettings.of(config, cores)
         known = KnownBytes(plan, owner, results)
-        python = PythonSteps(plan, cores, made)
+        python = PythonSteps(plan, owner, cores, made)
         self._sources = SourceDecider(plan, self._settings, python)
         self._outputs = OutputDecider(plan, self._settings, owner, known, python, log)
         self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, python, log)
