@@ -153,7 +153,6 @@ def test_two_columns_of_one_name(env: Environment, spark: SparkSession, tmp_path
         (("a", "overwrite"), ("./a/", "overwrite"), True),
         (("a", "append"), ("a", "overwrite"), True),
         (("a", "overwrite"), ("a/b", "append"), True),
-        (("a", "append"), ("a", "append"), False),
         (("a", "error"), ("ab", "error"), False),
     ],
 )

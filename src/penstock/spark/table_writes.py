@@ -6,7 +6,7 @@ Spark analyses the statement, and so casts, orders and checks the rows as for a 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.dataframes import dataframe
@@ -144,7 +144,8 @@ def create_table(bridge: Bridge, statement: str, schema: StructType, location: s
     columns = bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema.json())
     types = bridge.companion("org.apache.spark.sql.catalyst.catalog.CatalogTableType")
     kind = types.EXTERNAL() if external else types.MANAGED()
-    made = with_fields(bridge, table, storage=storage, schema=columns, tableType=kind)
+    tracks = not table.partitionColumnNames().isEmpty()
+    made = with_fields(bridge, table, storage=storage, schema=columns, tableType=kind, tracksPartitionsInCatalog=tracks)
     _catalog(bridge).createTable(made, False, False)
 
 
@@ -194,6 +195,7 @@ def _create(bridge: Bridge, command: Any) -> TableWrite | None:
         return None
     external = table.storage().locationUri().isDefined()
     found = _facts(bridge, table)
+    found = replace(found, tracked=bool(found.partition_by))
     if not found.format:
         return None
     options, rows = _options(table.storage().properties()), _rows(bridge, command)
