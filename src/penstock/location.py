@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OWN = str(Path(__file__).parent)
+_GENERATED = "<string>"
+"""The file of functions that Python makes itself, such as the constructor of a dataclass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def callers_line() -> SourceLine | None:
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller without building a stack
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN):
+        if not file.startswith(_OWN) and file != _GENERATED:
             return SourceLine(file, frame.f_lineno)
         if frame.f_back is None:
             break

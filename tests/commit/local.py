@@ -80,6 +80,9 @@ class LocalFolder:
     def exists(self) -> bool:
         return self._path.exists()
 
+    def nearest(self) -> Any:
+        return self if self.exists() else self.parent.nearest()
+
     def is_folder(self) -> bool:
         return self._path.is_dir()
 

@@ -156,3 +156,12 @@ def test_an_error_that_is_kept_lets_go_of_our_variables_only(module: str, is_kep
 
 def test_no_error_is_nothing_to_forget() -> None:
     forget_frames(None)
+
+
+def test_only_the_users_frames_are_shown() -> None:
+    machinery = '  File "/x/pyspark.zip/pyspark/worker.py", line 7, in main\n    process()\n    ^^^^^^^^^\n'
+    own = '  File "job.py", line 12, in parse\n    int(text)\n'
+    start = "Traceback (most recent call last):\n"
+    text = f"PythonException: {start}{machinery}{own}{machinery}ValueError: no\nreally\n\nDuring handling, another:\n\n{start}{machinery}KeyError: 1\n\tat java"
+    told = str(failed(RuntimeError(text)).cause)
+    assert told == f"{start}{own}ValueError: no\nreally\n\nDuring handling, another:\n\n{start}{machinery}KeyError: 1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +31,14 @@ class LocalDir:
 def local_dirs(bridge: Bridge) -> list[LocalDir]:
     """Return the folders; nothing where the tasks run on other machines, whose disks nobody can ask here.
 
-    Uses ``DiskBlockManager.localDirs`` (Spark 4.0 to 4.3).
+    Spark looks for them in the same order (``Utils.getConfiguredLocalDirs``, Spark 4.0 to 4.3).
     """
-    if not str(bridge.spark.sparkContext.master).startswith("local"):
+    context = bridge.spark.sparkContext
+    if not str(context.master).startswith("local"):
         return []
-    manager = bridge.find("org.apache.spark.SparkEnv").get().blockManager().diskBlockManager()
-    folders = sorted({str(one.getParent()) for one in manager.localDirs()})
+    variables = (os.environ.get(name) for name in ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS"))
+    given = next(filter(None, variables), None) or context.getConf().get("spark.local.dir")
+    if given is None:
+        given = str(bridge.find("java.lang.System").getProperty("java.io.tmpdir"))
+    folders = [folder.strip() for folder in given.split(",")]
     return [LocalDir(folder, shutil.disk_usage(folder).free) for folder in folders if Path(folder).is_dir()]

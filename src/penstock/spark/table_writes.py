@@ -6,7 +6,7 @@ Spark analyses the statement, and so casts, orders and checks the rows as for a 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.dataframes import dataframe
@@ -87,7 +87,7 @@ def quoted_name(bridge: Bridge, name: str) -> str:
     ParseException
         If it is no name of a table.
     """
-    return str(_qualified(bridge, name).quotedString())
+    return _quoted_identifier(_qualified(bridge, name))
 
 
 def find_table(bridge: Bridge, name: str) -> CatalogTable | None:
@@ -144,7 +144,8 @@ def create_table(bridge: Bridge, statement: str, schema: StructType, location: s
     columns = bridge.find("org.apache.spark.sql.types.DataType").fromJson(schema.json())
     types = bridge.companion("org.apache.spark.sql.catalyst.catalog.CatalogTableType")
     kind = types.EXTERNAL() if external else types.MANAGED()
-    made = with_fields(bridge, table, storage=storage, schema=columns, tableType=kind)
+    tracks = not table.partitionColumnNames().isEmpty()
+    made = with_fields(bridge, table, storage=storage, schema=columns, tableType=kind, tracksPartitionsInCatalog=tracks)
     _catalog(bridge).createTable(made, False, False)
 
 
@@ -194,6 +195,7 @@ def _create(bridge: Bridge, command: Any) -> TableWrite | None:
         return None
     external = table.storage().locationUri().isDefined()
     found = _facts(bridge, table)
+    found = replace(found, tracked=bool(found.partition_by))
     if not found.format:
         return None
     options, rows = _options(table.storage().properties()), _rows(bridge, command)
@@ -216,7 +218,7 @@ def _facts(bridge: Bridge, table: Any) -> CatalogTable:
     provider = str(option(table.provider()) or "").lower()
     of_files = provider in _FORMATS and not table.bucketSpec().isDefined() and str(table.tableType().name()) != "VIEW"
     return CatalogTable(
-        str(identifier.quotedString()),
+        _quoted_identifier(identifier),
         str(path.toString()),
         provider if of_files else "",
         tuple(str(name) for name in items(table.partitionColumnNames())),
@@ -256,6 +258,11 @@ def _catalog(bridge: Bridge) -> Any:
 def _qualified(bridge: Bridge, name: str) -> Any:
     state = bridge.session._handle.sessionState()
     return state.catalog().qualifyIdentifier(state.sqlParser().parseTableIdentifier(name))
+
+
+def _quoted_identifier(identifier: Any) -> str:
+    """Return database and table, as the session's own catalogue parses them: it takes no name of a catalogue."""
+    return f"{_quoted(str(option(identifier.database())))}.{_quoted(str(identifier.table()))}"
 
 
 def _quoted(name: str) -> str:

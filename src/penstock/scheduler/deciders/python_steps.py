@@ -6,12 +6,15 @@ import re
 from typing import TYPE_CHECKING
 
 from penstock.events import ExecutionState
+from penstock.graph import OperatorKind
+from penstock.graph.partitioner import FORWARD
 from penstock.sizing.cpu import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from penstock.events import VertexSnapshot
+    from penstock.execution.context import GraphOwner
     from penstock.planner.plan import JobPlan
     from penstock.spark.plans import LogicalNode
 
@@ -33,6 +36,7 @@ _RUN_PYTHON = frozenset(
         "WindowInPandas",
     }
 )
+_COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 _NAME = re.compile(r"\w+(?=\()")
 
 
@@ -41,16 +45,19 @@ class PythonSteps:
 
     Parameters
     ----------
-    plan
-        The job's plan.
+    plan, owner
+        The job's plan, and who has its graph.
     cores
         How many tasks run at a time.
     made
         Returns the vertices made so far, as they are now.
     """
 
-    def __init__(self, plan: JobPlan, cores: int, made: Callable[[], Iterable[VertexSnapshot]]) -> None:
+    def __init__(
+        self, plan: JobPlan, owner: GraphOwner, cores: int, made: Callable[[], Iterable[VertexSnapshot]]
+    ) -> None:
         self._plan = plan
+        self._owner = owner
         self._cores = cores
         self._made = made
         self._functions: dict[int, frozenset[str]] = {}
@@ -65,8 +72,9 @@ class PythonSteps:
         bytes_in
             What they read, None if that is not known: then there is nothing to decide from.
         """
-        functions = self._of(node_ids)
-        if not functions or bytes_in is None:
+        nodes = frozenset(node_ids)
+        functions = self._of(nodes)
+        if not functions or bytes_in is None or self._relies_on_one_task(nodes):
             return None
         runs = [
             PythonRun(one.bytes_in, one.seconds, one.tasks)
@@ -77,6 +85,16 @@ class PythonSteps:
             and self._of(one.vertex.node_ids) == functions
         ]
         return tasks_for_python(bytes_in, seconds_per_mib(runs, self._cores), self._cores)
+
+    def _relies_on_one_task(self, nodes: frozenset[int]) -> bool:
+        """Whether a strategy took an exchange away within a vertex, as one task reads all of it."""
+        graph = self._owner.graph
+        return any(
+            edge.id in self._plan.groups and edge.partitioner == FORWARD and edge.source_id in nodes
+            for node_id in nodes
+            if graph.node(node_id).kind in _COLLAPSED
+            for edge in graph.in_edges(node_id)
+        )
 
     def _of(self, node_ids: Iterable[int]) -> frozenset[str]:
         """Return the names of the Python functions in nodes; none of consumers of an adaptive exchange."""

@@ -96,7 +96,7 @@ class VertexDecider:
         self._settings = ParallelismSettings.of(config, cores)
         self._columns = column_names(plan.graph)
         known = KnownBytes(plan, owner, results)
-        python = PythonSteps(plan, cores, made)
+        python = PythonSteps(plan, owner, cores, made)
         self._sources = SourceDecider(plan, self._settings, python)
         self._outputs = OutputDecider(plan, self._settings, owner, known, python, log)
         self._inputs = ExchangeDecider(plan, self._settings, owner, results, known, sinks, self._outputs, python, log)
