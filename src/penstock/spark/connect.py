@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 
 ADDRESS = "spark.connect.grpc.binding.address"
 TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
+_ISOLATED = {
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
+}
+"""What one client adds to its session is not there for others, as in Spark's own server (``SparkConnectServer``)."""
 
 
 def settings(host: str, port: int, token: str | None) -> dict[str, str]:
@@ -27,7 +32,7 @@ def settings(host: str, port: int, token: str | None) -> dict[str, str]:
     token
         What clients have to know; None where everybody may come.
     """
-    address = {ADDRESS: host, "spark.connect.grpc.binding.port": str(port)}
+    address = {ADDRESS: host, "spark.connect.grpc.binding.port": str(port), **_ISOLATED}
     return address if token is None else {**address, TOKEN: token}
 
 
