@@ -23,7 +23,7 @@ public final class StageMetrics {
             Set<Object> seen = new HashSet<>();
             long bytes = 0;
             for (int job : context.statusTracker().getJobIdsForTag(tag)) {
-                for (Object stage : Catalyst.each(store.job(job).stageIds())) {
+                for (Object stage : Catalyst.each(store.job(job).stageIds().toSeq())) {
                     if (seen.add(stage)) {
                         StageData data = store.lastStageAttempt((Integer) stage);
                         if (data.inputBytes() == 0 && data.inputRecords() > 0) {
