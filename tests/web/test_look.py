@@ -53,7 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("logs")
     for log in LOGS:
         (made / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
-    for job, lines in ((SIXTY, sixty_steps()), (RUNNING, events(name="half done", job_id=RUNNING, ended=False))):
+    half = events(name="half done", job_id=RUNNING, ended=False)
+    half[0]["started"] = time.time() - 100
+    for job, lines in ((SIXTY, sixty_steps()), (RUNNING, half)):
         EventLog(LocalFolder(made).create(f"20261122T120000-{job}.jsonl")).write(lines)
     return made
 
@@ -80,10 +82,10 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def closed(request: pytest.FixtureRequest) -> Iterator[None]:
+def closed(chromium: Any) -> Iterator[None]:
     """Close what a test has opened: a page that follows a job would keep the server from ending."""
     yield
-    for context in request.getfixturevalue("chromium").contexts:
+    for context in chromium.contexts:
         context.close()
 
 
