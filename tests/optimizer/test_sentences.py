@@ -124,7 +124,7 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
         decided(replace(JOIN, type=JoinType.FULL_OUTER), n1=measured(*HOT), n2=measured(*EVEN)),
         DecisionKind.SKEW,
         (
-            "orders join customer on o_custkey: the large partitions of orders are not split, as a FullOuter join needs all "
+            "orders join customer on o_custkey: the large partitions of orders are not split, as a full outer join needs all "
             "rows of a key from this side in one task"
         ),
     ),

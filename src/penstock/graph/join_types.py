@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Side(StrEnum):
@@ -40,6 +43,11 @@ class JoinType(StrEnum):
     LEFT_ANTI = "LeftAnti"
     LEFT_SINGLE = "LeftSingle"
     EXISTENCE = "ExistenceJoin"
+
+    @property
+    def words(self) -> str:
+        """What people call it, such as ``full outer``."""
+        return _CAPITAL.sub(" ", self.value.removesuffix("Join")).lower()
 
     @classmethod
     def parse(cls, text: str) -> JoinType | None:

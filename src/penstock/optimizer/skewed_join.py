@@ -130,6 +130,6 @@ def _not_split(join: EquiJoin, side: Side, why: str) -> Told:
 
 def _why_not(join: EquiJoin, side: Side) -> str:
     if not join.type.can_split(side):
-        return f"a {join.type} join needs all rows of a key from this side in one task"
+        return f"a {join.type.words} join needs all rows of a key from this side in one task"
     hints = " and ".join(filter(None, (join.operator.left.hint, join.operator.right.hint)))
     return f"with the hint {hints} Spark may read the whole side in every task, so slices would repeat rows"
