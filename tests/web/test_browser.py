@@ -96,7 +96,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
         }"""
     )
     assert page.locator(".graph path.edge.pending").count() > 0
-    assert "at most undecided" in page.locator(".graph g.pending").first.text_content()
+    assert "tasks undecided" in page.locator(".graph g.pending").first.text_content()
     assert page.locator(".graph g.pending title").first.text_content()
     page.screenshot(path=ARTIFACTS / "pending.png", full_page=True)
     page.wait_for_selector("#state.finished")
