@@ -68,15 +68,10 @@ def test_figures_are_those_of_the_data(env: Environment, spark: SparkSession, tm
     relation = next(vertex for vertex in record.vertices.values() if vertex["label"] == "dims")
     assert relation["rows_out"] == 20
     assert 20 * 16 <= relation["bytes_out"] <= 20 * 64  # the rows, not the pages of memory that they lie in
-    read = {
-        one.tables[0]: one.estimate
-        for one in told(record)
-        if one.kind == "source parallelism" and one.estimate is not None
-    }
-    for table, estimate in read.items():
-        size = sum(file.stat().st_size for file in (tmp_path / table).glob("*.parquet"))
-        assert estimate.foreseen <= size
-        assert estimate.came is None or 0 < estimate.came <= size + (64 << 10)  # footers are read as well
+    (read,) = (one.estimate for one in told(record) if one.tables == ("facts",) and one.kind == "source parallelism")
+    assert read is not None
+    assert (read.unit, read.came, read.missed_by) == ("rows", 300_000, None)
+    assert read.foreseen == pytest.approx(300_000, rel=0.01)  # by one footer
 
 
 def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> None:
@@ -106,7 +101,7 @@ def test_a_plan_with_what_came_of_it(query: Any, env: Environment) -> None:
 
 def test_what_is_analyzed_is_not_written(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
     env.write(spark.range(10).groupBy((F.col("id") % 2).alias("k")).count(), FileSink(str(tmp_path / "out")))
-    assert "aggregate by k" in str(env.explain(analyze=True))
+    assert "aggregate by" in str(env.explain(analyze=True))
     assert not (tmp_path / "out").exists()
     env.execute()
     assert spark.read.parquet(str(tmp_path / "out")).count() == 2

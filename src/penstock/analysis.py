@@ -15,7 +15,6 @@ from penstock.units import show_bytes, show_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.events import VertexSnapshot
     from penstock.scheduler.job import Job
     from penstock.told import ToldDecision, ToldEstimate
 
@@ -43,7 +42,7 @@ class Analysis:
         table = TextTable(title="Plan as it ran; (what was foreseen), ! where that was wrong", title_justify="left")
         for name in ("", "step", "reads"):
             table.add_column(name, no_wrap=not name, ratio=3 if name == "step" else 2 if name else None)
-        for name in ("tasks", "bytes in", "rows out", "bytes out", "seconds"):
+        for name in ("tasks", "bytes in", "rows in", "rows out", "bytes out", "seconds"):
             table.add_column(name, justify="right", no_wrap=True)
         graphs = self.job.graphs
         columns = {} if graphs is None else column_names(graphs.planned)
@@ -61,7 +60,8 @@ class Analysis:
                 self.job.called(one.vertex),
                 ", ".join(reads),
                 "" if one.parallelism is None else f"{one.parallelism:,}",
-                _bytes_in(one, _estimate(about, _READ)),
+                "" if one.bytes_in is None else show_bytes(one.bytes_in),
+                _rows_in(_estimate(about, _READ)),
                 "" if one.rows_out is None else f"{one.rows_out:,}",
                 _compared(one.bytes_out, _estimate(about, _WRITTEN)),
                 f"{one.seconds:.2f}",
@@ -96,11 +96,12 @@ def _estimate(decisions: Sequence[ToldDecision], kinds: Sequence[DecisionKind]) 
     return next(found, None)
 
 
-def _bytes_in(one: VertexSnapshot, estimate: ToldEstimate | None) -> str:
-    """Return what a step read: of sources, what is in brackets was known of them before."""
+def _rows_in(estimate: ToldEstimate | None) -> str:
+    """Return the rows that were read from sources whose rows were known before."""
     if estimate is None:
-        return "" if one.bytes_in is None else show_bytes(one.bytes_in)
-    return _compared(None if estimate.came is None else round(estimate.came), estimate)
+        return ""
+    came = "?" if estimate.came is None else f"{estimate.came:,.0f}"
+    return f"{came} ({estimate.foreseen:,.0f})" + ("" if estimate.missed_by is None else " !")
 
 
 def _compared(came: int | None, estimate: ToldEstimate | None) -> str:

@@ -104,7 +104,7 @@ class ToldDecision:
         yield self.sentence
         if self.instead:
             yield f"Instead: {self.instead}, because {self.because}" if self.because else f"Instead: {self.instead}"
-        if self.estimate is not None and self.estimate.came is not None:
+        if self.is_missed:
             yield f"Estimate of {self.estimate}"
         if self.option is not None:
             yield f"Change with {self.option}"

@@ -31,7 +31,6 @@ for name in (
     "FileRelations",
     "HashedLayout",
     "ScanMetrics",
-    "StageMetrics",
 ):
     bridge.helper(name)
 seconds = time.perf_counter() - started

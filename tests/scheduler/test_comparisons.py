@@ -12,7 +12,6 @@ from penstock.estimates import Estimate, Unit
 from penstock.execution.vertex_runner import VertexRun
 from penstock.graph import CalcOperator, JobVertex, JoinOperator, JoinType, ScanOperator
 from penstock.scheduler.comparisons import compare_run
-from penstock.spark import jobs
 from penstock.spark.exchange import BroadcastResult
 from penstock.testing import stream_graph
 from tests.planner.drafts import plan
@@ -28,7 +27,7 @@ def told(unit: Unit, foreseen: float) -> Told:
     return Told("x", estimate=Estimate("x", unit, foreseen))
 
 
-READING = Choice(DecisionKind.SOURCE_PARALLELISM, VertexRef("v1", "n1", (1, 2)), 4, "", told=told(Unit.BYTES, 100))
+READING = Choice(DecisionKind.SOURCE_PARALLELISM, VertexRef("v1", "n1", (1, 2)), 4, "", told=told(Unit.ROWS, 100))
 FILTER = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(1, "n1"), "by keys", "", told=told(Unit.FRACTION, 0.1))
 ABOVE = Choice(DecisionKind.DYNAMIC_FILTER, NodeRef(2, "n2"), "by keys", "", told=told(Unit.FRACTION, 0.1))
 SMALL = Choice(DecisionKind.BROADCAST, NodeRef(3, "Join"), "left", "", told=told(Unit.BYTES, 200))
@@ -42,7 +41,6 @@ def came(
     above: Any = CHEAP,
     filtered: Any = LEAF,
     read: Any = 40,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> list[float | None]:
     """Return what came of estimates, once a source with 1000 rows has run of which a filter kept 250."""
     log = DecisionLog()
@@ -58,8 +56,7 @@ def came(
         bridge=None,
         group_of=lambda vertex: vertex.id,
     )
-    results: Any = SimpleNamespace(kept=lambda vertex: {1: 250})
-    monkeypatch.setattr(jobs, "bytes_read", lambda bridge, group: read)
+    results: Any = SimpleNamespace(kept=lambda vertex: {1: 250}, scanned=lambda vertex: {1: read} if read else {})
     compare_run(context, VERTEX, VertexRun(written(40) if result is None else result, 4), results)
     return [one.words.estimate.came for one in log if one.words.estimate is not None]
 
@@ -73,7 +70,7 @@ object.__setattr__(WITHOUT_NULLS, "only_not_null", True)
     ("made", "more", "expected"),
     [
         ((READING,), {}, [40]),
-        ((READING,), {"read": None}, [None]),  # Spark did not tell in time
+        ((READING,), {"read": None}, [None]),  # its scan does not count
         ((FILTER,), {}, [0.25]),
         ((ABOVE,), {}, [0.25]),
         ((FILTER,), {"above": COSTLY}, [None]),  # it may filter too
@@ -85,8 +82,8 @@ object.__setattr__(WITHOUT_NULLS, "only_not_null", True)
         ((READING, FILTER), {}, [40, 0.25]),
     ],
 )
-def test_what_came(monkeypatch: pytest.MonkeyPatch, made: Any, more: Any, expected: Any) -> None:
-    assert came(*made, **more, monkeypatch=monkeypatch) == expected
+def test_what_came(made: Any, more: Any, expected: Any) -> None:
+    assert came(*made, **more) == expected
 
 
 def test_a_vertex_whose_last_stage_has_not_run_is_not_compared() -> None:

@@ -100,6 +100,11 @@ class ResultStore:
         """Forget all results, so that Spark can clean their shuffle files."""
         self._results.clear()
 
+    def scanned(self, vertex: JobVertex) -> dict[int, int]:
+        """Return the rows that were read from the sources of a finished vertex, as far as their scans have counted."""
+        result = self._results.get(vertex.tail_id)
+        return {} if result is None else self._scanned(vertex, result)
+
     def kept(self, vertex: JobVertex) -> dict[int, int]:
         """Return the rows of the sources of a finished vertex that the filters right above them have kept."""
         sources, result = self._context.plan.sources, self._results.get(vertex.tail_id)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark")
 
 _LOOK_AGAIN = 0.05
-_PATIENCE = 50
-"""Milliseconds to wait until Spark has counted what tasks have read."""
 _RETAINED = 100_000
 """Tasks that Spark's status store keeps of a stage (``spark.ui.retainedTasks``)."""
 
@@ -278,13 +276,6 @@ def tasks_of(bridge: Bridge, stages: Sequence[StageRun], at_most: int) -> list[T
             text = mapper.writeValueAsString(store.taskList(stage.id, attempt, at_most - len(found)))
             found += [_task_run(stage.id, attempt, task) for task in json.loads(str(text))]
     return found
-
-
-def bytes_read(bridge: Bridge, group: str) -> int | None:
-    """Return how many bytes the tasks of a job group have read of sources; None if Spark does not tell in time."""
-    context = bridge.spark.sparkContext._jsc.sc()
-    found = int(bridge.helper("StageMetrics").bytesRead(context, group, _PATIENCE))
-    return None if found < 0 else found
 
 
 def has_repeated_tasks(bridge: Bridge) -> bool:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from penstock.scheduler.deciders.settings import ParallelismSettings
     from penstock.sizing.packing import Range
 
+LEFT_TO_SPARK = ", so Spark's plan sets the number of tasks"
+"""What a reason ends with where Penstock decides no number."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecidedExchange:
@@ -108,9 +111,7 @@ class ExchangeDecider:
         infos = self._measured(edges)
         if infos is None:
             known = total(self._known.written(edge.source_id) for edge in edges)
-            return DecidedExchange(
-                None, "its input is not divided by size, so Spark's plan sets the number of tasks", known
-            )
+            return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
         target = file_size(self._owner.graph, edges[0])
         if target is not None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
 from penstock.estimates import Estimate, Unit
 from penstock.execution.reads import VertexSetup
+from penstock.graph import ScanOperator
 from penstock.graph.naming import column_names
 from penstock.graph.operators import ADDS_TASKS
 from penstock.graph.partitioner import BroadcastPartitioner
 from penstock.graph.wording import listed, table_name, vertex_name
-from penstock.scheduler.deciders.exchange_tasks import DecidedExchange, ExchangeDecider
+from penstock.scheduler.deciders.exchange_tasks import LEFT_TO_SPARK, DecidedExchange, ExchangeDecider
 from penstock.scheduler.deciders.known_bytes import KnownBytes, total
 from penstock.scheduler.deciders.outputs import OutputDecider
 from penstock.scheduler.deciders.settings import ParallelismSettings
@@ -20,7 +21,7 @@ from penstock.scheduler.deciders.sources import DecidedSource, SourceDecider
 from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from concurrent.futures import Executor, Future
 
     from penstock.config import Configuration
@@ -135,7 +136,7 @@ class VertexDecider:
         reason = "; ".join(dict.fromkeys([*named, *(one.reason for one in inputs)])) or "nothing to read"
         bytes_in = total(one.bytes_in for one in read)
         kind = DecisionKind.SOURCE_PARALLELISM if sources and not inputs else DecisionKind.VERTEX_PARALLELISM
-        self._record(vertex, kind, parallelism, reason, bytes_in, list(sources.values()))
+        self._record(vertex, kind, parallelism, reason, bytes_in, sources)
         slots = self._outputs.slots(vertex, parallelism)
         setup = VertexSetup(
             edges={edge_id: how for one in inputs for edge_id, how in one.reads.items()},
@@ -152,7 +153,7 @@ class VertexDecider:
         parallelism: int | None,
         reason: str,
         bytes_in: int | None,
-        sources: Sequence[DecidedSource],
+        sources: Mapping[int, DecidedSource],
     ) -> None:
         bounds = self._settings.bounds
         figures = ({} if bytes_in is None else {"bytes in": bytes_in}) | {
@@ -165,18 +166,25 @@ class VertexDecider:
         told = self._told(vertex, parallelism, reason, sources)
         self._log.record(Choice(kind, subject, chosen, reason, figures, told))
 
-    def _told(self, vertex: JobVertex, parallelism: int | None, reason: str, sources: Sequence[DecidedSource]) -> Told:
+    def _told(
+        self, vertex: JobVertex, parallelism: int | None, reason: str, sources: Mapping[int, DecidedSource]
+    ) -> Told:
         """Return how people are told of the tasks of a vertex; of one that reads sources, with what they hold."""
         tasks = "Spark sets the number of tasks" if parallelism is None else show_count(parallelism, "task")
         name = vertex_name(self._owner.graph, vertex, self._columns)
-        tables = tuple(dict.fromkeys(table_name(one.name) for one in sources))
-        held = total(one.bytes_in for one in sources)
+        tables = tuple(dict.fromkeys(table_name(one.name) for one in sources.values()))
+        held = total(self._rows(node_id) for node_id in sources)
         estimate = None
-        if tables and held is not None:
-            estimate = Estimate(f"bytes read from {listed(tables, 'tables')}", Unit.BYTES, held)
+        if sources and held is not None:
+            estimate = Estimate(f"rows read from {listed(tables, 'tables')}", Unit.ROWS, held)
         # That a source got what it asked for is no news.
-        why = reason.removesuffix(f": the source asks for {tasks}")
+        why = reason.removesuffix(f": the source asks for {tasks}").removesuffix(LEFT_TO_SPARK)
         return Told(f"{name}: {tasks}, as {why}", None, estimate, tables=tables, is_shown=bool(tables))
+
+    def _rows(self, node_id: int) -> int | None:
+        """Return about how many rows a source has, None if nobody has asked it."""
+        operator = self._owner.graph.node(node_id).operator
+        return operator.rows if isinstance(operator, ScanOperator) else None
 
     def compare(self, vertex: JobVertex) -> None:
         """Compare what was foreseen of the exchange behind a vertex that has run with what has been written."""

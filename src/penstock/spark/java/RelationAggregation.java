@@ -53,6 +53,9 @@ public final class RelationAggregation {
      * @param most how many rows to look at
      */
     public long dataBytes(Object relation, long rows, long most) {
+        if (rows == 0) {
+            return 0;
+        }
         long looked = 0;
         long bytes = 0;
         if (relation instanceof InternalRow[]) {
@@ -67,7 +70,7 @@ public final class RelationAggregation {
                     bytes += size((InternalRow) each.next());
                 }
             }
-        } else if (relation instanceof HashedRelation) {
+        } else if (relation.getClass().getSimpleName().equals("UnsafeHashedRelation")) {
             HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
             for (Iterator<?> each = own.valuesWithKeyIndex(); each.hasNext() && looked < most; looked++) {
                 bytes += size(((ValueRowWithKeyIndex) each.next()).getValue());
