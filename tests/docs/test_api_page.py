@@ -44,6 +44,6 @@ def test_every_default_strategy_is_there() -> None:
 
 
 def test_defaults_that_are_texts_are_shown() -> None:
-    assert "name: str = 'penstock job'" in PAGE
+    assert "name: str | None = None" in PAGE
     assert "name: str = ''" in PAGE
     assert "<factory>" not in PAGE

@@ -23,6 +23,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+_FEW = 5
 _WIDER = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 _BOXES = """(selector) => [...document.querySelectorAll(selector)].map((one) => {
     const box = one.getBoundingClientRect();
@@ -69,8 +70,8 @@ def boxes(page: Any, selector: str) -> list[dict[str, Any]]:
 
 
 def overlapping(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return pairs of boxes that lie upon each other."""
-    pairs = []
+    """Return pairs of boxes that lie upon each other; the first few, as a page may have very many."""
+    pairs: list[tuple[str, str]] = []
     ordered = sorted(found, key=lambda box: box["top"])
     for number, one in enumerate(ordered):
         for other in ordered[number + 1 :]:
@@ -78,7 +79,7 @@ def overlapping(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
                 break
             if one["left"] < other["right"] - 1 and other["left"] < one["right"] - 1:
                 pairs.append((one["text"], other["text"]))
-    return pairs
+    return pairs[:_FEW]
 
 
 def findings_of_axe(page: Any, source: str) -> list[tuple[str, str]]:

@@ -89,7 +89,7 @@ def test_a_longest_step_that_nobody_waited_for_is_told_as_such() -> None:
         "longest", [step("a", (0, 7)), step("b", (0, 1)), step("c", (1, 8), "b", busy=((1, 8),)), step("d", (0, 7.5))]
     )
     assert found.items[0].text == "Step d: does d"
-    assert found.items[1].text == "the end of the job did not wait for it"
+    assert found.items[1].text.endswith("Of the steps that it waited for, step c took longest: does c")
 
 
 def test_much_time_in_which_nothing_ran_is_told() -> None:
@@ -122,7 +122,7 @@ def test_what_was_read_less_comes_with_its_reason() -> None:
     found = answers(
         "read-less",
         decisions=[
-            decision("source parallelism", "as expected", estimate=estimate("bytes of a", 10, 10)),
+            decision("source parallelism", "as expected", estimate=estimate("bytes of a", 100, 91)),
             decision("source parallelism", "a little less", estimate=estimate("bytes of b", 10, 8)),
             decision("source parallelism", "much less", estimate=estimate("bytes of c", 1000, 3)),
             decision("subpartitions", "not about reading", estimate=estimate("bytes of d", 1000, 3)),
@@ -130,13 +130,7 @@ def test_what_was_read_less_comes_with_its_reason() -> None:
         ],
     )
     texts = [item.text for item in found.items]
-    assert texts == [
-        "bytes of c: 1000 foreseen, 3 came",
-        "much less",
-        "bytes of b: 10 foreseen, 8 came",
-        "a little less",
-        "a filter",
-    ]
+    assert texts == ["bytes of c: 1000 foreseen, 3 came", "bytes of b: 10 foreseen, 8 came", "a filter"]
 
 
 def test_the_worst_estimate_comes_first_and_each_once() -> None:

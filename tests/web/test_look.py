@@ -53,7 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("logs")
     for log in LOGS:
         (made / log.stem).write_bytes(gzip.decompress(log.read_bytes()))
-    for job, lines in ((SIXTY, sixty_steps()), (RUNNING, events(name="half done", job_id=RUNNING, ended=False))):
+    half = events(name="half done", job_id=RUNNING, ended=False)
+    half[0]["started"] = time.time() - 100
+    for job, lines in ((SIXTY, sixty_steps()), (RUNNING, half)):
         EventLog(LocalFolder(made).create(f"20261122T120000-{job}.jsonl")).write(lines)
     return made
 
@@ -80,10 +82,10 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def closed(request: pytest.FixtureRequest) -> Iterator[None]:
+def closed(chromium: Any) -> Iterator[None]:
     """Close what a test has opened: a page that follows a job would keep the server from ending."""
     yield
-    for context in request.getfixturevalue("chromium").contexts:
+    for context in chromium.contexts:
         context.close()
 
 
@@ -208,15 +210,19 @@ def test_the_list_is_searched_filtered_and_sorted(chromium: Any, address: str) -
     page = opened(chromium, address, "/", 1280)
     page.get_by_label("Name or id").fill("sixty")
     page.keyboard.press("Enter")
+    page.wait_for_url("**q=sixty*")
     assert page.locator("tbody tr").count() == 1
     page.get_by_role("link", name="Show all").click()
+    page.wait_for_url(f"{address}/")
     page.get_by_label("State").select_option("interrupted")
     page.get_by_role("button", name="Show").click()
     page.wait_for_url("**state=interrupted*")
     assert page.locator("tbody .state").all_inner_texts() == []
     page.goto(address)
     page.get_by_role("link", name="Name").click()
+    page.wait_for_url("**sort=-name*")
     page.get_by_role("link", name="Name").click()
+    page.wait_for_url("**sort=name*")
     names = page.locator("tbody td.name a").all_inner_texts()
     assert names == sorted(names, key=str.lower)
     assert page.locator("th[aria-sort=ascending]").inner_text().startswith("Name")

@@ -135,7 +135,7 @@ def _figures(
     first, second = summary_of(before), summary_of(after)
     took = before.seconds(now), after.seconds(now)
     yield _figure("Seconds", *took, words.seconds)
-    idle = [Timing.of(steps, total).idle_seconds for steps, total in zip((old, new), took, strict=True)]
+    idle = Timing.of(old, took[0]).idle_seconds, Timing.of(new, took[1]).idle_seconds
     yield _figure("Seconds in which no task ran", *idle, words.seconds)
     yield _figure("Tasks", first.tasks, second.tasks, words.count)
     for name, of in (("Rows read", _rows_read), ("Bytes read", _bytes_read), ("Bytes spilled to disk", _spilled)):
@@ -213,7 +213,7 @@ def _choices(old: Sequence[ToldDecision], new: Sequence[ToldDecision]) -> Iterab
 
 def _by_subject(decisions: Sequence[ToldDecision]) -> dict[tuple[object, ...], ToldDecision]:
     seen: Counter[tuple[object, ...]] = Counter()
-    found = {}
+    found: dict[tuple[object, ...], ToldDecision] = {}
     for one in decisions:
         if one.is_shown:
             key = (one.kind, one.nodes)

@@ -118,7 +118,9 @@ class Dashboard:
         for digest in digests:
             saved[_day(digest.started)] += digest.not_shuffled
             kinds += digest.kinds
-        misses = sorted((miss for digest in digests for miss in digest.misses), key=lambda miss: -miss.by)
+        # Of the runs of one job that missed alike, the latest stands for all: digests come newest first.
+        latest = {(miss.name, miss.text): miss for digest in reversed(digests) for miss in digest.misses}
+        misses = sorted(latest.values(), key=lambda miss: -miss.by)
         return cls(
             len(summaries),
             len(digests),

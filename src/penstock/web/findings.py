@@ -106,9 +106,15 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     first = ran[0]
     took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
     yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
-    if first.id not in timing.critical:
-        yield Item("the end of the job did not wait for it")
     yield from (Item(text) for text in reasons_of_time(first, steps))
+    if first.id not in timing.critical:
+        waited_for = next(step for step in ran if step.id in timing.critical)
+        yield Item(
+            f"The end of the job did not wait for it. Of the steps that it waited for, step {waited_for.number} took "
+            f"longest: {waited_for.label}",
+            words.seconds(waited_for.seconds),
+            links.step(waited_for.id),
+        )
     for step in ran[1:4]:
         yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
@@ -143,8 +149,15 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     found = [one for one in decisions if one.kind == DecisionKind.BROADCAST and one.is_shown]
+    seen, last = set(), None
     for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
-        yield Item(one.sentence, _otherwise(one), is_miss=bool(one.instead))
+        note = _otherwise(one)
+        if (one.sentence, note) in seen:
+            continue
+        seen.add((one.sentence, note))
+        # An option that changes many of them is named once.
+        yield Item(one.sentence, "" if note == last else note, is_miss=bool(one.instead))
+        last = note
 
 
 def _otherwise(one: ToldDecision) -> str:
@@ -154,25 +167,26 @@ def _otherwise(one: ToldDecision) -> str:
 
 
 _OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
+_CLEARLY = 0.9
+"""What was read is less than planned if it is at most this part of it."""
 
 
 def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    less = [
-        (one, one.estimate)
-        for one in decisions
-        if one.estimate is not None and one.kind in _OF_READING and _is_less(one.estimate)
-    ]
-    for one, estimate in sorted(less, key=lambda pair: _less_by(pair[1]), reverse=True):
-        yield Item(f"{estimate.what}: {estimate.text}", "", is_miss=False)
-        yield Item(one.sentence)
-    told = {id(one) for one, _ in less}
+    estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
+    seen = set()
+    for estimate in sorted(filter(_is_less, estimates), key=_less_by, reverse=True):
+        text = f"{estimate.what}: {estimate.text}"
+        if text not in seen:
+            seen.add(text)
+            yield Item(text)
     for one in decisions:
-        if one.kind == DecisionKind.DYNAMIC_FILTER and one.is_shown and id(one) not in told:
+        if one.kind == DecisionKind.DYNAMIC_FILTER and one.is_shown and one.sentence not in seen:
+            seen.add(one.sentence)
             yield Item(one.sentence, _otherwise(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
-    return estimate.came is not None and estimate.came < estimate.foreseen
+    return estimate.came is not None and estimate.came <= _CLEARLY * estimate.foreseen
 
 
 def _less_by(estimate: ToldEstimate) -> float:
@@ -182,11 +196,11 @@ def _less_by(estimate: ToldEstimate) -> float:
 def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     missed = [(one.estimate.missed_by, one.estimate) for one in decisions if one.estimate and one.estimate.missed_by]
     seen = set()
-    for by, estimate in sorted(missed, key=lambda pair: -pair[0]):
+    for _, estimate in sorted(missed, key=lambda pair: -pair[0]):
         text = f"{estimate.what}: {estimate.text}"
         if text not in seen:
             seen.add(text)
-            yield Item(text, f"off by a factor of {by:,.0f}", is_miss=True)
+            yield Item(text, is_miss=True)
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:

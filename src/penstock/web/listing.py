@@ -142,7 +142,8 @@ def in_order(rows: Iterable[Row], columns: Mapping[str, Callable[[Row], Any]], s
     column = columns.get(sort.removeprefix("-"))
     if column is None:
         return list(rows)
-    known, unknown = [], []
+    known: list[Row] = []
+    unknown: list[Row] = []
     for row in rows:
         (unknown if column(row) is None else known).append(row)
     return [*sorted(known, key=column, reverse=sort.startswith("-")), *unknown]

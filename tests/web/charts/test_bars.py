@@ -20,6 +20,7 @@ from penstock.web.charts.bars import Column, axis, columns, ticks, time_line
         (9.0, [0, 2, 4, 6, 8]),
         (100.0, [0, 30, 60, 90]),
         (10_000.0, [0, 1800, 3600, 5400, 7200, 9000]),
+        (86_400.0 * 20, [86_400.0 * day for day in (0, 4, 8, 12, 16, 20)]),
     ],
 )
 def test_the_seconds_that_an_axis_names(total: Any, expected: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -11,7 +12,8 @@ if TYPE_CHECKING:
 
     from penstock.web.steps import Interval
 
-_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 86400)
+_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18000, 43200)
+_DAY = 86400
 _MOST_TICKS = 6
 _TALL = 13
 """The height of a bar, in pixels."""
@@ -54,7 +56,8 @@ def time_line(total: float, parts: Iterable[tuple[str, Interval]], height: int =
 
 def ticks(total: float) -> list[float]:
     """Return the seconds to name on an axis of time."""
-    step = next((tick for tick in _TICKS if total / tick <= _MOST_TICKS), _TICKS[-1])
+    days = _DAY * math.ceil(total / _DAY / _MOST_TICKS)
+    step = next((tick for tick in _TICKS if total / tick <= _MOST_TICKS), days)
     return [number * step for number in range(int(total / step) + 1)] if total > 0 else [0.0]
 
 
@@ -69,6 +72,8 @@ def axis(total: float) -> str:
 
 
 def _tick(at: float) -> str:
+    if at >= 2 * _DAY:
+        return f"{at / _DAY:g} d"
     if at >= 3600:
         return f"{at / 3600:g} h"
     if at >= 120:

@@ -126,7 +126,9 @@ def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
 def _pending_box(node: dict[str, Any]) -> Box:
     label = node.get("label") or node["name"]
     tip = f"{node['name']}\n{node['description']}\nnot yet part of a step"
-    numbers = (f"tasks {_number(node['parallelism'])}", f"at most {_number(node['max_parallelism'])}")
+    numbers = [f"tasks {_number(node['parallelism'])}"]
+    if node["max_parallelism"] >= 0:
+        numbers.append(f"at most {node['max_parallelism']}")
     return Box(f"n{node['id']}", "Still open", "", (*wrapped(label, 3), " · ".join(numbers)), "vertex pending", "", tip)
 
 
