@@ -76,6 +76,13 @@ def statements(spark: SparkSession, folder: Path) -> Any:
             "BEGIN DECLARE total BIGINT DEFAULT 0; "
             "FOR row AS SELECT k, count(*) AS n FROM numbers GROUP BY k DO SET total = total + row.n; END FOR; SELECT total; END"
         ),
+        "CREATE TABLE counted (k BIGINT, n BIGINT) USING parquet",
+        (
+            "FROM numbers INSERT INTO counted SELECT k, count(*) WHERE k < 3 GROUP BY k "
+            "INSERT INTO counted SELECT k, max(id) WHERE k > 4 GROUP BY k"
+        ),
+        "SELECT k, n FROM counted ORDER BY k, n",
+        "DROP TABLE counted",
         "DROP TABLE stored",
     ):
         try:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
@@ -118,7 +119,16 @@ public final class HandoverRule {
     }
 
     private static boolean isNoQuery(LogicalPlan plan) {
-        return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult;
+        return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult || areCommands(plan);
+    }
+
+    /** Whether a plan is the union of commands that Spark makes of one statement, FROM t INSERT ... INSERT ... */
+    private static boolean areCommands(LogicalPlan plan) {
+        boolean found = plan instanceof Union;
+        for (Object child : Catalyst.each(plan.children())) {
+            found = found && child instanceof Command;
+        }
+        return found;
     }
 
     /**
