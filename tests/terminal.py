@@ -119,6 +119,7 @@ class Terminal:
         )
         os.close(own)
         self._screen = Screen(width)
+        self._unseen = ""
         self.screens: list[list[str]] = []
 
     @property
@@ -136,13 +137,11 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def until(self, text: str, seconds: float = 120) -> None:
-        """Wait for a text, in what comes from now on."""
-        seen = ""
+        """Wait for a text, in what has come behind the one that was waited for last."""
         end = time.monotonic() + seconds
-        while text not in seen:
-            found = self._read(end - time.monotonic())
-            assert found, f"{text!r} does not come, the screen is:\n{self.text}"
-            seen += found
+        while text not in self._unseen:
+            assert self._read(end - time.monotonic()), f"{text!r} does not come, the screen is:\n{self.text}"
+        self._unseen = self._unseen.partition(text)[2]
 
     def end(self, seconds: float = 60) -> int:
         """Wait for the end of the program; return its exit code."""
@@ -159,6 +158,7 @@ class Terminal:
         except OSError:  # the program has ended
             return ""
         self._screen.feed(found)
+        self._unseen += found
         if not self.screens or self.screens[-1] != self.lines:
             self.screens.append(self.lines)
         return found

@@ -135,6 +135,25 @@ def test_only_some_of_many_vertices_have_a_line() -> None:
     one.on_events([state(ExecutionState.FINISHED)])
 
 
+def test_ctrl_c_while_the_first_line_is_drawn_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job tells the progress of itself on the user's thread, too."""
+    add = progress._Bars.add_task
+
+    def interrupted(self: Any, *arguments: Any, **fields: Any) -> Any:
+        add(self, *arguments, **fields)
+        raise KeyboardInterrupt
+
+    one = Progress("nightly")
+    with monkeypatch.context() as patched:
+        patched.setattr(progress._Bars, "add_task", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.on_events([state(ExecutionState.RUNNING)])
+    bars = progress._SCREEN._bars
+    one.on_events([state(ExecutionState.CANCELED)])
+    assert bars.tasks == []
+    assert progress._SCREEN._bars is None
+
+
 PROGRAM = """
 import sys, time
 sys.path.insert(0, {root!r})

@@ -14,6 +14,7 @@ from penstock.observer import record_of
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.spark import exchange, filters
 from penstock.web import pages
+from penstock.web.listing import JobWish
 from tests.equality import assert_as_plain_spark
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def settled(env: Environment, df: DataFrame, kind: Any) -> Any:
         (vertex,) = (vertex for vertex in record.vertices.values() if one in record.decisions_of(vertex))
         page = pages.vertex(record, vertex, time.time())
         assert one["outcome"]["instead"] in page
-        assert one["outcome"]["instead"] in pages.job(record, time.time(), pending=True, may_cancel=False)
+        assert one["outcome"]["instead"] in pages.job(record, time.time(), JobWish(pending=True))
     return found
 
 

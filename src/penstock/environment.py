@@ -183,7 +183,7 @@ class Environment:
         written = None if arguments else table_write(self._bridge, statement)
         if written is not None:
             output = Output(written.rows, StatementSink(written), location=callers_line())
-            self._run([output], f"write of {output.sink.name}")
+            self._run([output], _asked_for("sql"), f"write of {output.sink.name}")
             return self.spark.createDataFrame([], StructType([]))
         return self.spark.sql(statement, arguments or None)
 

@@ -98,7 +98,8 @@ class _Screen:
     def enter(self, job: Progress) -> Bars:
         """Return the bars of all jobs, for one more of them."""
         with self._lock:
-            self._jobs.append(job)
+            if job not in self._jobs:  # Ctrl-C may have come while it entered
+                self._jobs.append(job)
             if self._bars is None:
                 self._bars = _Bars(
                     SpinnerColumn(),
@@ -183,12 +184,15 @@ class Progress:
                 return
             if self._bars is None or self._total is None:
                 self._bars = _SCREEN.enter(self)
-                self._total = self._bars.add_task(self._name, total=None, unit="operators", read=(), foresees=False)
+                self._total = self._bars.add_task(
+                    self._name, total=None, unit="operators", read=(), foresees=False, job=self
+                )
             for event in events:
                 self._take(event, self._bars)
             self._bars.update(self._total, total=self._in_vertices + self._pending, completed=self._done)
             if self._is_over:
-                for line in (self._total, *self._lines.values()):
+                # Not those that are known here: Ctrl-C may have come between drawing a line and noting it.
+                for line in [task.id for task in self._bars.tasks if task.fields["job"] is self]:
                     self._bars.remove_task(line)
         if self._is_over:
             _SCREEN.leave(self)
@@ -229,6 +233,7 @@ class Progress:
                 unit="tasks",
                 read=(),
                 foresees=True,
+                job=self,
             )
         elif one.state.is_terminal and key in self._lines:
             bars.remove_task(self._lines.pop(key))

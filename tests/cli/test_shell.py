@@ -211,7 +211,7 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
         shell.until("penstock> ")
         assert shell.lines[0].startswith("Spark ")  # nothing of the JVM, of Spark's log or of its bars before it
-        shell.type("select user_name, sum(am\tount) s fro\tm ord\ters group by 1 order by 1;\r")
+        shell.type("select user_name, sum(am\t) s fro\t ord\t group by 1 order by 1;\r")
         shell.until("tells why it ran like this")
         assert "1650" in shell.text
         shell.until("penstock> ")

@@ -10,6 +10,7 @@ from penstock.history.record import JobRecord
 from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
+from penstock.web.listing import JobWish
 from tests.history.records import events
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def test_the_page_of_a_job_links_to_sparks() -> None:
     address = "http://driver:4040/SQL/execution/?id=12"
     for event in events():
         record.apply(event | ({"query": {"page": address}} if event["type"] == "job" else {}))
-    page = pages.job(record, 20.0, pending=False, may_cancel=False)
+    page = pages.job(record, 20.0, JobWish())
     assert f'<a href="{address}">SQL execution 12 in Spark</a>' in page

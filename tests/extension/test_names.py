@@ -11,6 +11,7 @@ from penstock.history.event_log import Summary
 from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages
+from penstock.web.listing import JobWish, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,12 +125,12 @@ def test_a_job_description_wins(served: SparkSession) -> None:
 def test_the_page_shows_a_statement_without_its_secrets(served: SparkSession) -> None:
     served.sql(f"SELECT *\n FROM ({GROUPED}) WHERE k <> 5 OR 'password' = 'hunter2<b>'").collect()
     record = record_of(RECENT[0])
-    page = pages.job(record, record.started, pending=False, may_cancel=False)
+    page = pages.job(record, record.started, JobWish())
     assert '<pre class="statement"' in page
     assert "SELECT *\n FROM (SELECT k" in page
     assert "Asked for by" in page
     assert "Spark runs the last stage when the rows are asked for" in page
-    assert "SELECT * FROM (SELECT k" in pages.jobs([Summary.of(record)], record.started)
+    assert "SELECT * FROM (SELECT k" in pages.jobs([Summary.of(record)], Wish(), record.started)
     assert "hunter2" not in page + RECENT[0].name
 
 

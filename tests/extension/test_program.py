@@ -57,6 +57,22 @@ def test_penstock_run_takes_any_program_and_says_what_became_of_its_queries(prog
     assert queries["planned"]["taken"] == 1
 
 
+def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
+    """As programs of old do, and libraries in their tests: no builder is asked."""
+    file = tmp_path / "old.py"
+    made = "from pyspark import SparkConf, SparkContext\nspark = SparkSession(SparkContext(conf=SparkConf().set("
+    made += "'spark.ui.enabled', 'false').set('spark.penstock.execution.batch.adaptive.whole-query-threshold', '0')))\n"
+    query = PROGRAM[PROGRAM.index("rows =") :].replace(
+        '"spark.sql.shuffle.partitions"', '"spark.sql.shuffle.partitions", "7"'
+    )
+    file.write_text(PROGRAM[: PROGRAM.index("spark =")] + made + query)
+    done = run([sys.executable, "-m", "penstock", "run", "--output-format", "json", file, "--day", "2026-11"])
+    assert done.returncode == 0, done.stderr
+    assert "ROWS [(0, 34), (1, 33), (2, 33)]" in done.stderr
+    (query_ran,) = json.loads(done.stdout)["queries"]["ran"]
+    assert query_ran["state"] == "FINISHED"
+
+
 def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(PROGRAM.replace("THRESHOLD", "64 << 20"))

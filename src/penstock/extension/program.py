@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.extension.account import QuerySummary
 from penstock.extension.sessions import install
@@ -74,7 +74,7 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.Builder
-    plain = builder.getOrCreate
+    plain, plain_init = builder.getOrCreate, SparkSession.__init__
     known: set[str] = set()
     program = Program(progress=progress)
 
@@ -90,7 +90,13 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
         serve(session)
         return session
 
+    @wraps(plain_init)
+    def init(self: SparkSession, *arguments: Any, **named: Any) -> None:  # of programs that call SparkSession(sc)
+        plain_init(self, *arguments, **named)
+        serve(self)
+
     builder.getOrCreate = get_or_create  # type: ignore[method-assign]
+    SparkSession.__init__ = init  # type: ignore[method-assign]
     try:
         active = SparkSession.getActiveSession()
         if active is not None:
@@ -98,3 +104,4 @@ def all_sessions_enabled(*, progress: bool = False) -> Iterator[Program]:
         yield program
     finally:
         builder.getOrCreate = plain  # type: ignore[method-assign]
+        SparkSession.__init__ = plain_init  # type: ignore[method-assign]
