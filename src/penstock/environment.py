@@ -32,7 +32,7 @@ from penstock.observer import Observer
 from penstock.optimizer import StreamGraphOptimizationStrategy
 from penstock.optimizer.optimizer import strategies_of
 from penstock.plan_hints import PlanHint, with_hint
-from penstock.planner.opening import check_places, open_sinks
+from penstock.planner.opening import check_places, open_sinks, recover_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
@@ -394,7 +394,7 @@ class Environment:
         if shadowed is not None:
             outputs = shadowed.watched(outputs)
         check_places(outputs)
-        self._recover(outputs)
+        recover_sinks(Access(self._bridge, secrets_of(output.sink.secrets for output in outputs)), outputs)
         opened = open_sinks(self.spark, outputs)
         strategies = strategies_of(self.config, self._strategies)
         outputs = at_one_time(self._bridge, outputs)
@@ -420,12 +420,6 @@ class Environment:
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
-
-    def _recover(self, outputs: Sequence[Output]) -> None:
-        """Complete or undo interrupted commits of dead drivers at the targets."""
-        secrets = secrets_of(output.sink.secrets for output in outputs)
-        for output in outputs:
-            output.sink.recover(Access(self._bridge, secrets))
 
     def _whole(self, outputs: Sequence[Output]) -> WholeQuery | None:
         return plan_whole(self._bridge, self.config, outputs, has_own_strategies=bool(self._strategies))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from penstock.commit import Access
     from penstock.connectors.base import SinkJob
     from penstock.planner.outputs import Output
 
@@ -33,6 +34,19 @@ def check_places(outputs: Sequence[Output]) -> None:
             error = SinkError.same_place(one.sink.name, other.sink.name, max(mine, others, key=len))
             error.tell_line(other.location)
             raise error
+
+
+def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
+    """Complete or undo interrupted commits of dead drivers at the targets.
+
+    Raises
+    ------
+    PenstockError
+        If a target cannot be reached, or cannot be one; it names the user's line.
+    """
+    for output in outputs:
+        with _asked_for_by(output):
+            output.sink.recover(access)
 
 
 def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
