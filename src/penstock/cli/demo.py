@@ -106,12 +106,11 @@ def said_at_the_end(job: Job, keep: str | None) -> list[str]:
     from penstock.decisions import DecisionKind
 
     shared = [one for one in job.decisions if one.kind is DecisionKind.SHARING]
-    gained = f"Gained: {job.summary}"
-    if shared:
-        gained += "; both results share the joins, which plain Spark would run once for each"
+    gained = ["Both results share the joins: plain Spark runs them once for each."] if shared else []
     return [
         "",
-        gained,
+        f"The job: {job.summary}.",
+        *gained,
         "",
         "Next:",
         "  penstock demo --keep-open           the same, on a page in your browser",

@@ -31,6 +31,8 @@ NAMED_TABLES = 32
 """Tables of a side of a join whose names are kept, the largest ones; a graph may have thousands."""
 _LENGTH = 40
 """Characters of a table's name; a subquery that a database is asked can be long."""
+_NAMELESS_KEYS = {"_groupingexpression": "an expression"}
+"""What Spark calls keys that are no columns."""
 _COUNT = re.compile(r"#\d+L?\b| ASC NULLS FIRST| NULLS LAST$")
 
 
@@ -187,7 +189,8 @@ def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
 
 
 def _columns(keys: Sequence[str], columns: Mapping[str, str]) -> str:
-    return listed([_COUNT.sub("", readable(key, columns)) for key in keys], "columns")
+    names = (_COUNT.sub("", readable(key, columns)) for key in keys)
+    return listed([_NAMELESS_KEYS.get(name, name) for name in names], "columns")
 
 
 def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> str:
@@ -199,6 +202,8 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
             parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))
+    if not any(parts) and all(graph.node(node_id).kind is OperatorKind.CALC for node_id in vertex.node_ids):
+        return "choose columns"
     return " → ".join(filter(None, parts)) or vertex.name
 
 
