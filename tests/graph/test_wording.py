@@ -93,7 +93,7 @@ def test_a_vertex_names_the_table_that_is_joined_to_its_own() -> None:
     assert vertex_name(GRAPH, vertex, COLUMNS) == (
         "orders → join customer with nation, region and 2 more tables on o_custkey → aggregate by n_name"
     )
-    assert vertex_name(GRAPH, JobVertex("v2", "Calc", (2,), (), None, None), COLUMNS) == "Calc"
+    assert vertex_name(GRAPH, JobVertex("v2", "Calc", (2,), (), None, None), COLUMNS) == "choose columns"
 
 
 @pytest.mark.parametrize(
