@@ -22,3 +22,10 @@ def test_a_table_prints_as_text() -> None:
         "1.50",
     ]
     assert "TextTable" not in text
+
+
+def test_a_job_without_vertices_is_told_in_sentences() -> None:
+    lines = str(vertices_table("small: finished", [], ["Spark runs this query as it is"])).splitlines()
+    assert "what happened" in lines[2]
+    assert "Spark runs this query as it is" in lines[4]
+    assert not any("bytes in" in line for line in lines)

@@ -69,6 +69,12 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
         What was decided, shown where there are no vertices.
     """
     table = TextTable(title=title, title_justify="left", expand=False)
+    shown = list(rows)
+    if not shown:
+        table.add_column("what happened")
+        for note in notes:
+            table.add_row(note)
+        return table
     table.add_column("vertex", no_wrap=True)
     table.add_column("step", ratio=3)
     table.add_column("bytes in", justify="right", no_wrap=True)
@@ -77,7 +83,6 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
     table.add_column("rows out", justify="right", no_wrap=True)
     table.add_column("bytes out", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
-    shown = list(rows)
     for row in shown:
         table.add_row(
             row.vertex,
@@ -89,9 +94,6 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
             _bytes(row.bytes_out),
             f"{row.seconds:.2f}",
         )
-    if not shown:
-        for note in notes:
-            table.add_row("", note, *[""] * 6)
     return table
 
 

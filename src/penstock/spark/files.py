@@ -138,8 +138,9 @@ def refused_columns(spark: SparkSession, kind: str, columns: Sequence[StructFiel
     package = "org.apache.spark.sql.execution.datasources."
     file_format = bridge.find(f"{package}{_FORMATS[kind]}")()
     schema = bridge.find("org.apache.spark.sql.types.DataType").fromJson(StructType(list(columns)).json())
+    for_writing = [False] if bridge.version >= (4, 1) else []
     try:
-        bridge.find(package + "DataSourceUtils").verifySchema(file_format, schema, False)
+        bridge.find(package + "DataSourceUtils").verifySchema(file_format, schema, *for_writing)
     except AnalysisException as error:
         return first_line(error)
     return None

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
 from penstock.spark import answers
@@ -230,6 +231,8 @@ def service(
 
 def end(bridge: Bridge) -> None:
     """Let Spark run all queries of the application from now on, those that were planned before too."""
+    if SparkContext._active_spark_context is None:  # the JVM may be gone, and PySpark would print that it is
+        return
     bridge.helper("QueryHook").end()
 
 
