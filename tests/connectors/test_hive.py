@@ -26,7 +26,7 @@ EXPECTED = {
     "text, none": (range(5, 6), "inference is off, so the default of 5 applies"),
     "text, scan.parallelism": (range(6, 7), "parallelism is set to 6"),
     "text without partitions": (range(2, 9), "1 partition of"),
-    "parquet": (range(1, 17), "inferred"),
+    "parquet": (range(1, 17), "the source asks for"),
     "parquet, one partition": (range(1, 3), "2 files"),
     "parquet, filtered by a join": (range(1, 5), "4 files"),
     "parquet, static": (range(1, 4), "fixed by the connector at"),

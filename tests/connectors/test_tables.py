@@ -49,7 +49,9 @@ def folders(spark: SparkSession, name: str) -> Any:
         row.data_type for row in spark.sql(f"describe extended {name}").collect() if row.col_name == "Location"
     )
     root = Path(str(place).removeprefix("file:"))
-    found = {str(path.parent.relative_to(root)) for path in root.rglob("*") if path.is_file() and path.suffix != ".crc"}
+    # Spark leaves no mark of success where it overwrites partitions in dynamic mode; Penstock does.
+    files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".crc" and path.name != "_SUCCESS")
+    found = {str(path.parent.relative_to(root)) for path in files}
     return found, sorted(one.name for one in root.glob(".penstock*"))
 
 
@@ -130,9 +132,9 @@ STATEMENTS: dict[str, list[str]] = {
     "insert some columns": [f"create table NAME using parquet as {ROWS}", "insert into NAME (t, id) values ('x', 7)"],
     "insert overwrite": [
         f"create table NAME using parquet as {ROWS}",
-        "insert overwrite NAME select id, k, t from NAME where k = 1",
+        "insert overwrite NAME select id, id % 2, 'z' from range(4)",
     ],
-    "insert into one partition": [
+    "insert into one partition, left to Spark": [
         f"create table NAME using parquet partitioned by (k) as {ROWS}",
         "insert into NAME partition (k = 9) select id, t from range(3) join (select 'x' as t)",
     ],

@@ -100,7 +100,7 @@ class Items(BaseHTTPRequestHandler):
 
 def test_a_connector_of_your_own(spark: SparkSession) -> None:
     found = {"__name__": "own_connector"}
-    run(first_block("own-connector.md"), found)
+    run(blocks("own-connector.md")[1], found)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Items)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
@@ -114,8 +114,9 @@ def test_a_connector_of_your_own(spark: SparkSession) -> None:
         env = Environment(spark, config=OFF, progress=False)
         assert env.count(env.read(found["RestSource"](f"http://127.0.0.1:{server.server_port}"), parallelism=3)) == 5000
         assert len([path for path in Items.asked if "items" in path]) == 11
-        test = blocks("own-connector.md")[2]
-        run(test.replace("http://localhost:8000", f"http://127.0.0.1:{server.server_port}"), found)
+        test = blocks("own-connector.md")[3]
+        found["URL"] = f"http://127.0.0.1:{server.server_port}"
+        run(test, found)
         assert len(found["read"].splits) == 3
         assert found["read"].rows[:8] == [(f"t{i % 7}",) for i in range(8)]
     finally:
@@ -123,13 +124,14 @@ def test_a_connector_of_your_own(spark: SparkSession) -> None:
 
 
 def test_a_sink_of_your_own(spark: SparkSession, tmp_path: Path) -> None:
-    code, use = blocks("own-connector.md")[3:]
+    code, use = blocks("own-connector.md")[4:]
     found = {"__name__": "own_sink", "env": Environment(spark, config=OFF, progress=False), "df": spark.range(3)}
-    run(code + use.replace("lines/", f"{tmp_path}/lines"), found)
+    use = use.replace('"lines"', f'"{tmp_path}/lines"')
+    run(code + use, found)
     rows = [json.loads(line) for file in (tmp_path / "lines").glob("part-*") for line in file.read_text().splitlines()]
     assert sorted(row["id"] for row in rows) == [0, 1, 2]
     with pytest.raises(SinkError, match="exists"):
-        run(use.replace("lines/", f"{tmp_path}/lines"), found)
+        run("\n".join(line for line in use.splitlines() if "rmtree" not in line), found)
 
 
 def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     from penstock.spark.jvm import Bridge
 
@@ -162,14 +162,20 @@ def update_statistics(bridge: Bridge, name: str) -> None:
 
 
 def statement_of(table: CatalogTable, options: dict[str, str], schema: StructType) -> str:
-    """Return the statement that makes a table of files of rows with given columns."""
+    """Return the statement that makes a table of files of such columns; `create_table` sets their very types."""
     told = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in sorted(options.items()))
     by = ", ".join(_quoted(name) for name in table.partition_by)
-    columns = ", ".join(f"CAST(NULL AS {field.dataType.simpleString()}) AS {_quoted(field.name)}" for field in schema)
+    columns = ", ".join(f"{_null_of(field)} AS {_quoted(field.name)}" for field in schema)
     parts = [f"CREATE TABLE {table.name} USING {table.format}"]
     parts += [f"OPTIONS ({told})"] if told else []
     parts += [f"PARTITIONED BY ({by})"] if by else []
     return " ".join([*parts, f"AS SELECT {columns}"])
+
+
+def _null_of(field: StructField) -> str:
+    """Return a null of a column's type; of types with names in them, which SQL may not parse, a number in its place."""
+    kind = field.dataType.simpleString()
+    return "0" if "<" in kind else f"CAST(NULL AS {kind})"
 
 
 def _insert(bridge: Bridge, command: Any) -> TableWrite | None:
