@@ -158,13 +158,15 @@ def test_the_explanation_of_key_groups() -> None:
     run(re.search(r"```python\n(.*?)```", (DOCS / "explanation" / "key-groups.md").read_text(), re.DOTALL)[1], {})
 
 
-def test_the_first_job_runs_as_often_as_one_likes(spark: SparkSession, tmp_path: Path) -> None:
-    code = "\n".join(blocks("first-job.md")).replace("5_000_000", "5_000").replace('"out/', f'"{tmp_path}/out/')
+def test_the_first_job_with_little_data(spark: SparkSession, tmp_path: Path) -> None:
+    """As it stands, with as much data as it says, it is run by tests/docs/test_tutorials_as_written.py."""
+    code = "\n".join(blocks("first-job.md")).replace('"first-job/', f'"{tmp_path}/')
     assert "env = Environment() " in code
     code = code.replace("env = Environment() ", "env = Environment(spark, progress=False) ")
+    code = code.replace("20_000_000", "20_000").replace("3000000", "3000").replace("3_000_000", "3_000")
     for _ in range(2):
         run(code, {"spark": spark})
-        assert spark.read.parquet(f"{tmp_path}/out/by_country").count() == 12
+        assert 1 < spark.read.parquet(f"{tmp_path}/by_country").count() <= 12
 
 
 def test_the_types_of_columns() -> None:

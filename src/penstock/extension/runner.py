@@ -107,7 +107,7 @@ class JobRunner:
 
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
-        origin = QueryOrigin.of(query.text, query.line, query.description, query.page)
+        origin = QueryOrigin.of(query.text, query.line, query.description, query.page, is_of_spark=True)
         job = Job(origin.name, origin)
         self._running[query.number] = job
         self.jobs.append(job)

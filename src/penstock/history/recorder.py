@@ -122,7 +122,12 @@ def _query(origin: QueryOrigin | None) -> dict[str, str | None] | None:
     return (
         None
         if origin is None
-        else {"statement": origin.statement, "line": origin.line and mask(origin.line), "page": origin.page}
+        else {
+            "statement": origin.statement,
+            "line": origin.line and mask(origin.line),
+            "page": origin.page,
+            "of_spark": origin.is_of_spark,
+        }
     )
 
 

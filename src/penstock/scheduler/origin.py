@@ -26,22 +26,33 @@ class QueryOrigin:
         The job description that the user has set.
     page
         The address of Spark's own page of the execution that waits for the rows.
+    is_of_spark
+        Whether Spark handed it over, so that Spark runs the last stage.
     """
 
     statement: str | None = None
     line: str | None = None
     description: str | None = None
     page: str | None = None
+    is_of_spark: bool = False
 
     @classmethod
-    def of(cls, text: str | None, line: str | None, description: str | None, page: str | None = None) -> QueryOrigin:
+    def of(
+        cls,
+        text: str | None,
+        line: str | None,
+        description: str | None,
+        page: str | None = None,
+        *,
+        is_of_spark: bool = False,
+    ) -> QueryOrigin:
         """Return the origin of a query: its SQL text as it was written, and the description of its Spark jobs."""
         statement = None
         if text is not None:
             # First what may be looked at: long texts take long to mask. Twice as much, lest half a secret remains.
             statement = mask_sql(text[: 2 * _WHOLE].strip())
             statement = statement if len(statement) <= _WHOLE else f"{statement[:_WHOLE]} …"
-        return cls(statement, _of_user(line), _of_user(description), page)
+        return cls(statement, _of_user(line), _of_user(description), page, is_of_spark)
 
     @property
     def name(self) -> str:
