@@ -118,17 +118,15 @@ class JobRecorder:
         }
 
 
-def _query(origin: QueryOrigin | None) -> dict[str, str | None] | None:
-    return (
-        None
-        if origin is None
-        else {
-            "statement": origin.statement,
-            "line": origin.line and mask(origin.line),
-            "page": origin.page,
-            "of_spark": origin.is_of_spark,
-        }
-    )
+def _query(origin: QueryOrigin | None) -> dict[str, str | bool | None] | None:
+    if origin is None:
+        return None
+    return {
+        "statement": origin.statement,
+        "line": origin.line and mask(origin.line),
+        "page": origin.page,
+        "of_spark": origin.is_of_spark,
+    }
 
 
 def _options(config: Configuration | None) -> dict[str, dict[str, str]]:

@@ -107,15 +107,19 @@ class PlanAnswer(Answer):
 
 
 class Query(Answer):
-    """Where a job's query comes from: its SQL text, the action in the user's program, Spark's page of the execution."""
+    """Where a job's query comes from: its SQL text, the action in the user's program, Spark's page of the execution.
+
+    Spark runs the last stage of a job that it has handed over (`of_spark`).
+    """
 
     statement: str | None = None
     line: str | None = None
     page: str | None = None
+    of_spark: bool = False
 
 
 class JobDetails(Answer):
-    """A job; times in milliseconds, -1 for none. Only a query that Spark handed over has an origin."""
+    """A job; times in milliseconds, -1 for none."""
 
     jid: str
     name: str
