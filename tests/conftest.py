@@ -60,6 +60,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nobody_is_served_afterwards() -> Iterator[None]:
+    """A module that leaves Penstock enabled in the session that all share would change what later ones see."""
+    yield
+    pyspark = sys.modules.get("pyspark")
+    if pyspark is None or pyspark.SparkContext._active_spark_context is None:
+        return
+    from pyspark.sql import SparkSession
+
+    from penstock.spark import query_hook
+    from penstock.spark.jvm import Bridge
+
+    session = SparkSession._instantiatedSession
+    assert session is None or query_hook.use(Bridge(session), None) is None, "Penstock is still enabled"
+
+
 @pytest.fixture(scope="module")
 def interpreted(spark: SparkSession) -> Iterator[None]:
     """For modules of many queries of few rows: to compile generated code for each would take half of the time."""

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from penstock.cli.main import main
 from penstock.config import OPTIONS
+from penstock.extension import enabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +41,8 @@ def here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")  # for programs that later tests start
         return CliRunner().invoke(main, arguments, env=environ)
 
-    yield run
+    with enabled(spark):  # `penstock sql` enables it
+        yield run
     spark.catalog.dropTempView("o")
 
 

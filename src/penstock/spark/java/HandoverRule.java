@@ -6,18 +6,14 @@ import java.util.Map;
 import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
-import org.apache.spark.sql.catalyst.plans.logical.Command;
-import org.apache.spark.sql.catalyst.plans.logical.CommandResult;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReturnAnswer;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
-import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.adaptive.LogicalQueryStage;
 import org.apache.spark.sql.execution.columnar.InMemoryRelation;
-import org.apache.spark.sql.execution.datasources.WriteFiles;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ObjectType;
 
@@ -95,7 +91,7 @@ public final class HandoverRule {
         if (saysOfSinks()) {
             WritingCommands.mark(plan);
         }
-        if (isNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
+        if (WritingCommands.areNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
             return null;
         }
         if (has(plan, LogicalQueryStage.class)) { // AQE plans a query again that Spark runs
@@ -116,19 +112,6 @@ public final class HandoverRule {
     /** Whether a plan is a limit at the end of a query, which the planner has taken apart from what is below it. */
     private static boolean isLimitOfAnswer(LogicalPlan plan) {
         return isTagged(plan, OF_ANSWER);
-    }
-
-    private static boolean isNoQuery(LogicalPlan plan) {
-        return plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult || areCommands(plan);
-    }
-
-    /** Whether a plan is the union of commands that Spark makes of one statement, FROM t INSERT ... INSERT ... */
-    private static boolean areCommands(LogicalPlan plan) {
-        boolean found = plan instanceof Union;
-        for (Object child : Catalyst.each(plan.children())) {
-            found = found && child instanceof Command;
-        }
-        return found;
     }
 
     /**

@@ -8,8 +8,11 @@ import java.util.Map;
 import com.fasterxml.jackson.core.JsonProcessingException;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.CommandResult;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
+import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.command.DataWritingCommand;
@@ -24,6 +27,18 @@ final class WritingCommands {
     private static final TreeNodeTag<Object> SORT_OF_WRITER = new TreeNodeTag<Object>("penstock.sort-of-writer");
 
     private WritingCommands() {
+    }
+
+    /** Whether a plan is a command; or the union of commands that Spark makes of FROM t INSERT ... INSERT ... */
+    static boolean areNoQuery(LogicalPlan plan) {
+        if (plan instanceof Command || plan instanceof WriteFiles || plan instanceof CommandResult) {
+            return true;
+        }
+        boolean areCommands = plan instanceof Union;
+        for (Object child : Catalyst.each(plan.children())) {
+            areCommands = areCommands && child instanceof Command;
+        }
+        return areCommands;
     }
 
     /**
