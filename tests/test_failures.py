@@ -149,14 +149,13 @@ def test_a_driver_without_java() -> None:
 
 
 def test_a_connect_session_is_refused() -> None:
-    class Connect:
-        version = "4.3.0"
+    from pyspark.sql.connect.session import SparkSession as Connect
 
     from penstock import Environment
     from penstock.errors import SessionError
 
     with pytest.raises(SessionError, match="Spark Connect") as caught:
-        Environment(Connect())
+        Environment(Connect.__new__(Connect))  # no server is asked
     assert "spark.api.mode=classic" in str(caught.value)
 
 

@@ -46,9 +46,11 @@ def check_data_frame(value: object, where: str) -> None:
 
 
 def check_session(value: object, where: str) -> None:
-    """Refuse what is no Spark session."""
+    """Refuse what is no Spark session; one of Spark Connect passes, and whoever needs its JVM says what to do."""
     from pyspark.sql import SparkSession
 
+    if type(value).__module__.startswith("pyspark.sql.connect."):
+        return
     check_type(value, SparkSession, where, "a Spark session", "give a session, or leave it out for the active one")
 
 
