@@ -105,7 +105,9 @@ def test_queries(session: Any, statement: Any) -> None:
     assert str(session.explain(statement))
 
 
-def test_what_the_command_says(spark: SparkSession, numbers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_command_says(
+    session: Any, spark: SparkSession, numbers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "pyspark-shell")
     table = ("sql", "--table", f"n={numbers}")
     done = CliRunner().invoke(main, [*table, "select id from n order by id"])
@@ -116,7 +118,6 @@ def test_what_the_command_says(spark: SparkSession, numbers: Any, monkeypatch: p
     assert "the first 2 rows, and there are more" in done.stdout
     done = CliRunner().invoke(main, [*table, "--output-format", "json", "select id from n"])
     assert len(json.loads(done.stdout)["results"][0]["rows"]) == 5000
-    spark.catalog.dropTempView("n")
 
 
 def test_a_catalog_that_stays(numbers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
