@@ -81,7 +81,7 @@ def test_a_broadcast_that_fell_back(
     monkeypatch.setattr(exchange, "broadcast_staged", raising("OutOfMemory: no room for a table"))
     (one,) = settled(make_env(**SMALL), joined(tables), "broadcast")
     assert one["chosen"] == "right"
-    assert one["outcome"]["instead"] == "the right side is shuffled"
+    assert one["outcome"]["instead"] == "small is shuffled"
     assert "no room for a table" in one["outcome"]["because"]
     assert one["outcome"]["tasks"] > 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,7 +78,7 @@ def test_figures_are_those_of_the_data(env: Environment, spark: SparkSession, tm
 def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> None:
     env.collect(query("tpch 5"))
     text, decisions = str(env.last_job), str(env.last_job.decisions)
-    assert text.startswith(f"Job collect ({env.last_job.id}): finished\n")
+    assert re.match(rf"Job collect at test_words\.py:\d+ \({env.last_job.id}\): finished\n", text)
     assert str(env.last_job.summary) in text
     assert decisions in text
     assert "aggregate by n_name" in text
