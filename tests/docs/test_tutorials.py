@@ -166,7 +166,7 @@ def test_the_first_job_with_little_data(spark: SparkSession, tmp_path: Path) -> 
     code = code.replace("20_000_000", "20_000").replace("3000000", "3000").replace("3_000_000", "3_000")
     for _ in range(2):
         run(code, {"spark": spark})
-        assert 1 < spark.read.parquet(f"{tmp_path}/by_country").count() <= 12
+        assert 1 < spark.read.parquet(f"{tmp_path}/by_country").count() < 100
 
 
 def test_the_types_of_columns() -> None:
