@@ -19,6 +19,7 @@ done = subprocess.run(
     env=os.environ | {"FORCE_COLOR": "1"},
 )
 text = Text.from_ansi(done.stdout)
-console = Console(record=True, width=max(len(line) for line in text.plain.splitlines()), file=io.StringIO())
+WIDTH = 150  # a picture that is wider cannot be read
+console = Console(record=True, width=WIDTH, file=io.StringIO())
 console.print(text)
 TARGET.write_text(console.export_svg(title="make demo"))

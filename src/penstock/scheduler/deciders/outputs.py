@@ -175,7 +175,7 @@ class OutputDecider:
     def _called(self, node: StreamNode) -> str:
         if not self._columns:
             self._columns = column_names(self._plan.graph)
-        return node_name(self._owner.graph, node, self._columns) or node.name
+        return node_name(self._owner.graph, node, self._columns) or "the next step"
 
     def _for_python(self, edge: StreamEdge, known: Known) -> int:
         """Return how many subpartitions let the Python functions behind an edge have the tasks they are worth."""
