@@ -137,7 +137,7 @@ ERRORS = [
     (("sql", "--table", "o=file:/nowhere/*.csv", "select 1"), "there is nothing at"),
     (("sql", "select 1 frm x y"), "PARSE_SYNTAX_ERROR"),
     (("explain", "show tables"), "this is a command"),
-    (("sql", "--output", "/tmp/never-written", "show tables"), "this is a command"),
+    (("sql", "--output", "/nowhere/never-written", "show tables"), "this is a command"),
     (("sql", "--table", "ORDERS", "select usr from o"), "suggest"),
     (("sql", "select * from nothing"), "TABLE_OR_VIEW_NOT_FOUND"),
 ]
