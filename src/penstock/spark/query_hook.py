@@ -105,11 +105,7 @@ class HandedQuery:
     @property
     def text(self) -> str | None:
         """The SQL text that it was given as; None if it was not, or if more was done to the rows than the text says."""
-        try:
-            found = self._handle.text()
-        except Py4JJavaError:
-            log.debug("the text of a query is not known", exc_info=True)
-            return None
+        found = self._handle.text()
         return None if found is None else str(found)
 
     @property

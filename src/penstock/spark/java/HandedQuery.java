@@ -14,12 +14,16 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.unsafe.Platform;
 
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
 import py4j.Py4JException;
 
 import scala.Option;
 
 /** A query that Spark has handed to Penstock, and the thread that waits for it. */
 public final class HandedQuery {
+    private static final Logger LOG = LoggerFactory.getLogger(HandedQuery.class);
     private static final AtomicLong NUMBERS = new AtomicLong();
     /** As long an explanation may take. */
     private static final long MOST_SECONDS = 60;
@@ -31,6 +35,7 @@ public final class HandedQuery {
     private final SparkSession session;
     private final Properties properties;
     private final CompletableFuture<Object> answer = new CompletableFuture<>();
+    private volatile String text;
 
     HandedQuery(QueryHook.Service service, LogicalPlan plan, SparkSession session) {
         this.service = service;
@@ -68,9 +73,9 @@ public final class HandedQuery {
         return execution == null || address.isEmpty() ? null : address.get() + "/SQL/execution/?id=" + execution;
     }
 
-    /** The SQL text that it was given as; null if it was not. */
+    /** The SQL text that it was given as; null if it was not, or if it is not to be run. */
     public String text() {
-        return GivenText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
+        return text;
     }
 
     /** Answers with a plan that gives the rows. */
@@ -110,6 +115,7 @@ public final class HandedQuery {
     /** Lets Penstock run the query, and waits; a thread that is interrupted meanwhile cancels the job. */
     SparkPlan result() {
         Object rows = LEFT;
+        text = givenText();
         try {
             rows = isAsked() ? answer.get() : LEFT;
         } catch (InterruptedException interrupted) {
@@ -121,8 +127,18 @@ public final class HandedQuery {
         return rows == LEFT ? PlainPlan.of(plan, session) : (SparkPlan) rows;
     }
 
+    /** Asked for on the thread that waits, which may hold locks of the execution that the text is looked for in. */
+    private String givenText() {
+        try {
+            return GivenText.of(plan, session, properties.getProperty(SQLExecution.EXECUTION_ID_KEY()));
+        } catch (RuntimeException failed) {
+            LOG.debug("the text of a query is not known", failed);
+            return null;
+        }
+    }
+
     /** Asks Penstock to run the query; returns false if nobody is there who could. */
-    private boolean isAsked() {
+    private boolean isAsked() throws InterruptedException {
         if (QueryHook.hasEnded()) {
             return false;
         }

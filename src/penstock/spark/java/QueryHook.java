@@ -45,16 +45,17 @@ public final class QueryHook {
             this.rule = rule;
         }
 
-        void run(HandedQuery query) {
-            runner.accept("run", query);
+        void run(HandedQuery query) throws InterruptedException {
+            PythonCalls.call(runner, "run", query);
         }
 
-        void explain(HandedQuery query) {
-            runner.accept("explain", query);
+        void explain(HandedQuery query) throws InterruptedException {
+            PythonCalls.call(runner, "explain", query);
         }
 
+        /** Nobody waits for it: the thread that waited for the query was interrupted. */
         void cancel(HandedQuery query) {
-            runner.accept("cancel", query);
+            PythonCalls.start(runner, "cancel", query);
         }
     }
 
