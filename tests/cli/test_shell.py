@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,32 +22,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Catalog:
-    """Two tables."""
-
-    def listTables(self) -> Any:
-        return [SimpleNamespace(name=name, tableType="TEMPORARY") for name in ("orders", "customer")]
-
-    def tableExists(self, name: str) -> bool:
-        return name in {"orders", "customer"}
-
-
 class Session:
     """Answers without Spark, and notes what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
-        self.spark = SimpleNamespace(
-            catalog=Catalog(),
-            table=lambda name: SimpleNamespace(
-                columns=[f"{name}_key"],
-                schema=SimpleNamespace(
-                    fields=[
-                        SimpleNamespace(name=f"{name}_key", dataType=SimpleNamespace(simpleString=lambda: "bigint"))
-                    ]
-                ),
-            ),
-        )
 
     def run(self, statement: str, limit: int) -> Answer:
         self.asked.append((statement, limit))
@@ -61,6 +40,12 @@ class Session:
 
     def explain(self, statement: str) -> str:
         return f"how {statement} runs"
+
+    def tables(self) -> Any:
+        return [("orders", "temporary"), ("customer", "temporary")]
+
+    def columns(self, table: str) -> Any:
+        return [(f"{table}_key", "bigint")] if table in {"orders", "customer"} else None
 
 
 class Typist:
@@ -243,6 +228,27 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
     history = (tmp_path / "penstock" / "history").read_text()
     assert "\\decisions\n" in history
     assert (os.stat(tmp_path / "penstock" / "history").st_mode & 0o777) == 0o600
+
+
+def test_ctrl_c_at_any_moment(orders: Any, tmp_path: Path) -> None:
+    """While a statement is read, planned, started or run: it says so, and the session goes on."""
+    command = [sys.executable, "-m", "penstock", "shell", "--table", f"orders={orders}"]
+    with Terminal(command, 100, str(tmp_path), XDG_STATE_HOME=str(tmp_path), **QUIET) as shell:
+        shell.until("penstock> ")
+        for step in range(20):
+            shell.type(f"select count(*) from range({100000000000000 + step}) join orders on user_name = id;\r")
+            shell.until("= id;")
+            time.sleep(step * 0.03)
+            shell.type("\x03")
+            shell.until("penstock> ")
+        shell.type("select sum(amount) from orders;\r")
+        shell.until("4950")
+        shell.until("penstock> ")
+        shell.type("\x04")
+        assert shell.end() == 0
+        assert "Traceback" not in shell.text
+        assert "ERROR" not in shell.text
+        assert shell.text.count("stopped") > 10  # the first ones may come while the line is still read
 
 
 def test_statements_from_standard_input(orders: Any, tmp_path: Path) -> None:

@@ -35,10 +35,11 @@ def session(spark: SparkSession, numbers: str, monkeypatch: pytest.MonkeyPatch) 
     """Statements on the session that the tests share, every query as a job."""
     import penstock
     from penstock.cli.common import Common
+    from penstock.cli.spark_thread import SparkThread
 
     monkeypatch.setenv(PATH, "0")
     with penstock.enabled(spark):
-        yield Statements(Common(), [("n", numbers)])
+        yield Statements(SparkThread(), Common(), [("n", numbers)])
     spark.catalog.dropTempView("n")
 
 

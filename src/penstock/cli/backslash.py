@@ -78,14 +78,13 @@ class Backslash:
     def tables(self) -> Sequence[str]:
         """Return the names of tables and views; part of `Names`."""
         if self._tables is None:
-            self._tables = tuple(table.name for table in self._session.spark.catalog.listTables())
+            self._tables = tuple(name for name, _ in self._session.tables())
         return self._tables
 
     def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a table; part of `Names`."""
         if table not in self._columns:
-            spark = self._session.spark
-            self._columns[table] = tuple(spark.table(table).columns) if spark.catalog.tableExists(table) else ()
+            self._columns[table] = tuple(name for name, _ in self._session.columns(table) or ())
         return self._columns[table]
 
     # -- statements ----------------------------------------------------------------------------------------------
@@ -146,20 +145,18 @@ class Backslash:
 
     def _list_tables(self, argument: str) -> None:
         _refuse("\\tables", argument)
-        found = self._session.spark.catalog.listTables()
-        self._output.rows(("table", "type"), [(table.name, table.tableType.lower()) for table in found])
+        self._output.rows(("table", "type"), self._session.tables())
 
     def _list_columns(self, table: str) -> None:
         if not table:
             raise PenstockError("whose columns?", hint="give a table: \\columns TABLE")
-        spark = self._session.spark
-        if not spark.catalog.tableExists(table):
+        found = self._session.columns(table)
+        if found is None:
             near = get_close_matches(table, self.tables(), n=1)
             raise PenstockError(
                 f"there is no table {table!r}", hint=f"did you mean {near[0]}?" if near else "\\tables lists all"
             )
-        fields = spark.table(table).schema.fields
-        self._output.rows(("column", "type"), [(field.name, field.dataType.simpleString()) for field in fields])
+        self._output.rows(("column", "type"), found)
 
     # -- settings ------------------------------------------------------------------------------------------------
 

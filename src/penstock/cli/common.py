@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.output import Output
+    from penstock.cli.spark_thread import SparkThread
     from penstock.environment import Environment
 
 QUIET = (("spark.ui.showConsoleProgress", "false"), ("spark.log.level", "ERROR"))
@@ -60,8 +61,9 @@ class Common:
             check_master(self.master)
 
     @contextmanager
-    def spark(self) -> Iterator[None]:
-        """Let Spark sessions that are made in the block be as the options say, and quiet."""
+    def spark(self) -> Iterator[SparkThread]:
+        """Let Spark sessions of the block be as the options say, and quiet; give a thread to use them on."""
+        from penstock.cli.spark_thread import SparkThread
         from penstock.spark.quiet import quiet
 
         self.check()
@@ -69,10 +71,10 @@ class Common:
         if self.verbose:
             logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
             logging.getLogger("penstock").setLevel(logging.INFO)
-            yield
+            yield SparkThread()
             return
         with quiet():
-            yield
+            yield SparkThread()
 
     def _export(self) -> None:
         """Put master, settings and file where `Environment` and PySpark look for them."""

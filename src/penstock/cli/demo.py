@@ -55,8 +55,8 @@ def demo(
         check_data()
         if ui or keep_open:
             serve_page()
-        with common.spark():
-            run_demo(common, output, keep)
+        with common.spark() as thread:
+            thread.call(lambda: run_demo(common, output, keep))
             if keep_open:
                 stay_open()
 

@@ -32,8 +32,8 @@ def _history(common: Common, folder: str) -> History:
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
-    with common.spark():
-        return History(log_folder(Bridge(embedded_session()), folder))
+    with common.spark() as thread:
+        return History(thread.call(lambda: log_folder(Bridge(embedded_session()), folder)))
 
 
 def _job_id(logs: History, prefix: str) -> str:

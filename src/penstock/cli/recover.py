@@ -62,8 +62,8 @@ def recover(
         if not check_recoverable(path):
             output.note(f"there is nothing to recover at {path}")
             return
-        with common.spark():
-            _recover(common, output, path, secrets, apply=apply)
+        with common.spark() as thread:
+            thread.call(lambda: _recover(common, output, path, secrets, apply=apply))
 
 
 def _recover(common: Common, output: Output, path: str, secrets: dict[str, Mapping[str, str]], *, apply: bool) -> None:

@@ -49,13 +49,13 @@ def shell(common: Common, tables: tuple[tuple[str, str], ...], ui: bool) -> None
         from penstock.cli.keyboard import FileLines, Keyboard, history_file
         from penstock.cli.statements import Statements
 
-        with common.spark():
-            session = Statements(common, tables)
+        with common.spark() as thread:
+            session = Statements(thread, common, tables)
             commands = Backslash(session, output)
             if not sys.stdin.isatty():
                 Shell(commands, FileLines()).run()
                 return
-            click.echo(f"Spark {session.spark.version}. End a statement with a semicolon; \\help lists commands.")
+            click.echo(f"Spark {session.version}. End a statement with a semicolon; \\help lists commands.")
             Shell(commands, Keyboard(commands.completions, history_file())).run()
 
 

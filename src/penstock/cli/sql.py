@@ -61,8 +61,8 @@ def sql(
             serve_page()
         from penstock.cli.statements import SHOWN_ROWS, Statements
 
-        with common.spark():
-            session = Statements(common, tables)
+        with common.spark() as thread:
+            session = Statements(thread, common, tables)
             if target:
                 for job in session.write(statement, target):
                     output.job(job)
@@ -92,8 +92,8 @@ def explain(common: Common, tables: tuple[tuple[str, str], ...], statement: str)
         _check(common, tables, statement)
         from penstock.cli.statements import Statements
 
-        with common.spark():
-            output.explanation(Statements(common, tables).explain(statement))
+        with common.spark() as thread:
+            output.explanation(Statements(thread, common, tables).explain(statement))
 
 
 def tell(output: Output, answer: Answer, how_to_get_more: str) -> None:

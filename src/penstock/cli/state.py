@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli.common import Common
+    from penstock.cli.spark_thread import SparkThread
     from penstock.state.inspection import Inspection
     from penstock.state.rescale import OnProgress
 
@@ -47,8 +48,8 @@ def inspect_command(common: Common, count: bool, checkpoint: str) -> None:  # no
     from penstock.state import inspect
 
     with common.output() as output:
-        with _ready(common, checkpoint):
-            found = inspect(checkpoint, count=count)
+        with _ready(common, checkpoint) as thread:
+            found = thread.call(lambda: inspect(checkpoint, count=count))
         if common.output_format == "json":
             output.record("inspection", found.as_dict())
             return
@@ -128,16 +129,18 @@ def rescale(
     with common.output() as output:
         if max_parallelism is not None:
             check_max_parallelism(max_parallelism)
-        with _ready(common, checkpoint):
+        with _ready(common, checkpoint) as thread:
             if max_parallelism is None:
-                aborted = api.abort(checkpoint)
+                aborted = thread.call(lambda: api.abort(checkpoint))
                 output.note("undone; the query starts as before" if aborted else "there was nothing to undo")
             elif dry_run:
-                planned = api.plan(checkpoint, max_parallelism, method=chosen)
+                planned = thread.call(lambda: api.plan(checkpoint, max_parallelism, method=chosen))
                 output.record("plan", planned.as_dict())
             else:
                 with _bar() as on_progress:
-                    report = api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                    report = thread.call(
+                        lambda: api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                    )
                 if report is None:
                     output.note(f"finished an earlier rescale to {max_parallelism}")
                 else:
@@ -159,17 +162,17 @@ def prune(common: Common, checkpoint: str) -> None:
     from penstock import state as api
 
     with common.output() as output:
-        with _ready(common, checkpoint):
-            removed = api.prune(checkpoint)
+        with _ready(common, checkpoint) as thread:
+            removed = thread.call(lambda: api.prune(checkpoint))
         output.note(f"removed {', '.join(removed)}" if removed else "there is nothing to remove")
 
 
 @contextmanager
-def _ready(common: Common, checkpoint: str) -> Iterator[None]:
+def _ready(common: Common, checkpoint: str) -> Iterator[SparkThread]:
     """Check all that can be checked, then let Spark start."""
     check_checkpoint(checkpoint)
-    with common.spark():
-        yield
+    with common.spark() as thread:
+        yield thread
 
 
 @contextmanager

@@ -13,9 +13,11 @@ from penstock.errors import PenstockError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from penstock.cli.common import Common
+    from penstock.cli.spark_thread import SparkThread
+    from penstock.environment import Environment
     from penstock.explain import Explanation
     from penstock.scheduler.job import Job
 
@@ -53,25 +55,37 @@ class Statements:
 
     Parameters
     ----------
+    thread
+        On which Spark is used.
     common
         The shared options.
     tables
         Names and paths of files.
     """
 
-    def __init__(self, common: Common, tables: Iterable[tuple[str, str]] = ()) -> None:
-        from penstock.extension import enable
-        from penstock.spark_errors import in_words
-
-        self._environment = common.environment()
-        enable(self.spark, progress=sys.stderr.isatty())
-        with in_words():
-            register_tables(self.spark, tables)
+    def __init__(self, thread: SparkThread, common: Common, tables: Iterable[tuple[str, str]] = ()) -> None:
+        self._thread = thread
+        self._environment = thread.call(lambda: _environment(common, tables))
 
     @property
-    def spark(self) -> SparkSession:
-        """The Spark session."""
-        return self._environment.spark
+    def version(self) -> str:
+        """The release of Spark."""
+        return self._thread.call(lambda: self._environment.spark.version)
+
+    def tables(self) -> list[tuple[str, str]]:
+        """Return the names of tables and views, and what kind of table each is."""
+        catalog = self._environment.spark.catalog
+        return [(table.name, table.tableType.lower()) for table in self._thread.call(catalog.listTables)]
+
+    def columns(self, table: str) -> list[tuple[str, str]] | None:
+        """Return the columns of a table with their types; None if there is no such table."""
+        return self._thread.call(lambda: self._columns(table))
+
+    def _columns(self, table: str) -> list[tuple[str, str]] | None:
+        spark = self._environment.spark
+        if not spark.catalog.tableExists(table):
+            return None
+        return [(field.name, field.dataType.simpleString()) for field in spark.table(table).schema.fields]
 
     def run(self, statement: str, limit: int | None) -> Answer:
         """Run a statement.
@@ -92,13 +106,8 @@ class Statements:
         from penstock.spark_errors import in_words
 
         before, started = set(RECENT), time.monotonic()
-        try:
-            with in_words("the statement failed"):
-                columns, rows = self._rows(statement, limit)
-        except KeyboardInterrupt:
-            for job in set(RECENT) - before:
-                job.cancel("interrupted from the keyboard")
-            raise
+        with in_words("the statement failed"):
+            columns, rows = self._thread.call(lambda: self._rows(statement, limit))
         jobs = tuple(job for job in RECENT if job not in before)
         return Answer(columns, tuple(rows[:limit]), len(rows) > len(rows[:limit]), jobs, time.monotonic() - started)
 
@@ -118,6 +127,9 @@ class Statements:
         PenstockError
             If it cannot be planned, or fails.
         """
+        return self._thread.call(lambda: self._write(statement, target))
+
+    def _write(self, statement: str, target: str) -> Sequence[Job]:
         from penstock.connectors import FileSink
         from penstock.spark_errors import in_words
 
@@ -134,12 +146,11 @@ class Statements:
         PenstockError
             If it cannot be planned.
         """
+        return self._thread.call(lambda: self._explain(statement))
+
+    def _explain(self, statement: str) -> Explanation:
         self._check_query(statement, "explained")
         return self._environment.explain(self._planned(statement))
-
-    def stop(self) -> None:
-        """End the session."""
-        self.spark.stop()
 
     def _is_query(self, statement: str) -> bool:
         from penstock.spark.jvm import Bridge
@@ -147,7 +158,7 @@ class Statements:
         from penstock.spark_errors import in_words
 
         with in_words():
-            return is_query(Bridge(self.spark), statement)
+            return is_query(Bridge(self._environment.spark), statement)
 
     def _check_query(self, statement: str, what: str) -> None:
         if not self._is_query(statement):
@@ -160,3 +171,15 @@ class Statements:
 
         with in_words():
             return self._environment.sql(statement)
+
+
+def _environment(common: Common, tables: Iterable[tuple[str, str]]) -> Environment:
+    """Start Spark, and name the files."""
+    from penstock.extension import enable
+    from penstock.spark_errors import in_words
+
+    made = common.environment()
+    enable(made.spark, progress=sys.stderr.isatty())
+    with in_words():
+        register_tables(made.spark, tables)
+    return made

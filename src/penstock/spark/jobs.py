@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 
 from penstock.config import parse_size
 from penstock.spark.handles import LocalProperties
@@ -97,6 +98,13 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
     context.cancelJobsWithTag(group, reason)
+
+
+def cancel_all_jobs() -> None:
+    """Cancel every Spark job of this process, if it has a context."""
+    context = SparkContext._active_spark_context
+    if context is not None:
+        context.cancelAllJobs()
 
 
 def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
