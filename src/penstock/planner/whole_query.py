@@ -53,10 +53,10 @@ def plan_whole(
 ) -> WholeQuery | None:
     """Return why a job should be handed to Spark as it is, None if it should not.
 
-    That is so where metrics are observed on a plan, which Spark reports only for a query that it runs in one piece;
-    and where the sources of a single output hold fewer bytes than the threshold in all, and nothing was said of how the
-    job is to run. Several outputs may share work, which Spark would do for each, and what a sink does with files needs
-    a plan.
+    That is so where metrics are observed on a plan, which Spark reports only for a query that it runs in one piece.
+    Also where nothing was said of how the job is to run, and the sources of a single output hold fewer bytes than the
+    threshold in all, or lie in buckets such that Spark needs no shuffle. Several outputs may share work, which Spark
+    would do for each, and what a sink does with files needs a plan.
 
     Parameters
     ----------
@@ -72,16 +72,29 @@ def plan_whole(
     if len(outputs) > 1 or threshold <= 0 or has_own_strategies or options_say_how(config):
         return None
     (output,), (plan,) = outputs, plans
+    found = _whole_by_sources(plan, threshold)
+    if found is None or _sink_says_how(output, config) or _plan_says_how(catalyst.cached_plan(bridge, output.df)):
+        return None
+    return found
+
+
+def _whole_by_sources(plan: LogicalPlan, threshold: int) -> WholeQuery | None:
+    """Return why a query should be Spark's for what its sources are, None if it should not."""
+    known = catalyst.leaf_bytes(plan)
+    if known < threshold:
+        why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
+        return WholeQuery(known, why)
+    if catalyst.buckets_save_a_shuffle(plan):
+        return WholeQuery(None, "its tables lie in buckets of its keys, which saves a shuffle")
+    return None
+
+
+def _sink_says_how(output: Output, config: Configuration) -> bool:
+    """Whether a sink has a parallelism, or does with its files what needs a plan."""
     options = sink_options(config)
     if output.sink.materialised or output.sink.file_size(options) is not None or output.sink.stages(options):
-        return None
-    if output.parallelism is not None or output.sink.parallelism is not None:
-        return None
-    known = catalyst.leaf_bytes(plan)
-    if known >= threshold or _plan_says_how(catalyst.cached_plan(bridge, output.df)):
-        return None
-    why = f"its sources hold {show_bytes(known)}, below the threshold of {show_bytes(threshold)}"
-    return WholeQuery(known, why)
+        return True
+    return output.parallelism is not None or output.sink.parallelism is not None
 
 
 def options_say_how(config: Configuration) -> bool:

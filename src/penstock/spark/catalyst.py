@@ -266,6 +266,11 @@ def observes_metrics(plan: LogicalPlan) -> bool:
     return bool(plan._bridge.helper("PlanSearch").observesMetrics(plan))
 
 
+def buckets_save_a_shuffle(plan: LogicalPlan) -> bool:
+    """Whether tables of a plan lie by the keys of a join, an aggregation or a window, so that Spark shuffles less."""
+    return bool(plan._bridge.helper("BucketedTables").saveAShuffle(plan))
+
+
 def user_line(plan: LogicalPlan) -> SourceLine | None:
     """Return the user's line that made an operator, from what PySpark noted on its expressions, if anything.
 

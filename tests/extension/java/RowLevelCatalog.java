@@ -8,6 +8,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -34,12 +35,16 @@ import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.HasPartitionKey;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
@@ -63,6 +68,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Tables of three numbers (id, k, v) in the driver's memory that take DELETE, UPDATE and MERGE, as Iceberg's tables do.
  *
  * The property "mode" says how: "groups" writes all rows of a changed k again, "delta" writes changed rows by their id.
+ * Those of a table that is partitioned by k are read in a part for each k, and the table says so.
  */
 public final class RowLevelCatalog implements TableCatalog {
     private static final Map<Identifier, Numbers> TABLES = new ConcurrentHashMap<>();
@@ -104,7 +110,7 @@ public final class RowLevelCatalog implements TableCatalog {
     @Override
     @Deprecated // what replaces it is not in every release of Spark 4
     public Table createTable(Identifier identifier, Column[] columns, Transform[] by, Map<String, String> properties) {
-        TABLES.put(identifier, new Numbers(identifier.name(), columns, "delta".equals(properties.get("mode"))));
+        TABLES.put(identifier, new Numbers(identifier.name(), columns, "delta".equals(properties.get("mode")), by));
         return TABLES.get(identifier);
     }
 
@@ -135,14 +141,16 @@ public final class RowLevelCatalog implements TableCatalog {
         private final String name;
         private final Column[] columns;
         private final boolean isDelta;
+        private final Transform[] by;
         private final List<Long[]> rows = new ArrayList<>();
         private final List<String> summaries = Collections.synchronizedList(new ArrayList<>());
         private volatile int tasks;
 
-        Numbers(String name, Column[] columns, boolean isDelta) {
+        Numbers(String name, Column[] columns, boolean isDelta, Transform[] by) {
             this.name = name;
             this.columns = columns;
             this.isDelta = isDelta;
+            this.by = by;
         }
 
         @Override
@@ -156,13 +164,18 @@ public final class RowLevelCatalog implements TableCatalog {
         }
 
         @Override
+        public Transform[] partitioning() {
+            return by;
+        }
+
+        @Override
         public Set<TableCapability> capabilities() {
             return EnumSet.of(TableCapability.BATCH_READ, TableCapability.BATCH_WRITE);
         }
 
         @Override
         public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return () -> new NumbersScan(this);
+            return () -> by.length == 0 ? new NumbersScan(this) : new KeyedScan(this);
         }
 
         @Override
@@ -195,8 +208,8 @@ public final class RowLevelCatalog implements TableCatalog {
     }
 
     /** Reads rows in three parts; only those of some k, where Spark has found out which when the query runs. */
-    private static final class NumbersScan implements Scan, Batch, SupportsRuntimeV2Filtering {
-        private final Numbers table;
+    private static class NumbersScan implements Scan, Batch, SupportsRuntimeV2Filtering {
+        final Numbers table;
         private Set<Object> wanted;
 
         NumbersScan(Numbers table) {
@@ -254,9 +267,46 @@ public final class RowLevelCatalog implements TableCatalog {
         }
     }
 
-    private static final class Part implements InputPartition {
+    /** Reads the rows of each k in a part of its own, which Spark may join and group by k as they are. */
+    private static final class KeyedScan extends NumbersScan implements SupportsReportPartitioning {
+        KeyedScan(Numbers table) {
+            super(table);
+        }
+
+        @Override
+        public InputPartition[] planInputPartitions() {
+            Map<Long, KeyedPart> parts = new TreeMap<>();
+            for (Long[] row : table.rows()) {
+                if (reads(row)) {
+                    parts.computeIfAbsent(row[1], KeyedPart::new).rows.add(row);
+                }
+            }
+            return parts.values().toArray(new InputPartition[0]);
+        }
+
+        @Override
+        public Partitioning outputPartitioning() {
+            return new KeyGroupedPartitioning(table.by, planInputPartitions().length);
+        }
+    }
+
+    private static class Part implements InputPartition {
         private static final long serialVersionUID = 1L;
-        private final ArrayList<Long[]> rows = new ArrayList<>();
+        final ArrayList<Long[]> rows = new ArrayList<>();
+    }
+
+    private static final class KeyedPart extends Part implements HasPartitionKey {
+        private static final long serialVersionUID = 1L;
+        private final Long key;
+
+        KeyedPart(Long key) {
+            this.key = key;
+        }
+
+        @Override
+        public InternalRow partitionKey() {
+            return new GenericInternalRow(new Object[] {key});
+        }
     }
 
     private static final class Reading implements PartitionReaderFactory {

@@ -198,7 +198,10 @@ public final class HandoverRule {
         if (!SQLConf.get().coalesceShufflePartitionsEnabled()) {
             return "adaptive execution may not merge partitions, so each shuffle has the number that is set";
         }
-        return SourceBytes.of(plan) < threshold() ? "small" : null;
+        if (SourceBytes.of(plan) < threshold()) {
+            return "small";
+        }
+        return threshold() > 0 && BucketedTables.areUsed(plan) ? BucketedTables.WHY : null;
     }
 
     private long threshold() {
