@@ -13,9 +13,21 @@ import pytest
 from pyspark.sql import functions as F
 
 import penstock
-from penstock import Environment, rebalance, rescale, with_parallelism
-from penstock.connectors import DeltaSink, FileSink, FileSource, JdbcSink
-from penstock.errors import ArgumentError, JobError, PenstockError, SinkError, SourceError
+from penstock import Environment, rebalance, rescale, state, with_parallelism
+from penstock.connectors import (
+    DeltaSink,
+    DeltaSource,
+    FileSink,
+    FileSource,
+    IcebergSink,
+    IcebergSource,
+    JdbcSink,
+    JdbcSource,
+    KafkaSink,
+    KafkaSource,
+    ObjectStoreSource,
+)
+from penstock.errors import ArgumentError, JobError, PenstockError, SinkError, SourceError, StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +72,28 @@ ARGUMENTS: dict[str, tuple[Any, type[PenstockError], str]] = {
     "a format": (lambda env, df: FileSink("x", 3), SinkError, "format 3 is not known"),
     "options": (lambda env, df: FileSink("x", options="header"), ArgumentError, "needs a mapping of options"),
     "partition columns": (lambda env, df: FileSink("x", partition_by=3), ArgumentError, "needs a list of column names"),
+    "an Iceberg table": (
+        lambda env, df: IcebergSource(3, {}),
+        ArgumentError,
+        "IcebergSource needs the name of a table",
+    ),
+    "a catalog": (lambda env, df: IcebergSink("t", "rest"), ArgumentError, "the catalog of table t needs a mapping"),
+    "a snapshot": (lambda env, df: IcebergSource("t", {}, "3"), ArgumentError, "snapshot_id needs the number"),
+    "servers": (lambda env, df: KafkaSource(["a:1"], "t"), ArgumentError, "KafkaSource needs servers"),
+    "topics": (lambda env, df: KafkaSource("a:1", [3]), ArgumentError, "KafkaSource needs names of topics"),
+    "a topic": (lambda env, df: KafkaSink("a:1", 3), ArgumentError, "KafkaSink needs the name of a topic"),
+    "properties": (lambda env, df: KafkaSink("a:1", "t", "acks"), ArgumentError, "needs a mapping of options"),
+    "a URL": (lambda env, df: JdbcSource(None, "t"), ArgumentError, "JdbcSource needs a URL"),
+    "a table": (lambda env, df: JdbcSink("jdbc:sqlite:x", 3), ArgumentError, "JdbcSink needs the name of a table"),
+    "a place": (lambda env, df: ObjectStoreSource(Path("x")), ArgumentError, "ObjectStoreSource needs a place"),
+    "a version": (lambda env, df: DeltaSource("x", "3"), ArgumentError, "DeltaSource needs the number of a version"),
+    "storage options": (lambda env, df: DeltaSink("x", storage_options=3), ArgumentError, "needs a mapping of options"),
+    "a checkpoint": (lambda env, df: state.inspect(Path("x")), ArgumentError, "inspect needs a path"),
+    "another checkpoint": (lambda env, df: state.rescale(3, 8), ArgumentError, "rescale needs a path"),
+    "a max parallelism": (lambda env, df: state.plan("x", "8"), StateError, "max parallelism is '8'"),
+    "a stream": (lambda env, df: state.start_query(df, "x"), ArgumentError, "start_query needs a writer of a stream"),
+    "a session of a block": (lambda env, df: penstock.enabled("local").__enter__(), ArgumentError, "needs a Spark"),
+    "a session to disable": (lambda env, df: penstock.disable("local"), ArgumentError, "spark needs a Spark session"),
     "a partition column": (lambda env, df: DeltaSink("x", partition_by=[3]), ArgumentError, "needs names of columns"),
 }
 
@@ -70,10 +104,17 @@ def test_arguments(env: Environment, spark: SparkSession, case: str) -> None:
     with pytest.raises(kind) as refused:
         call(env, spark.range(3))
     assert message in refused.value.message
-    if kind is not SinkError:
+    if kind not in {SinkError, StateError}:
         assert refused.value.line == f"{__file__}:{line_of(call)}"
     if kind is ArgumentError:
         assert "it was given" in str(refused.value.cause)
+
+
+def test_an_argument_that_holds_a_secret_is_not_shown() -> None:
+    with pytest.raises(ArgumentError) as refused:
+        JdbcSink("jdbc:sqlite:x", "t", properties="user=loader;password=geheim")  # type: ignore[arg-type]
+    assert "user=loader" in str(refused.value)
+    assert "geheim" not in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", [FileSink, DeltaSink])

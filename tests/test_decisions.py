@@ -64,6 +64,7 @@ def test_subjects_as_people_and_records_call_them(subject: Any, text: str, calle
         "at": decision.at,
         "nodes": list(nodes),
         "sentence": f"{called}: left, as it is large",
+        "place": "",
         "option": None,
         "shown": True,
         "estimate": None,

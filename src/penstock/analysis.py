@@ -10,6 +10,7 @@ from penstock.graph.naming import column_names
 from penstock.graph.wording import edge_words
 from penstock.report import job_as_dict
 from penstock.tables import TextTable, html_of_table, html_of_text
+from penstock.told import together
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Analysis:
         missed.sort(key=lambda estimate: -(estimate.missed_by or 0))
         lines = [f"Missed {show_count(len(missed), 'estimate')}"] if missed else []
         lines += [f"- {estimate}" for estimate in missed]
-        return [*lines, "Decisions", *(f"- {one.text}" for one in told if one.is_shown)]
+        return [*lines, "Decisions", *(f"- {one.text}" for one in together(told, of_tasks=self.spark_plan is not None))]
 
 
 def _estimate(decisions: Sequence[ToldDecision], kinds: Sequence[DecisionKind]) -> ToldEstimate | None:

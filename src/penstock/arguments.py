@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from penstock.errors import ArgumentError
 from penstock.location import callers_line
+from penstock.masking import mask
 
 _NOT_A_LIST = (str, bytes, Mapping)
 """What can be iterated over, and is never meant as a list of things."""
+
+_SHOWN = 60
+"""Characters of a wrong argument that are shown."""
 
 
 def check_type(value: object, kind: type | tuple[type, ...], where: str, wanted: str, hint: str | None = None) -> None:
@@ -29,12 +33,22 @@ def check_type(value: object, kind: type | tuple[type, ...], where: str, wanted:
         If it is of another type; it names the user's line.
     """
     if not isinstance(value, kind):
-        raise ArgumentError.of(where, wanted, value, hint, callers_line())
+        raise ArgumentError.of(where, wanted, _found(value), hint, callers_line())
 
 
 def check_text(value: object, where: str, wanted: str = "a text") -> None:
     """Refuse what is no text."""
     check_type(value, str, where, wanted)
+
+
+def check_path(value: object, where: str) -> None:
+    """Refuse a place of files that is no text."""
+    check_type(value, str, where, "a path, which is a text", "give str(path)")
+
+
+def check_table(value: object, where: str) -> None:
+    """Refuse the name of a table that is no text."""
+    check_text(value, where, "the name of a table, which is a text")
 
 
 def check_data_frame(value: object, where: str) -> None:
@@ -69,7 +83,7 @@ def check_members(value: object, kind: type, where: str, wanted: str, hint: str 
     """
     members = value if isinstance(value, Iterable) and not isinstance(value, _NOT_A_LIST) else None
     if members is None:
-        raise ArgumentError.of(where, f"a list of {wanted}", value, hint, callers_line())
+        raise ArgumentError.of(where, f"a list of {wanted}", _found(value), hint, callers_line())
     for one in members:
         if not (isinstance(one, type) and issubclass(one, kind)):
             check_type(one, kind, where, wanted, hint)
@@ -85,8 +99,14 @@ def columns_of(value: object, where: str) -> tuple[str, ...]:
     """
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, Iterable) or isinstance(names, _NOT_A_LIST):
-        raise ArgumentError.of(where, "a list of column names", value, None, callers_line())
+        raise ArgumentError.of(where, "a list of column names", _found(value), None, callers_line())
     found = tuple(names)
     for one in found:
         check_text(one, where, "names of columns")
     return found
+
+
+def _found(value: object) -> str:
+    """Return what was given, in words; a text may hold a secret."""
+    shown = mask(repr(value))
+    return f"{shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'}, of type {type(value).__name__}"

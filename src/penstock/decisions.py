@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.masking import mask
 from penstock.tables import html_of_text
-from penstock.told import ToldDecision
+from penstock.told import ToldDecision, together
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ class Told:
         The tables it is about.
     is_shown
         Whether it tells a reader something. All decisions are recorded.
+    place
+        How the sentence begins if it names one place of the query, such as "orders join customer on o_custkey". What
+        is decided alike at several places is told once.
     """
 
     sentence: str
@@ -139,6 +142,7 @@ class Told:
     not_shuffled: int | None = None
     tables: tuple[str, ...] = ()
     is_shown: bool = True
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +222,7 @@ class Decision(Choice):
             "at": self.at,
             "nodes": self.nodes,
             "sentence": words.sentence,
+            "place": words.place,
             "option": words.option,
             "shown": words.is_shown,
             "estimate": None if words.estimate is None else words.estimate.as_dict(),
@@ -263,7 +268,7 @@ class DecisionLog:
         return [ToldDecision.of(decision.id, decision.as_dict()) for decision in self]
 
     def __str__(self) -> str:
-        return "\n".join(f"- {one.text}" for one in self.told if one.is_shown)
+        return "\n".join(f"- {one.text}" for one in together(self.told))
 
     def _repr_html_(self) -> str:
         return html_of_text(str(self))

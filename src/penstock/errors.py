@@ -49,7 +49,7 @@ class ArgumentError(PenstockError, TypeError):
     """A function got an argument that it cannot use."""
 
     @classmethod
-    def of(cls, where: str, wanted: str, found: object, hint: str | None, line: object) -> Self:
+    def of(cls, where: str, wanted: str, found: str, hint: str | None, line: object) -> Self:
         """Build the error for an argument of another type.
 
         Parameters
@@ -57,24 +57,18 @@ class ArgumentError(PenstockError, TypeError):
         where, wanted
             What needs it, such as ``collect``, and what it needs.
         found
-            What was given.
+            What was given, in words.
         hint
             What to give instead.
         line
             The user's line.
         """
-        shown = repr(found)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
         return cls(
             f"{where} needs {wanted}",
-            cause=f"it was given {shown}, of type {type(found).__name__}",
+            cause=f"it was given {found}",
             hint=hint,
             line=None if line is None else str(line),
         )
-
-
-_SHOWN = 60
-"""Characters of a wrong argument that are shown."""
 
 
 class ConfigError(PenstockError, ValueError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ToldDecision:
     ----------
     id
         Its number among the decisions of its job.
-    kind, sentence, option, not_shuffled, tables
+    kind, sentence, place, option, not_shuffled, tables
         As in `penstock.decisions.Told` and `Choice`.
     estimate
         What it was made from if that was not measured, and what came.
@@ -57,6 +57,7 @@ class ToldDecision:
     id: int
     kind: str
     sentence: str
+    place: str
     option: str | None
     estimate: ToldEstimate | None
     not_shuffled: int | None
@@ -79,6 +80,7 @@ class ToldDecision:
             kind=decision["kind"],
             sentence=decision.get("sentence")
             or f"{decision['subject']}: {decision['chosen']}, as {decision['reason']}",
+            place=decision.get("place", ""),
             option=decision.get("option"),
             estimate=estimate,
             not_shuffled=None if instead else decision.get("not_shuffled"),
@@ -89,6 +91,17 @@ class ToldDecision:
             nodes=tuple(map(str, decision.get("nodes", ()))),
             at=decision["at"],
         )
+
+    @property
+    def is_of_tasks(self) -> bool:
+        """Whether it is about a number of tasks alone, which tables of steps show with the reason."""
+        return self.kind.endswith("parallelism") and not (self.instead or self.is_missed)
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What is equal for decisions that are told as one."""
+        what = self.sentence.removeprefix(self.place)
+        return (self.kind, what, self.option, self.estimate, self.instead, self.because)
 
     @property
     def is_missed(self) -> bool:
@@ -108,3 +121,41 @@ class ToldDecision:
             yield f"Estimate of {self.estimate}"
         if self.option is not None:
             yield f"Change with {self.option}"
+
+
+def together(decisions: Iterable[ToldDecision], *, of_tasks: bool = True) -> list[ToldDecision]:
+    """Return the decisions that tell a reader something, in order; what was decided alike at several places is one.
+
+    Parameters
+    ----------
+    decisions
+        All decisions of a job, or of a part of it.
+    of_tasks
+        Whether those that are about a number of tasks alone are wanted.
+    """
+    groups: dict[tuple[object, ...], list[ToldDecision]] = {}
+    for one in decisions:
+        if one.is_shown and (of_tasks or not one.is_of_tasks):
+            groups.setdefault(one.alike, []).append(one)
+    return [_one_of(group) for group in groups.values()]
+
+
+def _one_of(group: list[ToldDecision]) -> ToldDecision:
+    """Return decisions that are alike as one."""
+    first, places = group[0], list(dict.fromkeys(one.place for one in group))
+    if len(places) == 1:
+        return first
+    more = [f"{len(places) - _PLACES} more places"] if len(places) > _PLACES + 1 else places[_PLACES:]
+    what = first.sentence.removeprefix(f"{first.place}: ")
+    saved = [one.not_shuffled for one in group if one.not_shuffled is not None]
+    return replace(
+        first,
+        sentence=f"{what}. So it is in {'; '.join([*places[:_PLACES], *more])}",
+        not_shuffled=sum(saved) if saved else None,
+        tables=tuple(dict.fromkeys(table for one in group for table in one.tables)),
+        nodes=tuple(dict.fromkeys(node for one in group for node in one.nodes)),
+    )
+
+
+_PLACES = 3
+"""So many places are named; who wants all of them finds them on the pages of the steps."""

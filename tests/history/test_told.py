@@ -11,7 +11,8 @@ from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef, Told
 from penstock.estimates import Estimate, Unit
 from penstock.history.record import JobRecord
 from penstock.history.summary import seconds_of_last, summary_of
-from penstock.history.told import ToldDecision, shown, told
+from penstock.history.told import ToldDecision, told
+from penstock.told import together
 
 MIB = 1 << 20
 READ = Told(
@@ -70,7 +71,7 @@ def test_all_that_a_reader_is_told(words: Told, settled: Any, text: str) -> None
     ],
 )
 def test_what_came_otherwise_is_always_shown(words: Told, settled: Any, is_shown: bool) -> None:
-    assert bool(shown(record(words, **settled))) is is_shown
+    assert bool(together(told(record(words, **settled)))) is is_shown
 
 
 def test_logs_of_older_releases_are_told_too() -> None:

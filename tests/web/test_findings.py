@@ -18,6 +18,7 @@ def decision(kind: str, sentence: str, **more: Any) -> ToldDecision:
         "id": 0,
         "kind": kind,
         "sentence": sentence,
+        "place": "",
         "option": None,
         "estimate": None,
         "not_shuffled": None,

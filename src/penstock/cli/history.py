@@ -113,7 +113,7 @@ def list_jobs(common: Common, folder: str) -> None:
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
-    """Show job ID: its vertices, their tasks with the reasons, and the changes of the optimizer.
+    """Show job ID: its vertices, their tasks with the reasons, and what was decided.
 
     The first letters of an id are enough, where no other job's id begins with them.
 
@@ -121,7 +121,9 @@ def show(common: Common, folder: str, job_id: str) -> None:
     Example:
       penstock history show --history /logs/penstock 5e09
     """
+    from penstock.history.told import told
     from penstock.report import record_table
+    from penstock.told import together
     from penstock.web.views import job_decisions, job_details
 
     with common.output() as output:
@@ -133,9 +135,7 @@ def show(common: Common, folder: str, job_id: str) -> None:
             output.record("job", job_details(record, time.time()) | job_decisions(record))
             return
         output.table(record_table(record))
-        for change in record.changes:
-            output.note(f"{change['what']}: {change['before']} became {change['after']}")
-            for reason in change["reasons"]:
-                output.note(f"  {reason}")
+        for decision in together(told(record), of_tasks=False):
+            output.note(f"- {decision.text}")
         for problem in record.exceptions:
             output.note(problem["message"])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from penstock.arguments import check_type, columns_of
+from penstock.arguments import check_path, check_settings, check_type, columns_of
 from penstock.commit import place_of, recover_target
 from penstock.connectors.base import (
     DataFrameScanProvider,
@@ -82,6 +82,9 @@ class DeltaSource(DataFrameScanProvider):
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        check_path(self.path, "DeltaSource")
+        check_type(self.version, (int, type(None)), "DeltaSource", "the number of a version")
+        check_settings(self.storage_options, f"the storage options of table {self.path}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.path}")
         object.__setattr__(self, "path", _located(self.path, SourceError))
@@ -239,7 +242,8 @@ class DeltaSink(Sink):
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
-        check_type(self.path, str, "DeltaSink", "a path, which is a text", "give str(path)")
+        check_path(self.path, "DeltaSink")
+        check_settings(self.storage_options, f"the storage options of table {self.path}")
         object.__setattr__(self, "partition_by", columns_of(self.partition_by, f"partition_by of sink {self.path}"))
         object.__setattr__(self, "path", _located(self.path, SinkError))
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.arguments import check_members, check_settings, check_type, columns_of
+from penstock.arguments import check_members, check_path, check_settings, columns_of
 from penstock.commit import place_of, recover_target, wait_for_commits_at
 from penstock.commit.file_tokens import has_token
 from penstock.config.options import SINK_TARGET_FILE_SIZE
@@ -183,7 +183,7 @@ class FileSink(Sink):
     token: str | None = None
 
     def __post_init__(self) -> None:
-        check_type(self.path, str, "FileSink", "a path, which is a text", "give str(path)")
+        check_path(self.path, "FileSink")
         check_settings(self.options, f"the options of sink {self.path}")
         object.__setattr__(self, "format", _checked(self.format, FORMATS, "format", SinkError))
         by = columns_of(self.partition_by, f"partition_by of sink {self.path}")

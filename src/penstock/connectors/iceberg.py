@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import check_table, check_type
 from penstock.commit import recover_target
 from penstock.connectors.base import (
     DataFrameScanProvider,
@@ -40,7 +42,7 @@ from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sources")
 MODES = ("append", "overwrite")
+_CATALOG = 'as in {"type": "rest", "uri": "http://host:8181"}'
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class IcebergSource(DataFrameScanProvider):
     parallelism: int | None = None
 
     def __post_init__(self) -> None:
+        check_table(self.table, "IcebergSource")
+        check_type(self.catalog, Mapping, f"the catalog of table {self.table}", "a mapping of its properties", _CATALOG)
+        check_type(self.snapshot_id, (int, type(None)), "snapshot_id", "the number of a snapshot")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.table}")
         object.__setattr__(self, "catalog", located(self.catalog))
@@ -186,6 +192,8 @@ class IcebergSink(Sink):
     token: str | None = None
 
     def __post_init__(self) -> None:
+        check_table(self.table, "IcebergSink")
+        check_type(self.catalog, Mapping, f"the catalog of table {self.table}", "a mapping of its properties", _CATALOG)
         if self.mode not in MODES:
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
         if self.parallelism is not None:

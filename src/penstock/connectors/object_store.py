@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from penstock.arguments import check_settings, check_text
 from penstock.connectors.base import ScanContext, checked_parallelism
 from penstock.connectors.predicates import ColumnStatistics, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
@@ -74,6 +75,8 @@ class ObjectStoreSource(SplitSource):
     uses_predicates = True
 
     def __post_init__(self) -> None:
+        check_text(self.uri, "ObjectStoreSource", "a place, which is a text such as s3://bucket/folder")
+        check_settings(self.options, f"the options of {self.uri}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, self.uri)
 

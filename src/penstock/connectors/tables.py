@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
-from penstock.arguments import check_settings, check_text, columns_of
+from penstock.arguments import check_settings, check_table, columns_of
 from penstock.commit import recover_target, wait_for_commits_at
 from penstock.connectors.base import NothingToWrite, Sink, checked_parallelism
 from penstock.connectors.files import FORMATS, MODES
@@ -62,7 +62,7 @@ class TableSink(Sink):
     restartable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_text(self.table, "TableSink", "the name of a table, which is a text")
+        check_table(self.table, "TableSink")
         check_settings(self.options, f"the options of table {self.table}")
         columns = columns_of(self.partition_by, f"partition_by of table {self.table}")
         object.__setattr__(self, "partition_by", columns)

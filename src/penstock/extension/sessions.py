@@ -171,6 +171,8 @@ _ENDING: list[Bridge] = []
 def _session(spark: SparkSession | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    if spark is not None:
+        check_session(spark, "spark")
     found = spark or SparkSession.getActiveSession()
     if found is None:
         raise SessionError("there is no Spark session", hint="give one, or make one first")

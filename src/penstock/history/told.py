@@ -9,14 +9,9 @@ from penstock.told import ToldDecision, ToldEstimate
 if TYPE_CHECKING:
     from penstock.history.record import JobRecord
 
-__all__ = ["ToldDecision", "ToldEstimate", "shown", "told"]
+__all__ = ["ToldDecision", "ToldEstimate", "told"]
 
 
 def told(record: JobRecord) -> list[ToldDecision]:
     """Return all decisions of a job, in order."""
     return [ToldDecision.of(number, decision) for number, decision in enumerate(record.decisions)]
-
-
-def shown(record: JobRecord) -> list[ToldDecision]:
-    """Return the decisions of a job that tell a reader something, in order."""
-    return [one for one in told(record) if one.is_shown]

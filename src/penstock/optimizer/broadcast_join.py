@@ -55,16 +55,16 @@ def _limit(context: StrategyContext) -> str:
 
 def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> Told:
     """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
-    probe, limits = join.edges[side.other], context.resources
+    probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
     sentence = (
-        f"{join.name(side.other)}: broadcast instead of shuffle, as {join.called(side)} is {show_bytes(size)} "
+        f"{place}: broadcast instead of shuffle, as {join.called(side)} is {show_bytes(size)} "
         f"(limit {show_bytes(limits.broadcast_threshold)})"
     )
     saved = None
     if is_hashed(probe) and not context.is_frozen(probe.source_id):
         saved = bytes_before(probe.source_id, context)
         sentence += f"; about {show_bytes(saved)} of {join.called(side.other)} not shuffled" if saved else ""
-    return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables)
+    return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables, place=place)
 
 
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
@@ -120,8 +120,9 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             return True
         if (join.id, side) not in self._refused:
             self._refused.add((join.id, side))
-            sentence = f"{join.name(side.other)}: {what} is not broadcast, as {told}"
-            words = Told(sentence, limits.broadcast_option, tables=join.tables, is_shown=seen)
+            place = join.name(side.other)
+            sentence = f"{place}: {what} is not broadcast, as {told}"
+            words = Told(sentence, limits.broadcast_option, tables=join.tables, is_shown=seen, place=place)
             context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why, words)
         return False
 

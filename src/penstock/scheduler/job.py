@@ -29,6 +29,7 @@ from penstock.spark.task_counts import task_counts
 from penstock.summary import JobSummary
 from penstock.tables import VertexRow, html_of_table, html_of_text, vertices_table
 from penstock.threads import doing, start_thread, works
+from penstock.told import together
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -184,13 +185,17 @@ class Job:
         parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]
         if self.vertices:
             parts.append(str(self.table()))
-        if decided := str(self.decisions):
-            parts += ["Decisions", decided]
+        if decided := self._decided():
+            parts += ["Decisions", *decided]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        decided = html_of_text(f"Decisions\n{self.decisions}") if str(self.decisions) else ""
+        decided = html_of_text("\n".join(["Decisions", *self._decided()])) if self._decided() else ""
         return html_of_text(str(self.summary)) + html_of_table(self.table()) + decided
+
+    def _decided(self) -> list[str]:
+        """Return a line for each decision that the table of vertices does not show."""
+        return [f"- {one.text}" for one in together(self.decisions.told, of_tasks=not self.vertices)]
 
     def watch(self, listener: JobStatusListener) -> None:
         """Tell a listener of all that happens to the job; what has happened already comes at once.

@@ -8,6 +8,9 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from penstock.arguments import check_path, check_session, check_settings, check_type
 from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import StateError
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from penstock.state.rewrite_methods import RewriteMethod
 
@@ -51,6 +53,7 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
     StateError
         If there is no checkpoint, or it is damaged.
     """
+    check_path(checkpoint, "inspect")
     return inspect_checkpoint(_bridge(spark), checkpoint, count=count)
 
 
@@ -64,6 +67,7 @@ def plan(
     StateError
         If the state cannot be rescaled; the message lists every reason.
     """
+    check_path(checkpoint, "plan")
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
     found = Checkpoint(bridge, checkpoint)
@@ -109,6 +113,7 @@ def rescale(
     StateError
         If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged.
     """
+    check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
     found = Checkpoint(bridge, checkpoint)
@@ -137,6 +142,7 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
     StateError
         If the rescale is complete.
     """
+    check_path(checkpoint, "abort")
     found = Checkpoint(_bridge(spark), checkpoint)
     journal = Journal.load(found.folder)
     if journal is None:
@@ -159,6 +165,7 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     StateError
         If there is no checkpoint, or a rescale is not complete.
     """
+    check_path(checkpoint, "prune")
     found = Checkpoint(_bridge(spark), checkpoint)
     journal = Journal.load(found.folder)
     if journal is not None and journal.phase is not Phase.STAGING:
@@ -207,6 +214,9 @@ def start_query(
     StateError
         If the state has another number of key groups, or cannot be rescaled.
     """
+    check_type(writer, DataStreamWriter, "start_query", "a writer of a stream", "give df.writeStream...")
+    check_path(checkpoint, "start_query")
+    check_settings(config, "the config of start_query")
     bridge = _bridge(spark)
     configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
     wanted = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
@@ -251,4 +261,6 @@ def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
 
 
 def _bridge(spark: SparkSession | None) -> Bridge:
+    if spark is not None:
+        check_session(spark, "spark")
     return Bridge(spark or embedded_session())

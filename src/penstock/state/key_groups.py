@@ -43,7 +43,7 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(power, DEFAULT_LOWER_BOUND_MAX_PARALLELISM), UPPER_BOUND_MAX_PARALLELISM)
 
 
-def check_max_parallelism(value: int) -> int:
+def check_max_parallelism(value: object) -> int:
     """Return a max parallelism that is within bounds.
 
     Raises
@@ -51,6 +51,7 @@ def check_max_parallelism(value: int) -> int:
     StateError
         If it is not.
     """
-    if not 1 <= value <= UPPER_BOUND_MAX_PARALLELISM:
+    number = value if isinstance(value, int) and not isinstance(value, bool) else 0
+    if not 1 <= number <= UPPER_BOUND_MAX_PARALLELISM:
         raise StateError.bad_max_parallelism(value, UPPER_BOUND_MAX_PARALLELISM)
-    return value
+    return number

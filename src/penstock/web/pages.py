@@ -12,6 +12,7 @@ from markupsafe import Markup
 import penstock
 from penstock.history.summary import summary_of
 from penstock.history.told import told
+from penstock.told import together
 from penstock.units import show_bytes, show_count
 from penstock.web import words
 from penstock.web.charts import bars
@@ -127,7 +128,7 @@ def job(
         steps=sorted_steps(steps, wish.sort),
         finished=sum(step.state == "finished" for step in steps),
         kinds=sorted(Counter(one.kind for one in shown).items()),
-        decisions=[one for one in shown if wish.kind in {"", one.kind}],
+        decisions=together(one for one in decisions if wish.kind in {"", one.kind}),
         hidden=[one for one in decisions if not one.is_shown],
         earlier=earlier,
     )
@@ -189,7 +190,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
         lanes=_lanes(tasks, begin, span),
         stages=record.stages.get(step.id, []),
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
-        decisions=[decision for decision in told(record) if decision.is_shown and not nodes.isdisjoint(decision.nodes)],
+        decisions=together(decision for decision in told(record) if not nodes.isdisjoint(decision.nodes)),
         figures=record.decisions_of(one),
         inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
         readers=[other.id for other in steps if step.id in other.inputs],

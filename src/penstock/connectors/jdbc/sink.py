@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.arguments import columns_of
+from penstock.arguments import check_settings, check_table, check_text, columns_of
 from penstock.connectors.base import Sink, SinkJob, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
@@ -73,6 +73,9 @@ class JdbcSink(Sink):
     max_connections: int | None = None
 
     def __post_init__(self) -> None:
+        check_text(self.url, "JdbcSink", "a URL, which is a text such as jdbc:postgresql://host/database")
+        check_table(self.table, "JdbcSink")
+        check_settings(self.properties, f"the properties of table {self.table}")
         object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.table}"))
         if self.mode not in MODES:
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")

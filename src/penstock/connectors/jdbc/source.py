@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from penstock.arguments import check_settings, check_table, check_text
 from penstock.connectors.base import ParallelismInferenceContext, Source, checked_parallelism
 from penstock.connectors.jdbc.dialect import JdbcDialect, Request, TableEstimate, in_one_piece, share_of
 from penstock.connectors.jdbc.mysql import MySqlDialect
@@ -103,6 +104,9 @@ class JdbcSource(Source):
     max_connections: int | None = None
 
     def __post_init__(self) -> None:
+        check_text(self.url, "JdbcSource", "a URL, which is a text such as jdbc:postgresql://host/database")
+        check_table(self.table, "JdbcSource")
+        check_settings(self.properties, f"the properties of table {self.table}")
         if self.url.startswith("jdbc:mariadb:"):
             raise SourceError(
                 f"{masked(self.url)} would be read wrongly",

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import check_settings, check_text, check_type
 from penstock.commit import recover
 from penstock.commit.journal import journals_at, read_journal, warehouse_of
 from penstock.commit.owner import Owner
@@ -66,6 +67,9 @@ class KafkaSink(Sink):
     token: str | None = None
 
     def __post_init__(self) -> None:
+        check_text(self.servers, "KafkaSink", "servers, which are a text such as host:9092")
+        check_type(self.topic, (str, type(None)), "KafkaSink", "the name of a topic, which is a text")
+        check_settings(self.properties, "the properties of KafkaSink")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.name}")
         if self.token is not None and self.topic is None:

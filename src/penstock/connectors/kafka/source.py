@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import check_members, check_settings, check_text
 from penstock.connectors.base import ParallelismInferenceContext, ScanContext, checked_parallelism
 from penstock.connectors.extras import needs
 from penstock.connectors.kafka import client
@@ -64,6 +65,10 @@ class KafkaSource(SplitSource):
     """What was found when the parallelism was inferred: the splits are made of the same offsets."""
 
     def __post_init__(self) -> None:
+        check_text(self.servers, "KafkaSource", "servers, which are a text such as host:9092")
+        if not isinstance(self.topics, str):
+            check_members(self.topics, str, "KafkaSource", "names of topics")
+        check_settings(self.properties, f"the properties of topic {self.name}")
         for place in (self.start, self.end):
             if isinstance(place, str) and place not in {"earliest", "latest"}:
                 raise SourceError(

@@ -70,8 +70,9 @@ def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int
             why = f"Spark's statistics say {show_bytes(size)} for {what} (limit {show_bytes(limit)})"
         if size < LARGE:
             estimate = Estimate(f"bytes of {what}", Unit.BYTES, size)
-        sentence = f"{join_name(join, build.other)}: {what} is broadcast from the start, as {why}"
-        return Told(sentence, None if is_hinted else option, estimate, tables=tables_of(join))
+        place = join_name(join, build.other)
+        sentence = f"{place}: {what} is broadcast from the start, as {why}"
+        return Told(sentence, None if is_hinted else option, estimate, tables=tables_of(join), place=place)
 
     if is_hinted:
         reason, figures = "a join hint asks for it", {} if size >= LARGE else {"bytes": size}

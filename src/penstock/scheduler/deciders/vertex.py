@@ -185,7 +185,7 @@ class VertexDecider:
             estimate = Estimate(f"rows read from {listed(tables, 'tables')}", Unit.ROWS, held)
         # That a source got what it asked for is no news.
         why = reason.removesuffix(f": the source asks for {tasks}").removesuffix(LEFT_TO_SPARK)
-        return Told(f"{name}: {tasks}, as {why}", None, estimate, tables=tables, is_shown=bool(tables))
+        return Told(f"{name}: {tasks}, as {why}", None, estimate, tables=tables, is_shown=bool(tables), place=name)
 
     def _rows(self, node_id: int) -> int | None:
         """Return about how many rows a source has, None if nobody has asked it."""

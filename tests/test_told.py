@@ -1,0 +1,97 @@
+"""Decisions that are told together: what was decided alike at several places is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef, Told
+from penstock.estimates import Estimate, Unit
+from penstock.told import together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+KIB = 1 << 10
+
+
+def broadcast(place: str, size: int = 99, *, saved: int | None = None) -> Told:
+    return Told(
+        f"{place}: dates is broadcast from the start, as it is {size} KiB",
+        "a.key",
+        not_shuffled=saved,
+        tables=(place.partition(" ")[0], "dates"),
+        place=place,
+    )
+
+
+def log_of(*made: Told, kind: DecisionKind = DecisionKind.BROADCAST) -> DecisionLog:
+    log = DecisionLog()
+    for number, one in enumerate(made):
+        log.record(Choice(kind, NodeRef(number, "Join"), "right", "it is small", told=one))
+    return log
+
+
+ALIKE = "dates is broadcast from the start, as it is 99 KiB. So it is in "
+
+CASES: dict[str, tuple[Sequence[Told], list[str]]] = {
+    "one": ([broadcast("a on x")], ["a on x: dates is broadcast from the start, as it is 99 KiB"]),
+    "two": ([broadcast("a on x"), broadcast("b on y")], [f"{ALIKE}a on x; b on y"]),
+    "four": ([broadcast(f"{one} on x") for one in "abcd"], [f"{ALIKE}a on x; b on x; c on x; d on x"]),
+    "many": ([broadcast(f"{one} on x") for one in "abcdefg"], [f"{ALIKE}a on x; b on x; c on x; 4 more places"]),
+    "another figure": (
+        [broadcast("a on x"), broadcast("b on y", 7)],
+        [
+            "a on x: dates is broadcast from the start, as it is 99 KiB",
+            "b on y: dates is broadcast from the start, as it is 7 KiB",
+        ],
+    ),
+    "the same place twice": (
+        [broadcast("a on x"), broadcast("a on x")],
+        ["a on x: dates is broadcast from the start, as it is 99 KiB"],
+    ),
+    "no place": ([Told("rows are sorted"), Told("rows are sorted"), Told("or not")], ["rows are sorted", "or not"]),
+    "hidden": ([broadcast("a on x"), replace(broadcast("b on y"), is_shown=False)], [broadcast("a on x").sentence]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sentences(case: str) -> None:
+    made, sentences = CASES[case]
+    assert [one.sentence for one in together(log_of(*made).told)] == sentences
+
+
+def test_what_came_otherwise_is_told_apart() -> None:
+    log = log_of(broadcast("a on x"), broadcast("b on y"), broadcast("c on z"))
+    log.settle(1, instead="dates is shuffled")
+    assert [one.instead for one in together(log.told)] == ["", "dates is shuffled"]
+
+
+def test_estimates_that_came_otherwise_are_told_apart() -> None:
+    foreseen = Estimate("bytes of dates", Unit.BYTES, 99 * KIB)
+    log = log_of(*(replace(broadcast(f"{place} on x"), estimate=foreseen) for place in "abc"))
+    for number, came in enumerate([99, 99, 5000]):
+        log.compare(number, came * KIB)
+    one, other = together(log.told)
+    assert (one.sentence, one.is_missed) == (f"{ALIKE}a on x; b on x", False)
+    assert other.is_missed
+
+
+def test_figures_of_all_are_added_up() -> None:
+    log = log_of(broadcast("a on x", saved=3), broadcast("b on y"), broadcast("c on y", saved=4))
+    (one,) = together(log.told)
+    assert one.not_shuffled == 7
+    assert one.tables == ("a", "dates", "b", "c")
+    assert one.nodes == ("0", "1", "2")
+    assert one.option == "a.key"
+
+
+def test_numbers_of_tasks_stand_in_tables() -> None:
+    tasks = Told("orders: 4 tasks, as it is large", estimate=Estimate("rows", Unit.ROWS, 100_000), place="orders")
+    log = log_of(tasks, tasks, kind=DecisionKind.SOURCE_PARALLELISM)
+    assert len(together(log.told)) == 1
+    assert together(log.told, of_tasks=False) == []
+    log.compare(1, 10_000_000)  # a miss is told in any case
+    assert [one.is_missed for one in together(log.told, of_tasks=False)] == [True]
