@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
+from penstock.told import together
 from penstock.units import show_bytes, show_count
 from penstock.web import words
 
@@ -148,13 +149,10 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    found = [one for one in decisions if one.kind == DecisionKind.BROADCAST and one.is_shown]
-    seen, last = set(), None
+    found = together(one for one in decisions if one.kind == DecisionKind.BROADCAST)
+    last = None
     for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
         note = _otherwise(one)
-        if (one.sentence, note) in seen:
-            continue
-        seen.add((one.sentence, note))
         # An option that changes many of them is named once.
         yield Item(one.sentence, "" if note == last else note, is_miss=bool(one.instead))
         last = note
@@ -179,10 +177,8 @@ def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
         if text not in seen:
             seen.add(text)
             yield Item(text)
-    for one in decisions:
-        if one.kind == DecisionKind.DYNAMIC_FILTER and one.is_shown and one.sentence not in seen:
-            seen.add(one.sentence)
-            yield Item(one.sentence, _otherwise(one))
+    for one in together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER):
+        yield Item(one.sentence, _otherwise(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:

@@ -1,0 +1,67 @@
+"""Records the event logs of real jobs that the tests of the pages show.
+
+They are TPC-H 5 (twice), 9, 18 and 21, and TPC-DS 64 (twice), at scale 1.
+They are written to tests/web/logs, without a name or a path of this machine. Look at the pages afterwards: the tests leave pictures.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from penstock import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parent.parent
+LOGS = ROOT / "tests" / "web" / "logs"
+DATA = ROOT / "data"
+QUERIES = (
+    ("TPC-H", "5"),
+    ("TPC-H", "9"),
+    ("TPC-H", "18"),
+    ("TPC-H", "21"),
+    ("TPC-DS", "64"),
+    ("TPC-H", "5"),
+    ("TPC-DS", "64"),
+)
+SHOWN_FOLDER = "/logs/penstock"
+
+
+def neutral(lines: Iterator[str], folder: str) -> Iterator[str]:
+    """Return the lines of a log without what tells of this machine."""
+    for line in lines:
+        record = json.loads(line.replace(folder, SHOWN_FOLDER).replace(str(ROOT), "/home/user"))
+        if record["type"] == "job":
+            record["host"] = "driver"
+        text = json.dumps(record, separators=(",", ":"))
+        yield re.sub(r"http://[\w.-]+:(\d+)", r"http://driver:\1", text) + "\n"
+
+
+def main() -> None:
+    spark = SparkSession.builder.master("local[2]").config("spark.driver.memory", "6g").getOrCreate()
+    with tempfile.TemporaryDirectory() as folder:
+        for family, number in QUERIES:
+            name = family.replace("-", "").lower()
+            for file in sorted((DATA / f"{name}-1").glob("*.parquet")):
+                spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+            text = json.loads((DATA / "queries" / f"{name}.json").read_text())[number]
+            env = Environment(spark, config={"jobmanager.archive.fs.dir": folder}, progress=False)
+            env.collect(spark.sql(text), name=f"{family} Q{number}")
+        spark.stop()
+        for old in LOGS.glob("*.gz"):
+            old.unlink()
+        for log in sorted(Path(folder).glob("*.jsonl")):
+            with log.open() as lines, gzip.open(LOGS / f"{log.name}.gz", "wt") as written:
+                written.writelines(neutral(lines, folder))
+
+
+if __name__ == "__main__":
+    main()
