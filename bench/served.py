@@ -39,13 +39,14 @@ class Measured:
 
 
 def paired(systems: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Measured]:
-    """Return the medians of each system; they take turns at going first."""
+    """Return the medians of each system; each goes first, second and so on as often as the others."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in systems}
     names = list(systems)
     for name in names:
         systems[name]()
     for number in range(rounds):
-        for name in names if number % 2 else reversed(names):
+        first = number % len(names)
+        for name in [*names[first:], *names[:first]]:
             cpu, started = cpu_seconds(os.getpid()), time.perf_counter()
             systems[name]()
             seconds = time.perf_counter() - started

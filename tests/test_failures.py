@@ -55,7 +55,7 @@ def test_a_python_exception_arrives_with_its_traceback(
     assert "undefined_column" in text
     assert "in broken" in text
     assert __file__ in text
-    assert "vertex v1" in text
+    assert "step 1 failed: " in text
     assert "MapInPandas" in text
 
 
@@ -67,7 +67,7 @@ def test_a_failing_expression_names_the_users_line(
     text = fails(env, bad, tmp_path)
     assert "DIVIDE_BY_ZERO" in text or "Division by zero" in text
     assert f"{os.path.basename(__file__)}:" in text
-    assert "vertex v2" in text
+    assert "step 2 failed: " in text
 
 
 def test_a_file_that_vanishes(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_corrupt_files(env: Environment, spark: SparkSession, tmp_path: Path, na
 def test_another_schema(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:
     text = fails(env, spark.read.schema("id long, k date, s string").parquet(table).groupBy("k").count(), tmp_path)
     assert "k" in text
-    assert "vertex v1" in text
+    assert "step 1 failed: " in text
 
 
 def test_outputs_that_exist(env: Environment, spark: SparkSession, table: Any, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_operators_count_when_their_vertex_has_finished() -> None:
     one.on_events([VerticesCreated((vertex(1), vertex(2)), 3)])
     assert drawn() == [("nightly", 0, 7)]
     one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 5))])
-    assert drawn() == [("nightly", 0, 7), ("v1 Calc -> Join", 0, 5)]
+    assert drawn() == [("nightly", 0, 7), ("1 Calc -> Join", 0, 5)]
     one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
     assert drawn() == [("nightly", 2, 7)]
     one.on_events([VertexChanged(vertex(2, ExecutionState.CANCELED))])
@@ -72,7 +72,7 @@ def test_a_vertex_has_one_line_however_often_it_is_told_of() -> None:
     one = Progress("nightly")
     for parallelism in (None, 5, 5):
         one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, parallelism))])
-    assert [line[0] for line in drawn()] == ["nightly", "v1 Calc -> Join"]
+    assert [line[0] for line in drawn()] == ["nightly", "1 Calc -> Join"]
     one.on_events([VertexChanged(vertex(1, ExecutionState.FINISHED))])
     assert [line[0] for line in drawn()] == ["nightly"]
     one.on_events([state(ExecutionState.FINISHED)])
@@ -84,7 +84,7 @@ def test_tasks_bytes_and_rows_of_a_running_vertex() -> None:
     one.look()  # nothing runs: nobody is asked, and nothing is drawn
     one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
     one.look()
-    assert drawn() == [("nightly", 0, 0), ("v1 Calc -> Join", 3, 20)]
+    assert drawn() == [("nightly", 0, 0), ("1 Calc -> Join", 3, 20)]
     bars = progress._SCREEN._bars
     assert bars.tasks[1].fields["read"] == ("5.0 MiB", "1.2 M rows")
     figures = bars.columns[-1].render(bars.tasks[1]).plain
@@ -120,7 +120,7 @@ def test_a_look_that_fails_costs_nothing_but_its_figures() -> None:
     one = Progress("nightly", look)
     one.on_events([VertexChanged(vertex(1, ExecutionState.RUNNING, 20))])
     one.look()
-    assert drawn()[1] == ("v1 Calc -> Join", 0, 20)
+    assert drawn()[1] == ("1 Calc -> Join", 0, 20)
     one.on_events([state(ExecutionState.FINISHED)])
 
 

@@ -12,7 +12,7 @@ def test_a_table_prints_as_text() -> None:
     assert title.startswith("nightly: finished")
     (first,) = (line for line in lines if "orders" in line)
     assert [cell.strip() for cell in first.strip("│").split("│")] == [
-        "v1",
+        "1",
         "orders",
         "3.0 MiB",
         "4",
@@ -22,6 +22,14 @@ def test_a_table_prints_as_text() -> None:
         "1.50",
     ]
     assert "TextTable" not in text
+
+
+def test_what_looks_like_markup_is_shown_as_it_is() -> None:
+    rows = [VertexRow("v1", "write to s3://b/[/x]", None, 1, "by column arr[i]", 1.0)]
+    text = str(vertices_table("nightly [/data/orders]", rows, ()))
+    for shown in ("nightly [/data/orders]", "write to s3://b/[/x]", "by column arr[i]"):
+        assert shown in text
+    assert "[red] and [/red]" in str(vertices_table("small", [], ["[red] and [/red]"]))
 
 
 def test_a_job_without_vertices_is_told_in_sentences() -> None:

@@ -279,7 +279,7 @@ def test_a_job_of_which_nothing_is_said_is_handed_over_and_explained_so(spark: S
     env = Environment(spark, progress=False)
     df = few(spark.read.parquet(tables("1 row")))
     explained = env.explain(df)
-    assert str(explained).startswith("Handed to Spark whole: its sources hold")
+    assert str(explained).startswith("Spark runs this query as it is, as its sources hold")
     assert "HashAggregate" in str(explained)
     assert explained.as_dict()["decisions"][0]["chosen"] == "handed to Spark whole"
     env.collect(df)
@@ -295,7 +295,7 @@ def test_what_was_said_below_another_exchange_counts_and_what_was_said_elsewhere
     df = few(spark.read.parquet(tables("1 row")))
     said = penstock.rebalance(df, 3).dataframe()
     assert "Plan before it runs" in str(env.explain(said.repartition(2)))
-    assert str(env.explain(df.repartition(2))).startswith("Handed to Spark whole")
+    assert str(env.explain(df.repartition(2))).startswith("Spark runs this query as it is")
 
 
 def test_bad_options_are_refused_whatever_the_size(spark: SparkSession, tables: Any) -> None:

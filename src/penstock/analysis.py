@@ -40,7 +40,7 @@ class Analysis:
 
     def table(self) -> TextTable:
         """Return a table with a row per step; what was foreseen stands in brackets, with ``!`` where it was missed."""
-        table = TextTable(title="Plan as it ran; (what was foreseen), ! where that was wrong", title_justify="left")
+        table = TextTable("Plan as it ran; (what was foreseen), ! where that was wrong")
         for name in ("", "step", "reads"):
             table.add_column(name, no_wrap=not name, ratio=3 if name == "step" else 2 if name else None)
         for name in ("tasks", "bytes in", "rows in", "rows out", "bytes out", "seconds"):
@@ -53,11 +53,11 @@ class Analysis:
                 decision for decision in told if not {str(n) for n in one.vertex.node_ids}.isdisjoint(decision.nodes)
             ]
             reads = (
-                f"{edge.source_vertex_id} {edge_words(edge.stream_edge.partitioner, columns)}"
+                f"{edge.source_vertex_id.removeprefix('v')} {edge_words(edge.stream_edge.partitioner, columns)}"
                 for edge in one.vertex.inputs
             )
-            table.add_row(
-                one.vertex.id,
+            table.add_texts(
+                one.vertex.id.removeprefix("v"),
                 self.job.called(one.vertex),
                 ", ".join(reads),
                 "" if one.parallelism is None else f"{one.parallelism:,}",

@@ -415,7 +415,7 @@ class Environment:
         else:
             if self._progress:
                 stop_sparks_own_bar(self._bridge)
-                job.watch(Progress(job.name, job.task_counts))
+                job.watch(Progress(job.name, job.task_counts, job.called))
             warn_of_little_space(local_dirs(self._bridge), plan)
             sinks = dict(zip(plan.sinks, opened, strict=True))
             job.start(self._bridge, plan, self.config, sinks, strategies)

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.execution.results import NothingWritten
 from penstock.graph import AdaptiveGraphManager
@@ -18,6 +17,7 @@ from penstock.scheduler.resources import resources_of
 from penstock.spark import jobs
 from penstock.spark.dataframes import executed_plan_text
 from penstock.tables import html_of_text
+from penstock.told import together
 from penstock.units import show_count
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ class Explanation:
 
     def __str__(self) -> str:
         if self.spark_plan is not None:
-            told = [f"Handed to Spark whole: {decision.reason}" for decision in self.decisions]
-            told.append(f"Change with {WHOLE_QUERY_THRESHOLD.key}")
+            told = [decision.text for decision in together(self.decisions.told)]
             return "\n".join([*told, "Spark's plan", *(f"  {line}" for line in self.spark_plan.splitlines())])
         lines = [_TITLE, *self._tree()]
         first = [decision for decision in self.decisions if decision.kind is DecisionKind.BUILD_SIDE_FIRST]

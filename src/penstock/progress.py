@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from penstock.events import JobStatusEvent, VertexSnapshot
-    from penstock.graph import JobVertexID
+    from penstock.graph import JobVertex, JobVertexID
 
     Look = Callable[[], Mapping[JobVertexID, "Counts"]]
     """Asks how far the running vertices of a job have come."""
@@ -165,11 +166,14 @@ class Progress:
         The job's name.
     look
         Asks how far its running vertices have come; it is asked once a second as long as there is a line to draw.
+    called
+        Says what people call a vertex.
     """
 
-    def __init__(self, name: str, look: Look = dict) -> None:
+    def __init__(self, name: str, look: Look = dict, called: Callable[[JobVertex], str] = attrgetter("name")) -> None:
         self._name = name
         self._ask = look
+        self._called = called
         self._bars: Bars | None = None
         self._total: TaskID | None = None
         self._lines: dict[JobVertexID, TaskID] = {}
@@ -227,7 +231,7 @@ class Progress:
         key = one.vertex.id
         if one.state is ExecutionState.RUNNING and key not in self._lines:
             self._lines[key] = bars.add_task(
-                f"  {key} {one.vertex.name}",
+                f"  {key.removeprefix('v')} {self._called(one.vertex)}",
                 total=one.parallelism,
                 visible=len(self._lines) < _SHOWN,
                 unit="tasks",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from penstock.units import show_bytes
 
@@ -47,7 +48,20 @@ class VertexRow:
 
 
 class TextTable(Table):
-    """A table whose `str` is its text."""
+    """A table whose `str` is its text; names of jobs, steps and paths may hold what rich takes for markup.
+
+    Parameters
+    ----------
+    title
+        Stands above it.
+    """
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title=Text(title), title_justify="left", expand=False)
+
+    def add_texts(self, *cells: str) -> None:
+        """Add a row of texts, shown as they are."""
+        self.add_row(*map(Text, cells))
 
     def __str__(self) -> str:
         console = Console(width=WIDTH, file=io.StringIO())
@@ -68,14 +82,14 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
     notes
         What was decided, shown where there are no vertices.
     """
-    table = TextTable(title=title, title_justify="left", expand=False)
+    table = TextTable(title)
     shown = list(rows)
     if not shown:
         table.add_column("what happened")
         for note in notes:
-            table.add_row(note)
+            table.add_texts(note)
         return table
-    table.add_column("vertex", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
     table.add_column("step", ratio=3)
     table.add_column("bytes in", justify="right", no_wrap=True)
     table.add_column("tasks", justify="right", no_wrap=True)
@@ -84,8 +98,8 @@ def vertices_table(title: str, rows: Iterable[VertexRow], notes: Iterable[str]) 
     table.add_column("bytes out", justify="right", no_wrap=True)
     table.add_column("seconds", justify="right", no_wrap=True)
     for row in shown:
-        table.add_row(
-            row.vertex,
+        table.add_texts(
+            row.vertex.removeprefix("v"),
             row.step,
             _bytes(row.bytes_in),
             _count(row.tasks),

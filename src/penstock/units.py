@@ -15,9 +15,9 @@ def show_bytes(size: float) -> str:
     return f"{value:.1f} TiB"
 
 
-def show_count(count: int, noun: str) -> str:
-    """Return a count with its noun, ``1 task`` or ``2 tasks``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+def show_count(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun, ``1 task`` or ``2 tasks``; `several` is how other nouns than such end."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {several or f'{noun}s'}"
 
 
 def show_exact_bytes(size: int) -> str:

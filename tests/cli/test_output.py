@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from pyspark.sql import Row
 
 from penstock.cli.output import JsonOutput, TextOutput
 from tests.terminal import Terminal
@@ -42,6 +45,33 @@ def test_programs_get_columns_of_the_same_name(capsys: pytest.CaptureFixture[str
     output.close()
     (row,) = json.loads(capsys.readouterr().out)["results"][0]["rows"]
     assert row == {"id": 1, "k": 2, "id (2)": 3, "id (3)": 4}
+
+
+VALUES = {
+    "a map by dates": ({date(2026, 1, 2): Row(a=1, b=[Row(c=2)])}, {"2026-01-02": {"a": 1, "b": [{"c": 2}]}}),
+    "no finite number": ([float("nan"), float("-inf"), 1.5], ["nan", "-inf", 1.5]),
+    "bytes": (bytearray(b"\x01\xff"), "01ff"),
+    "others": ([Decimal("1.10"), None, True], ["1.10", None, True]),
+}
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_programs_get_values_of_every_type(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    value, expected = VALUES[case]
+    output = JsonOutput()
+    output.rows(("v",), [(value,)])
+    with output.of_program():
+        print("what a program prints")
+    output.close()
+    said = capsys.readouterr()
+    assert json.loads(said.out)["results"][0]["rows"] == [{"v": expected}]
+    assert said.err == "what a program prints\n"
+
+
+def test_what_looks_like_markup_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    TextOutput().rows(["[/a]"], [["[/b]"]], "[/c]")
+    said = capsys.readouterr().out
+    assert all(text in said for text in ("[/a]", "[/b]", "[/c]"))
 
 
 def test_all_rows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

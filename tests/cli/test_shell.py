@@ -32,6 +32,8 @@ class Session:
         self.asked.append((statement, limit))
         if "wrong" in statement:
             raise PenstockError("the query could not be planned")
+        if "broken" in statement:
+            raise RuntimeError("no idea\nof it")
         if "stopped" in statement:
             raise KeyboardInterrupt
         if statement.startswith("insert"):
@@ -108,6 +110,12 @@ def test_an_error_ends_a_file_but_no_session(session: Any, typed: Any) -> None:
     with pytest.raises(PenstockError):
         typed("select wrong;", "select 1;", is_keyboard=False)
     assert len(session.asked) == 3
+
+
+def test_an_error_of_another_kind_ends_no_session(session: Any, typed: Any) -> None:
+    said = typed("select broken;", "select 1;").said
+    assert said.err == "error: it failed\n  cause: no idea\n"
+    assert len(session.asked) == 2
 
 
 def test_ctrl_c(session: Any, typed: Any) -> None:

@@ -85,7 +85,7 @@ def test_equal(here: Any) -> None:
 def test_a_difference_as_json(tmp_path: Path) -> None:
     done = run(tmp_path, JOB.format(broken=BROKEN), "--output-format", "json")
     assert done.returncode == 1, done.stderr
-    jobs = json.loads(done.stdout[done.stdout.index("{") :])["verify"]["jobs"]
+    jobs = json.loads(done.stdout)["verify"]["jobs"]
     assert [one["job"].partition(" at ")[0] for one in jobs] == ["sums", "collect"]
     for job in jobs:
         (output,) = job["outputs"]

@@ -50,25 +50,25 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
     "the last operator, where nothing points at another": (
         RuntimeError(JAVA),
         {},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: Filter 3",
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 3",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
     "the one whose line is known": (
         RuntimeError(JAVA),
         {"lines": {1: 8}},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: Filter 1\n  made at:  job.py:8",
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 1\n  made at:  job.py:8",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
     "the last of those whose lines are known": (
         RuntimeError(JAVA),
         {"lines": {1: 8, 2: 9}},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: Filter 2\n  made at:  job.py:9",
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 2\n  made at:  job.py:9",
         "RuntimeError: Job aborted due to stage failure: Task 3 failed 4 times",
     ),
     "the one that runs Python": (
         RuntimeError(PYTHON),
         {"descriptions": {2: "MapInPandas parse"}, "lines": {3: 8}},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: MapInPandas parse",
+        "step 7 failed: n1 → n2 → n3\n  operator: MapInPandas parse",
         (
             'Traceback (most recent call last):\n  File "job.py", line 12, in parse\n    int(text)\n'
             "ValueError: invalid literal"
@@ -77,19 +77,19 @@ CASES: dict[str, tuple[BaseException, dict[str, Any], str, str]] = {
     "the line that Spark names": (
         RuntimeError(CALLED),
         {"lines": {1: 8}},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: Filter 3\n  made at:  job.py:31",
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 3\n  made at:  job.py:31",
         "RuntimeError: [CAST_INVALID_INPUT] The value 'x' cannot be cast\n== DataFrame ==\n\"cast\" was called from\njob.py:31",
     ),
     "an operator that is called as the vertex": (
         RuntimeError("no"),
         {"descriptions": {3: "n1 -> n2 -> n3"}},
-        "vertex v7 (n1 -> n2 -> n3) failed",
+        "step 7 failed: n1 → n2 → n3",
         "RuntimeError: no",
     ),
     "an error without a text": (
         MemoryError(),
         {},
-        "vertex v7 (n1 -> n2 -> n3) failed\n  operator: Filter 3",
+        "step 7 failed: n1 → n2 → n3\n  operator: Filter 3",
         "MemoryError",
     ),
 }

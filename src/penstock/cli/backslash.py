@@ -127,9 +127,7 @@ class Backslash:
         self._output.job(self._job(job_id))
 
     def _decisions(self, job_id: str) -> None:
-        job = self._job(job_id)
-        for decision in job.decisions:
-            self._output.note(str(decision))
+        self._output.note(str(self._job(job_id).decisions))
 
     def _job(self, prefix: str) -> Job:
         found = [job for job, _ in self._jobs if job.id.startswith(prefix)]

@@ -43,7 +43,7 @@ def demo(
     """Run a pipeline over the flights that left New York in 2013.
 
     It joins flights with weather, planes and airlines, writes two results that share the join, and prints the number
-    of tasks of every vertex with the reason.
+    of tasks of every step with the reason.
 
     \b
     Example:
@@ -91,8 +91,6 @@ def run_demo(common: Common, output: Output, keep: str | None) -> None:
             rows = env.spark.read.parquet(str(results / name)).orderBy(order, ascending=False).collect()
             output.rows(rows[0].__fields__, [tuple(row) for row in rows[:8]], title)
         output.job(job)
-        for line in ("What was decided", *(f"  {line}" for line in str(job.decisions).splitlines())):
-            output.note(line)
         for line in said_at_the_end(job, keep):
             output.note(line)
         env.spark.stop()
@@ -115,7 +113,7 @@ def said_at_the_end(job: Job, keep: str | None) -> list[str]:
         "Next:",
         "  penstock demo --keep-open           the same, on a page in your browser",
         "  penstock run your_job.py            any PySpark program of yours, unchanged",
-        "  docs/tutorials/first-job.md         a first job of your own, in five minutes",
+        "  docs/tutorials/first-job.md         in the sources: a first job of your own, in five minutes",
         *([] if keep is None else [f"Data and results are in {keep}"]),
     ]
 

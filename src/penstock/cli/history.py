@@ -113,7 +113,7 @@ def list_jobs(common: Common, folder: str) -> None:
 @FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
-    """Show job ID: its vertices, their tasks with the reasons, and what was decided.
+    """Show job ID: its steps, their tasks with the reasons, and what was decided.
 
     The first letters of an id are enough, where no other job's id begins with them.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from abc import ABC, abstractmethod
+from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.group import say_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
     from rich.table import Table
@@ -53,6 +56,10 @@ class Output(ABC):
         """Show an error; everybody gets it on standard error."""
         say_error(error)
 
+    def of_program(self) -> AbstractContextManager[object]:
+        """Let a user's program print in the block."""
+        return nullcontext()
+
     @abstractmethod
     def close(self) -> None:
         """End what the command says."""
@@ -69,7 +76,7 @@ class TextOutput(Output):
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=title or None, title_justify="left")
+        table = Table(title=Text(title) if title else None, title_justify="left")
         for column in columns:
             table.add_column(Text(column))
         shown = [["NULL" if value is None else str(value) for value in row] for row in rows]
@@ -94,6 +101,8 @@ class TextOutput(Output):
 
     def job(self, job: Job) -> None:
         self._console().print(job.table())
+        if told := job.told():
+            self.note("\n".join(["What was decided", *told]))
 
     def explanation(self, explanation: Explanation) -> None:
         self.note(str(explanation))
@@ -129,7 +138,7 @@ class JsonOutput(Output):
 
     def rows(self, columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str = "") -> None:
         names = _unique(columns)
-        named = [dict(zip(names, row, strict=True)) for row in rows]
+        named = [dict(zip(names, map(_plain, row), strict=True)) for row in rows]
         self._said.setdefault("results", []).append({"title": title, "rows": named})
 
     def job(self, job: Job) -> None:
@@ -150,8 +159,25 @@ class JsonOutput(Output):
         self._said["error"] = {"message": error.message, "cause": error.cause, "hint": error.hint}
         super().error(error)
 
+    def of_program(self) -> AbstractContextManager[object]:
+        """Let a user's program print in the block: standard output is for the one object."""
+        return redirect_stdout(sys.stderr)
+
     def close(self) -> None:
         print(json.dumps(self._said, default=str, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of Spark as one of JSON, which knows texts as keys and no number that is not finite."""
+    if hasattr(value, "asDict"):
+        return {str(name): _plain(one) for name, one in value.asDict().items()}
+    if isinstance(value, dict):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _unique(columns: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.cli.output import JsonOutput
 from penstock.extension.account import left_to_spark
 from penstock.scheduler.job import RECENT
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from penstock.cli.output import Output
@@ -24,15 +25,29 @@ def tell(output: Output, program: Program) -> None:
     if isinstance(output, JsonOutput):
         output.record("queries", {"ran": [asdict(one) for one in program.queries], "planned": program.counts})
         return
-    if program.queries:
-        columns = ("query", "job", "state", "vertices", "seconds", "decided besides numbers of tasks")
-        output.rows(columns, [_row(one) for one in program.queries], "Queries")
+    queries = program.queries
+    if queries:
+        columns = ("query", "job", "state", "steps", "seconds")
+        output.rows(columns, [_row(one) for one in queries], "Queries")
+        if program.asked > len(queries):
+            output.note(f"These are the latest {len(queries):,} of {show_count(program.asked, 'query', 'queries')}.")
+    for one in queries[:_EXPLAINED]:
+        if one.decided:
+            output.note("\n".join([f"What was decided for {one.name}", *(f"- {text}" for text in one.decided)]))
+    if len(queries) > _EXPLAINED:
+        rest = show_count(len(queries) - _EXPLAINED, "further query", "further queries")
+        output.note(
+            f"What was decided for {rest}: run with --history DIR, then `penstock history show --history DIR ID`"
+        )
     left = left_to_spark(program.counts)
     if left:
         output.note(left)
 
 
+_EXPLAINED = 20
+"""Queries whose decisions are told; a program may run hundreds."""
+
+
 def _row(query: QuerySummary) -> tuple[object, ...]:
-    decided = ", ".join(kind if count == 1 else f"{count} x {kind}" for kind, count in query.decided.items())
     seconds = "-" if query.seconds is None else f"{query.seconds:.1f}"
-    return query.name, query.job, query.state.lower(), query.vertices, seconds, decided
+    return query.name, query.job, query.state.lower(), query.vertices, seconds

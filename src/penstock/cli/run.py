@@ -39,7 +39,7 @@ def run(
 
     JOB runs as `python JOB ARGUMENTS` would, and the exit code is the one that it gives. It need not know of Penstock:
     the queries of every Spark session that it makes run as jobs, and its own settings of the session count. Jobs of an
-    Environment are printed with their vertices.
+    Environment are printed with their steps.
 
     \b
     Examples:
@@ -60,7 +60,8 @@ def run(
 
         with common.spark(), all_sessions_enabled(progress=sys.stderr.isatty()) as program:
             try:
-                run_file(job, arguments)
+                with output.of_program():
+                    run_file(job, arguments)
             finally:
                 if not quiet:
                     tell(output, program)

@@ -12,7 +12,7 @@ from penstock.cli.flags import SPARK, takes
 from penstock.cli.group import say_error
 from penstock.cli.page import UI, serve_page
 from penstock.cli.tables import TABLE
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, first_line
 
 if TYPE_CHECKING:
     from penstock.cli.backslash import Backslash
@@ -112,10 +112,13 @@ class Shell:
             self._commands.run(text)
         except KeyboardInterrupt:
             click.echo("stopped", err=True)
-        except PenstockError as error:
+        except Exception as error:
             if not self._lines.is_keyboard:
                 raise
-            say_error(error)
+            # Whatever it is, what was typed before stays: tables, settings, the history.
+            say_error(
+                error if isinstance(error, PenstockError) else PenstockError("it failed", cause=first_line(error))
+            )
 
     def _leave(self) -> None:
         rest = self._typed.rest()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli.tables import register_tables
 from penstock.errors import PenstockError
+from penstock.spark_errors import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,12 +75,14 @@ class Statements:
 
     def tables(self) -> list[tuple[str, str]]:
         """Return the names of tables and views, and what kind of table each is."""
-        catalog = self._environment.spark.catalog
-        return [(table.name, table.tableType.lower()) for table in self._thread.call(catalog.listTables)]
+        with in_words("the tables cannot be listed"):
+            found = self._thread.call(self._environment.spark.catalog.listTables)
+        return [(table.name, table.tableType.lower()) for table in found]
 
     def columns(self, table: str) -> list[tuple[str, str]] | None:
         """Return the columns of a table with their types; None if there is no such table."""
-        return self._thread.call(lambda: self._columns(table))
+        with in_words("the table cannot be looked at"):
+            return self._thread.call(lambda: self._columns(table))
 
     def _columns(self, table: str) -> list[tuple[str, str]] | None:
         spark = self._environment.spark
@@ -103,7 +106,6 @@ class Statements:
             If it cannot be planned, or fails.
         """
         from penstock.scheduler.job import RECENT
-        from penstock.spark_errors import in_words
 
         before, started = set(RECENT), time.monotonic()
         with in_words("the statement failed"):
@@ -131,7 +133,6 @@ class Statements:
 
     def _write(self, statement: str, target: str) -> Sequence[Job]:
         from penstock.connectors import FileSink
-        from penstock.spark_errors import in_words
 
         self._check_query(statement, "written to a folder")
         self._environment.write(self._planned(statement), FileSink(target))
@@ -150,12 +151,12 @@ class Statements:
 
     def _explain(self, statement: str) -> Explanation:
         self._check_query(statement, "explained")
-        return self._environment.explain(self._planned(statement))
+        with in_words():
+            return self._environment.explain(self._planned(statement))
 
     def _is_query(self, statement: str) -> bool:
         from penstock.spark.jvm import Bridge
         from penstock.spark.statements import is_query
-        from penstock.spark_errors import in_words
 
         with in_words():
             return is_query(Bridge(self._environment.spark), statement)
@@ -167,8 +168,6 @@ class Statements:
             )
 
     def _planned(self, statement: str) -> DataFrame:
-        from penstock.spark_errors import in_words
-
         with in_words():
             return self._environment.sql(statement)
 
@@ -176,7 +175,6 @@ class Statements:
 def _environment(common: Common, tables: Iterable[tuple[str, str]]) -> Environment:
     """Start Spark, and name the files."""
     from penstock.extension import enable
-    from penstock.spark_errors import in_words
 
     made = common.environment()
     enable(made.spark, progress=sys.stderr.isatty())

@@ -50,7 +50,7 @@ def verify(common: Common, job: str, arguments: tuple[str, ...]) -> None:
 
         os.environ["PENSTOCK_EXECUTION_SHADOW"] = "REPORT"
         try:
-            with common.spark():
+            with common.spark(), output.of_program():
                 run_file(job, arguments)
         except SystemExit as left:
             if left.code:  # exit code 0 says nothing about the rows
@@ -67,7 +67,8 @@ def _tell(output: Output, reports: Iterable[ShadowReport]) -> None:
     told = [report for report in reports if report.comparisons]
     found = [one for report in told for one in report.comparisons]
     if not found:
-        output.note("nothing was compared: the file ran no job of an Environment")
+        why = "no job came as far as its rows" if list(reports) else "the file ran no job of an Environment"
+        output.note(f"nothing was compared: {why}")
     if isinstance(output, JsonOutput):
         output.record("verify", {"jobs": [report.as_dict() for report in told]})
     if isinstance(output, JsonOutput) or not found:

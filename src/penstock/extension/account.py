@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.decisions import DecisionKind
+from penstock.told import together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,16 +14,6 @@ if TYPE_CHECKING:
 
 TAKEN = "taken"
 """Under which queries are counted that were not left to Spark."""
-
-_SAID_OF_EACH = frozenset(
-    {
-        DecisionKind.SOURCE_PARALLELISM,
-        DecisionKind.VERTEX_PARALLELISM,
-        DecisionKind.SINK_PARALLELISM,
-        DecisionKind.SUBPARTITIONS,
-    }
-)
-"""Decisions that every vertex has: a summary names the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +33,7 @@ class QuerySummary:
     seconds
         Until its last vertex was ready to give its rows to Spark; None while the job runs.
     decided
-        What was decided besides numbers of tasks, and how often.
+        What was decided besides numbers of tasks, and why, a sentence or two for each.
     statement
         The SQL text that it was given as, if it was.
     """
@@ -54,16 +43,16 @@ class QuerySummary:
     state: str
     vertices: int
     seconds: float | None
-    decided: Mapping[str, int]
+    decided: tuple[str, ...]
     statement: str | None
 
     @classmethod
     def of(cls, job: Job) -> QuerySummary:
         """Return the summary of a query's job."""
-        decided = Counter(one.kind.value for one in job.decisions if one.kind not in _SAID_OF_EACH)
+        decided = tuple(one.text for one in together(job.decisions.told, of_tasks=not job.vertices))
         seconds = None if job.ended is None else job.ended - job.started
         statement = None if job.origin is None else job.origin.statement
-        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, dict(decided), statement)
+        return cls(job.name, job.id, job.state.value, len(job.vertices), seconds, decided, statement)
 
 
 def left_to_spark(counts: Mapping[str, int]) -> str:

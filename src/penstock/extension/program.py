@@ -54,6 +54,11 @@ class Program:
         return [QuerySummary.of(job) for runner in self.runners for job in runner.jobs]
 
     @property
+    def asked(self) -> int:
+        """How many queries ran as jobs in all."""
+        return sum(runner.asked for runner in self.runners)
+
+    @property
     def counts(self) -> dict[str, int]:
         """How many queries were planned for Penstock, and how many Spark ran itself, by reason."""
         return {} if self._bridge is None else query_hook.counts(self._bridge)

@@ -84,6 +84,8 @@ class JobRunner:
     ----------
     jobs
         The jobs of the latest queries, oldest first.
+    asked
+        How many queries there were in all.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class JobRunner:
         self._observer = observer
         self._running: dict[int, Job] = {}
         self.jobs: deque[Job] = deque(maxlen=_KEPT)
+        self.asked = 0
 
     def run(self, query: HandedQuery) -> None:
         """Start a query on a thread of its own."""
@@ -111,6 +114,7 @@ class JobRunner:
         job = Job(origin.name, origin)
         self._running[query.number] = job
         self.jobs.append(job)
+        self.asked += 1
         try:
             start_thread(f"penstock-query-{query.number}", partial(self._run, query, job))
         except RuntimeError as error:  # there are too many threads, or the program ends
@@ -185,7 +189,7 @@ class JobRunner:
         self._observer.watch(job)
         if self._progress:
             stop_sparks_own_bar(bridge)
-            job.watch(Progress(job.name, job.task_counts))
+            job.watch(Progress(job.name, job.task_counts, job.called))
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
             plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)
             sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}

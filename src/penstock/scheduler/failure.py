@@ -1,4 +1,4 @@
-"""Failures in words: which vertex, which operator, which line of the user's code."""
+"""Failures in words: which step, which operator, which line of the user's code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import JobError, PenstockError
+from penstock.graph.naming import column_names
+from penstock.graph.wording import vertex_name
 from penstock.spark import catalyst
 from penstock.spark_errors import user_traceback
 
@@ -30,7 +32,8 @@ def describe_failure(plan: JobPlan, vertex: JobVertex, error: BaseException, hin
     """
     text = str(error)
     node, line = _culprit(plan, vertex, text)
-    message = f"vertex {vertex.id} ({vertex.name}) failed"
+    called = vertex_name(plan.graph, vertex, column_names(plan.graph))
+    message = f"step {vertex.id.removeprefix('v')} failed: {called}"
     if node.description != vertex.name:
         message += f"\n  operator: {node.description[:300]}"
     if line:

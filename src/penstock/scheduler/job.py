@@ -185,15 +185,15 @@ class Job:
         parts = [f"Job {self.name} ({self.id}): {self.state.value.lower()}", str(self.summary)]
         if self.vertices:
             parts.append(str(self.table()))
-        if decided := self._decided():
+        if decided := self.told():
             parts += ["Decisions", *decided]
         return "\n".join(parts)
 
     def _repr_html_(self) -> str:
-        decided = html_of_text("\n".join(["Decisions", *self._decided()])) if self._decided() else ""
+        decided = html_of_text("\n".join(["Decisions", *self.told()])) if self.told() else ""
         return html_of_text(str(self.summary)) + html_of_table(self.table()) + decided
 
-    def _decided(self) -> list[str]:
+    def told(self) -> list[str]:
         """Return a line for each decision that the table of vertices does not show."""
         return [f"- {one.text}" for one in together(self.decisions.told, of_tasks=not self.vertices)]
 
