@@ -58,7 +58,7 @@ def test_no_core_is_idle(env: Environment, spark: SparkSession, numbers: str, st
     df = STEPS[step](spark.read.parquet(numbers))
     assert_as_plain_spark(env, df.groupBy().count())
     job = env.last_job
-    found = next(one for one in job.vertices if "for 2 cores, as it runs Python functions" in one.reason)
+    found = next(one for one in job.vertices if "it runs Python functions, and there are 2 cores" in one.reason)
     assert found.parallelism == 2
     tasks = [one.tasks for one in stages(spark, job, found.vertex.name)]
     assert 2 in tasks, tasks

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -152,3 +153,28 @@ def test_the_process_ends_without_threads_that_hang() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "end\n"
     assert time.monotonic() - started < 20
+
+
+AT_END = """
+import threading, time
+from penstock.threads import call_at_end
+call_at_end(lambda: print("end", flush=True))
+other = threading.Thread(target=lambda: (threading.main_thread().join(), time.sleep(0.3), print("other", flush=True)))
+other.start()
+{more}
+print("main", flush=True)
+"""
+JOINS_ALL = """
+own = threading.main_thread()
+for one in threading.enumerate():
+    if one not in {own, other} and not one.daemon:
+        one.join()
+"""
+
+
+@pytest.mark.parametrize("more", ["", JOINS_ALL], ids=["waits for the main thread", "joins all threads"])
+def test_a_call_at_the_end(more: str) -> None:
+    command = [sys.executable, "-c", AT_END.format(more=more)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert re.match(r"main\s*other\s*end", done.stdout)
+    assert done.stderr == ""

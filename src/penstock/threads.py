@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextvars
 import sys
 import threading
@@ -107,18 +108,20 @@ def start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
 
 
 def call_at_end(call: Callable[[], object]) -> None:
-    """Call something when all threads that keep the process alive have ended, before what `atexit` holds is called.
+    """Call something when all threads that keep the process alive have ended, and again with what `atexit` holds.
 
-    From then on, Python starts no threads (3.12 and later).
+    From then on, Python starts no threads (3.12 and later). The thread that waits for that keeps no process alive, as
+    programs may wait for all such threads, too; so it may come too late for what `atexit` calls first.
     """
 
     def wait() -> None:
-        own = threading.current_thread()
-        while others := [one for one in threading.enumerate() if one.is_alive() and not one.daemon and one is not own]:
+        threading.main_thread().join()
+        while others := [one for one in threading.enumerate() if one.is_alive() and not one.daemon]:
             others[0].join()
         call()
 
-    threading.Thread(target=wait, name="penstock-end", daemon=False).start()
+    start_thread("penstock-end", wait)
+    atexit.register(call)
 
 
 def answer_within(seconds: float, what: str, asks: str, call: Callable[[], T]) -> T:

@@ -34,10 +34,10 @@ def test_tasks(bytes_in: int, pace: float | None, cores: int, expected: int) -> 
 @pytest.mark.parametrize(
     ("pace", "reason"),
     [
-        (None, "2 tasks for 2 cores, as it runs Python functions"),
+        (None, "it runs Python functions, and there are 2 cores"),
         (
             0.25,
-            "2 tasks, as its Python functions took 0.25 s per MiB in this job, so they will take 1.5 s of a core",
+            "its Python functions took 0.25 s per MiB in this job, so they will take 1.5 s of a core",
         ),
     ],
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def tell(output: Output, program: Program) -> None:
     """Tell of the jobs of a program's environments, of its queries, and of those that were left to Spark."""
     of_queries = {one.job for one in program.queries}
-    for job in RECENT:
+    for job in list(RECENT):
         if job.id not in of_queries:
             output.job(job)
     if isinstance(output, JsonOutput):

@@ -110,7 +110,7 @@ class Statements:
         before, started = set(RECENT), time.monotonic()
         with in_words("the statement failed"):
             columns, rows = self._thread.call(lambda: self._rows(statement, limit))
-        jobs = tuple(job for job in RECENT if job not in before)
+        jobs = tuple(job for job in list(RECENT) if job not in before)
         return Answer(columns, tuple(rows[:limit]), len(rows) > len(rows[:limit]), jobs, time.monotonic() - started)
 
     def _rows(self, statement: str, limit: int | None) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

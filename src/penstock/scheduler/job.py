@@ -175,7 +175,7 @@ class Job:
     @property
     def summary(self) -> JobSummary:
         """What Penstock did for it, in one line: bytes not shuffled, tasks, seconds, and those of its last run."""
-        before = [job for job in RECENT if job.name == self.name and job.started < self.started]
+        before = [job for job in list(RECENT) if job.name == self.name and job.started < self.started]
         last = [job.ended - job.started for job in before if job.ended and job.state is ExecutionState.FINISHED]
         tasks = sum(one.tasks or 0 for one in self.vertices)
         seconds = (time.time() if self.ended is None else self.ended) - self.started

@@ -29,7 +29,7 @@ class CpuNeed:
     tasks
         The number of tasks, at least 1.
     reason
-        Why that many, half a sentence.
+        Why that many, if nothing bounds them; half a sentence, without their number.
     """
 
     tasks: int
@@ -82,12 +82,10 @@ def tasks_for_python(bytes_in: int, pace: float | None, cores: int) -> CpuNeed:
     """
     if pace is None:
         tasks = max(1, min(cores, math.ceil(bytes_in / _LEAST_BYTES)))
-        return CpuNeed(
-            tasks, f"{show_count(tasks, 'task')} for {show_count(cores, 'core')}, as it runs Python functions"
-        )
+        return CpuNeed(tasks, f"it runs Python functions, and there are {show_count(cores, 'core')}")
     seconds = pace * bytes_in / MIB
     tasks = max(1, min(cores, int(seconds / _LEAST_SECONDS)), math.ceil(seconds / _MOST_SECONDS))
-    measured = (
-        f"its Python functions took {pace:.2g} s per MiB in this job, so they will take {seconds:.2g} s of a core"
+    return CpuNeed(
+        tasks,
+        f"its Python functions took {pace:.2g} s per MiB in this job, so they will take {seconds:.2g} s of a core",
     )
-    return CpuNeed(tasks, f"{show_count(tasks, 'task')}, as {measured}")

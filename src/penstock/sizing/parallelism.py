@@ -113,7 +113,8 @@ def decide_vertex(
     if parallelism is None and python is not None and len(ranges) < min(python.tasks, high):
         more, _ = pack_within(row, bounds.volume_per_task, min(python.tasks, high), high)
         if len(more) > len(ranges):
-            return VertexDecision(f"{show_bytes(row.total)} of input: {python.reason}", more)
+            limit = f", at most {high} ({bounds.maximum_from})" if python.tasks > high else ""
+            return VertexDecision(f"{show_bytes(row.total)} of input: {python.reason}{limit}", more)
     return VertexDecision(reason if parallelism is None else f"parallelism is set to {parallelism}", ranges)
 
 

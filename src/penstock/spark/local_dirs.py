@@ -40,5 +40,5 @@ def local_dirs(bridge: Bridge) -> list[LocalDir]:
     given = next(filter(None, variables), None) or context.getConf().get("spark.local.dir")
     if given is None:
         given = str(bridge.find("java.lang.System").getProperty("java.io.tmpdir"))
-    folders = [folder.strip() for folder in given.split(",")]
-    return [LocalDir(folder, shutil.disk_usage(folder).free) for folder in folders if Path(folder).is_dir()]
+    folders = [folder for part in given.split(",") if (folder := part.strip()) and Path(folder).is_dir()]
+    return [LocalDir(folder, shutil.disk_usage(folder).free) for folder in folders]

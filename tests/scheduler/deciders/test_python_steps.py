@@ -36,7 +36,7 @@ def test_no_core_is_idle(name: str) -> None:
     decided = deciding(python(name)).decide(3)
     assert decided.parallelism == CORES
     assert decided.setup.read_of("1-2") == CoalescedRead([(0, 2), (2, 4), (4, 6), (6, 8)])
-    assert decided.reason == "800.0 KiB of input: 4 tasks for 4 cores, as it runs Python functions"
+    assert decided.reason == "800.0 KiB of input: it runs Python functions, and there are 4 cores"
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,13 @@ def test_no_core_is_idle(name: str) -> None:
 )
 def test_the_users_word_wins(facts: Any, expected: int) -> None:
     assert deciding(python(), **facts).decide(3).parallelism == expected
+
+
+def test_the_reason_says_what_bounds_it() -> None:
+    decided = deciding(python(), config={MAXIMUM: 3}).decide(3)
+    assert decided.reason == (
+        f"800.0 KiB of input: it runs Python functions, and there are 4 cores, at most 3 ({MAXIMUM})"
+    )
 
 
 def test_a_vertex_without_python_is_decided_by_its_bytes() -> None:

@@ -121,11 +121,13 @@ class OutputDecider:
             edges = self._edges(family)
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
-            number = max(number, min(max(self._for_python(edge, known) for edge in edges), upper))
+            why = f"four subpartitions for each {show_bytes(bounds.volume_per_task)} (Penstock's default)"
+            python = min(max(self._for_python(edge, known) for edge in edges), upper)
+            if python > number:
+                number, why = python, f"{_FOR_A_TASK} for each task that its Python functions are worth"
             if any(file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
             self._widths[family] = number
-            volume = show_bytes(bounds.volume_per_task)
             limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
             figures = {"known bytes": known.bytes} if known.is_all or known.bytes else {}
             names = " and ".join(sorted({graph.node(edge.target_id).name for edge in edges}))
@@ -134,7 +136,7 @@ class OutputDecider:
                     DecisionKind.SUBPARTITIONS,
                     VertexRef(vertex.id, vertex.name, vertex.node_ids),
                     number,
-                    f"{known} to {names}, four subpartitions for each {volume} (Penstock's default){limit}",
+                    f"{known} to {names}, {why}{limit}",
                     figures | {"maximum": upper},
                     self._told(edges, number, known),
                 )
@@ -150,9 +152,8 @@ class OutputDecider:
             decision_id, edge_ids = self._foreseen.get(family, (None, ()))
             writers = {edge.source_id for edge in map(graph.edge, edge_ids) if not edge.is_forward}
             written = total(map(self._known.written, writers))
-            if decision_id is not None and written is not None:
+            if decision_id is not None and written is not None and self._foreseen.pop(family, None) is not None:
                 self._log.compare(decision_id, written)
-                del self._foreseen[family]
 
     def _edges(self, family: int) -> list[StreamEdge]:
         """Return the edges of exchanges that have equally many subpartitions."""

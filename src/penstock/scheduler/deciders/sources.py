@@ -144,9 +144,10 @@ class SourceDecider:
         number, why = choose_scan_parallelism(source.options, source.static, inferred, bounds)
         if asked and inferred > 0 and source.scan.takes_any_number:
             python = self._python.need(vertex.node_ids, source.scan.size_in_bytes)
-            more = 0 if python is None else bounds.inferred(max(inferred, python.tasks), source.options)[0]
-            if python is not None and more > number:
-                return more, python.reason
+            if python is not None:
+                more, bound = bounds.inferred(max(inferred, python.tasks), source.options)
+                if more > number:
+                    return more, f"{python.reason}, but {bound}" if bound else python.reason
         if asked and inferred == NO_ANSWER and coordinator.problem:
             why += f": {coordinator.problem}"
         return number, why
