@@ -68,6 +68,14 @@ frames = [
 ]
 print(json.dumps([[list(row) for row in frame.collect()] for frame in frames]))
 """
+OUR_CLASSES = """
+spark.conf.set("spark.penstock.execution.verify", "true")
+spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+spark.conf.set("spark.penstock.execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task", "64kb")
+left, right = (spark.range(60000).select((F.col("id") % 20000).alias("k"), F.col("id").alias(n)) for n in "vw")
+grouped = left.groupBy("k").agg(F.sum("v").alias("v")).join(right.groupBy("k").agg(F.sum("w").alias("w")), "k", "left")
+print(json.dumps([list(row) for row in grouped.agg(F.count("*"), F.sum("v"), F.sum("w")).collect()]))
+"""
 SLOW = """
 wait = F.udf(lambda value: time.sleep(60) or value, "long")
 slow = spark.range(4).select(wait("id").alias("id")).groupBy("id").count()
@@ -161,6 +169,13 @@ def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody
         (tmp_path / "added.txt").write_text(f"by {factor}")
         found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
         assert found == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
+
+
+def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) -> None:
+    """Spark gives tasks of a client what was added for this client alone."""
+    total = sum(range(60000))
+    for _ in range(3):
+        assert client(OUR_CLASSES, server.address) == [[20000, total, total]]
 
 
 def test_an_interrupt_ends_the_query_and_its_job(server: Server) -> None:

@@ -100,7 +100,6 @@ class JavaClasses:
         self._origin = origin
         self._loaded: dict[str, LoadedClass] = {}
         self._helpers: dict[str, Any] = {}
-        self._sent: set[tuple[str, Path]] = set()
 
     def helper(self, bridge: Bridge, name: str, *, on_executors: bool) -> Any:
         """Return the one object of a class."""
@@ -122,11 +121,10 @@ class JavaClasses:
         return maker.newInstance(bridge.new_array("java.lang.Object", []))
 
     def _send(self, bridge: Bridge, name: str) -> None:
-        """Let the executors of the application have a class, once."""
+        """Let the tasks of a session have a class."""
         jar = self._loaded[name].jar
-        if jar is not None and (bridge.application, jar) not in self._sent:
-            bridge.spark.sparkContext._jsc.addJar(str(jar))
-            self._sent.add((bridge.application, jar))
+        if jar is not None:
+            self.helper(bridge, "Artifacts", on_executors=False).addJar(bridge.session, str(jar))
 
 
 class ShippedClasses:

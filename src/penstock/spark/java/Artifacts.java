@@ -1,12 +1,17 @@
 package penstock;
 
+import java.io.File;
 import java.lang.reflect.Field;
 
 import org.apache.spark.JobArtifactSet;
 import org.apache.spark.JobArtifactSet$;
+import org.apache.spark.JobArtifactState;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.classic.SparkSession;
 
 import scala.Option;
+import scala.collection.Map;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction0;
 
 /**
@@ -38,6 +43,35 @@ public final class Artifacts {
         session.artifactManager().withResources(found);
         restore(found);
         return before;
+    }
+
+    /**
+     * Lets tasks of a session's queries have a jar, once. Tasks of a session that has artifacts of its own see no jar that
+     * was added for others, nor one that was added for all after its first query.
+     */
+    public void addJar(SparkSession session, String path) throws ReflectiveOperationException {
+        Bound before = bind(session);
+        try {
+            Option<?> state = JobArtifactSet.getCurrentJobArtifactState();
+            String group = state.isEmpty() ? "default" : ((JobArtifactState) state.get()).uuid();
+            if (!hasJar(session.sparkContext(), group, path)) {
+                session.sparkContext().addJar(path);
+            }
+        } finally {
+            restore(before);
+        }
+    }
+
+    private static boolean hasJar(SparkContext context, String group, String path) {
+        Option<?> jars = context.addedJars().get(group);
+        if (jars.isDefined()) {
+            for (Object address : CollectionConverters.asJava((Map<?, ?>) jars.get()).keySet()) {
+                if (((String) address).endsWith("/jars/" + new File(path).getName())) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     /** Binds this thread to something else. */
