@@ -62,11 +62,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nobody_is_served_afterwards() -> Iterator[None]:
-    """A module that leaves Penstock enabled in the session that all share would change what later ones see."""
+    """A module that leaves Penstock enabled in the session that all share would change what later ones see.
+
+    So would a job group: queries have its name.
+    """
     yield
     pyspark = sys.modules.get("pyspark")
-    if pyspark is None or pyspark.SparkContext._active_spark_context is None:
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context
+    if context is None:
         return
+    for key in ("spark.jobGroup.id", "spark.job.description"):
+        context.setLocalProperty(key, None)
     from pyspark.sql import SparkSession
 
     from penstock.spark import query_hook

@@ -75,7 +75,8 @@ def by_spark(spark: SparkSession, df: DataFrame) -> Any:
     try:
         rows = df.collect()
     finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+        for key in ("spark.jobGroup.id", "spark.job.description"):
+            spark.sparkContext.setLocalProperty(key, None)
     return rows, tasks_of_last_stage(spark, [group])
 
 

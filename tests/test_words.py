@@ -80,7 +80,8 @@ def test_a_job_and_its_decisions_print_as_text(query: Any, env: Environment) -> 
     text, decisions = str(env.last_job), str(env.last_job.decisions)
     assert re.match(rf"Job collect at test_words\.py:\d+ \({env.last_job.id}\): finished\n", text)
     assert str(env.last_job.summary) in text
-    assert decisions in text
+    assert "\n".join(env.last_job.told()) in text
+    assert set(env.last_job.told()) <= set(decisions.splitlines())
     assert "aggregate by n_name" in text
     assert "object at" not in text
     for shown in (env.last_job._repr_html_(), env.last_job.decisions._repr_html_()):

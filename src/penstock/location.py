@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 _OWN = str(Path(__file__).parent)
-_GENERATED = "<string>"
-"""The file of functions that Python makes itself, such as the constructor of a dataclass."""
+_BETWEEN = {"<string>", contextlib.__file__}
+"""Files of functions that Python puts between: the constructor of a dataclass, the begin and end of a ``with``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def callers_line() -> SourceLine | None:
     frame = sys._getframe(1)  # noqa: SLF001 - the documented way to look at a caller without building a stack
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OWN) and file != _GENERATED:
+        if not file.startswith(_OWN) and file not in _BETWEEN:
             return SourceLine(file, frame.f_lineno)
         if frame.f_back is None:
             break

@@ -85,20 +85,26 @@ class Shell:
         PenstockError
             If a statement of a file fails.
         """
-        while True:
-            try:
-                line = self._lines.next(CONTINUED if self._typed.is_open else PROMPT)
-            except KeyboardInterrupt:
-                self._typed.rest()
-                click.echo()
-                continue
-            except EOFError:
-                break
+        while self._goes_on():
+            pass
+
+    def _goes_on(self) -> bool:
+        """Read a line, and run what it ends; return whether there is more to read."""
+        try:
+            line = self._lines.next(CONTINUED if self._typed.is_open else PROMPT)
             if not self._typed.is_open and line.strip().rstrip(";").lower() in LEAVING:
-                return
+                return False
             for text in self._whole(line):
                 self._run(text)
-        self._leave()
+        except EOFError:
+            self._leave()
+            return False
+        except KeyboardInterrupt:  # while a line is typed, or between two statements
+            if not self._lines.is_keyboard:
+                raise
+            self._typed.rest()
+            click.echo()
+        return True
 
     def _whole(self, line: str) -> list[str]:
         """Return the commands and statements that a line ends."""
@@ -112,6 +118,8 @@ class Shell:
             self._commands.run(text)
         except KeyboardInterrupt:
             click.echo("stopped", err=True)
+            if not self._lines.is_keyboard:
+                raise
         except Exception as error:
             if not self._lines.is_keyboard:
                 raise
