@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.history.record import known as _known
 from penstock.history.record import run_times
 from penstock.history.told import told
 from penstock.tables import VertexRow, vertices_table
@@ -44,11 +45,6 @@ def _vertex_as_dict(one: VertexSnapshot) -> dict[str, Any]:
         "rows-out": one.rows_out,
         "seconds": round(one.seconds, 3),
     }
-
-
-def _known(figure: int) -> int | None:
-    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
-    return None if figure < 0 else figure
 
 
 def record_table(record: JobRecord) -> Table:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.history.told import ToldDecision, ToldEstimate
+from penstock.told import ToldDecision, ToldEstimate
 from penstock.web.comparison import Comparison, Figure
-from penstock.web.findings import Links, findings, reasons_of_time
+from penstock.web.findings import Links, findings
 from penstock.web.timing import Timing
 from tests.web.test_timing import step
 
@@ -41,37 +41,6 @@ def answers(name: str, steps: Any = (), decisions: Any = (), last: Any = None, c
     found = findings(steps, Timing.of(steps, total), decisions, last, Links("0a", comparison))
     (one,) = [one for one in found if one.id == name]
     return one
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        (step("a", (0, 10), task_seconds=(4.0, 5.0), busy=((0, 5),)), ["its 2 tasks took 9.0 s together, 1.8 at a time"]),
-        (
-            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),)),
-            ["its tasks ran for 1.0 s only; the rest went to planning and waiting for a core", "its 1 task took 1.0 s together, 1.0 at a time"],
-        ),
-        (
-            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),), is_broadcast=True),
-            [
-                "its tasks ran for 1.0 s only; the rest went to planning and collecting its rows and building the table to broadcast",
-                "its 1 task took 1.0 s together, 1.0 at a time",
-            ],
-        ),
-        (
-            step("a", (0, 10), task_seconds=(1.0, 1.0, 9.0)),
-            ["rows are skewed: its slowest task took 9.0 s, the median 1.0 s", "its 3 tasks took 11.0 s together, 1.1 at a time"],
-        ),
-        (
-            step("a", (0, 10), spilled=1 << 20, rows_in=5_000_000, bytes_in=1 << 30),
-            ["1.0 MiB did not fit into memory and went over the disk", "it read 5.0 M rows, 1.0 GiB (more than any other step)"],
-        ),
-        (step("a", (0, 10), rows_in=1), ["it read 1 row"]),
-        (step("a", None), []),
-    ],
-)  # fmt: skip
-def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
-    assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
 
 
 def test_the_longest_step_comes_first_and_leads_to_its_page() -> None:

@@ -123,6 +123,23 @@ def test_skew_is_marked() -> None:
     assert page.count('class="run skewed"') == 1
 
 
+def test_tasks_are_compared_with_those_of_their_stage() -> None:
+    one = record()
+    short = [one.tasks["v1"][0] | {"index": number} for number in range(5)]
+    long = [one.tasks["v1"][2] | {"index": number, "stage": 2} for number in range(3)]
+    one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": [*short, *long]})
+    assert "run skewed" not in pages.vertex(one, one.vertices["v1"], 20.0)
+
+
+@pytest.mark.parametrize(("tasks", "told"), [(3, ""), (1000, "The first 3 of 1,000 tasks are shown.")])
+def test_it_is_told_how_many_tasks_are_not_shown(tasks: int, told: str) -> None:
+    one = record()
+    stage = {"id": 1, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": 9.0}  # fmt: skip
+    one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": one.tasks["v1"], "stages": [stage]})
+    page = pages.vertex(one, one.vertices["v1"], 20.0)
+    assert re.findall(r"The first [^<]*", page) == ([told] if told else [])
+
+
 @pytest.mark.parametrize(
     ("sizes", "marked"),
     [

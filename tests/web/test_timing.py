@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.web.steps import Step, merged, steps_of
+from penstock.web.steps import Stage, Step, merged, stages_of, steps_of
 from penstock.web.timing import Timing, critical_path, idle
 from tests.history.records import record, task
 
@@ -21,7 +21,6 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "tasks": 1,
         "ran": ran,
         "busy": () if ran is None else (ran,),
-        "task_seconds": (),
         "stages": (),
         "rows_in": None,
         "rows_out": None,
@@ -89,16 +88,43 @@ def test_a_step_has_what_was_recorded_of_it() -> None:
     first, second = steps_of(made, 30.0)
     assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
-    assert (first.rows_in, first.rows_out, first.spilled, first.slowest) == (9, 50, 42, 1.2)
+    assert (first.rows_in, first.rows_out, first.spilled) == (9, 50, 42)
+    assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2)),)
     assert second.inputs == ("v1",)
-    assert (second.rows_in, second.spilled, second.slowest) == (None, None, None), "nothing was recorded"
+    assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "nothing was recorded"
+
+
+def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
+    return {"id": number, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": seconds}  # fmt: skip
 
 
 def test_of_more_tasks_than_were_recorded_the_whole_time_counts() -> None:
     made = record()
-    stage = {"id": 1, "attempt": 0, "tasks": 900, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": 9.0}  # fmt: skip
-    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [task(0, 0.1)], "stages": [stage]})
-    assert steps_of(made, 30.0)[0].busy == ((1.0, 2.5),)
+    tasks = [task(0, 0.1)]
+    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": tasks, "stages": [figures(1, 900, 9.0)]})
+    (first, _) = steps_of(made, 30.0)
+    assert first.busy == ((1.0, 2.5),)
+    assert (first.tasks_run, first.task_seconds) == (900, 9.0)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "of_all", "expected"),
+    [
+        ([], [], ()),
+        ([(1, 2.0), (1, 4.0)], [], (Stage(1, 2, 6.0, (2.0, 4.0)),)),  # a log of an older release
+        ([(1, 2.0)], [figures(1, 1000, 1e3)], (Stage(1, 1000, 1e3, (2.0,)),)),
+        ([], [figures(2, 5, 7.0)], (Stage(2, 5, 7.0, ()),)),
+        ([], [figures(2, 0, 0.0)], ()),  # what it would have written was there
+        ([(1, 2.0), (1, 2.0), (1, 3.0)], [figures(1, 1, 3.0)], (Stage(1, 3, 7.0, (2.0, 2.0, 3.0)),)),  # it ran again
+        (
+            [(1, 2.0), (4, 9.0)],
+            [figures(1, 1, 2.0), figures(4, 3, 27.0)],
+            (Stage(1, 1, 2.0, (2.0,)), Stage(4, 3, 27.0, (9.0,))),
+        ),
+    ],
+)
+def test_stages_count_all_of_their_tasks(tasks: Any, of_all: Any, expected: Any) -> None:
+    assert stages_of([{"stage": stage, "seconds": seconds} for stage, seconds in tasks], of_all) == expected
 
 
 def test_a_step_that_runs_ends_now() -> None:

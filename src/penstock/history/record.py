@@ -14,6 +14,11 @@ Event = dict[str, Any]
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
 
 
+def known(figure: int) -> int | None:
+    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
+    return None if figure < 0 else figure
+
+
 def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
     """Return when a vertex of a record began to run, and when it ended; None for what has not happened."""
     reached = {ExecutionState(state): at for state, at in vertex["timestamps"].items()}

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.told import together
-from penstock.units import show_bytes, show_count
 from penstock.web import words
+from penstock.web.reasons import reasons_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.history.told import ToldDecision, ToldEstimate
+    from penstock.told import ToldDecision, ToldEstimate
     from penstock.web.comparison import Comparison
     from penstock.web.steps import Step
     from penstock.web.timing import Timing
-
-SKEWED = 4.0
-"""A task or a piece of the rows is marked where it is so many times the median."""
-_MOSTLY_WAITED = 0.5
-"""A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +115,6 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     if timing.idle_seconds >= 0.1 * timing.total > 0:
         idle = words.share(timing.idle_seconds, timing.total)
         yield Item(f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, or waited")
-
-
-def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
-    """Return why a step took its time, as far as its figures tell, most telling first."""
-    seconds = step.seconds or 0.0
-    busy = sum(end - start for start, end in step.busy)
-    typical = statistics.median(step.task_seconds) if step.task_seconds else 0.0
-    slowest = step.slowest or 0.0
-    if step.task_seconds and busy < _MOSTLY_WAITED * seconds:
-        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
-        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
-    if len(step.task_seconds) > 2 and slowest > SKEWED * typical and slowest > 0.2 * seconds:
-        yield f"rows are skewed: its slowest task took {words.seconds(slowest)}, the median {words.seconds(typical)}"
-    if step.spilled:
-        yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
-    most = max((other.rows_in or 0 for other in steps), default=0)
-    if step.rows_in:
-        much = " (more than any other step)" if step.rows_in == most and len(steps) > 1 else ""
-        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
-        yield f"it read {words.rows(step.rows_in)}{size}{much}"
-    if step.task_seconds:
-        total = sum(step.task_seconds)
-        at_once = total / busy if busy else 1.0
-        tasks = show_count(len(step.task_seconds), "task")
-        yield f"its {tasks} took {words.seconds(total)} together, {at_once:.1f} at a time"
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:

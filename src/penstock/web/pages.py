@@ -18,8 +18,10 @@ from penstock.web import words
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
 from penstock.web.comparison import Comparison
-from penstock.web.findings import SKEWED, Links, findings, reasons_of_time
+from penstock.web.findings import Links, findings
+from penstock.web.lanes import Lanes
 from penstock.web.listing import STATES, JobList, JobWish, Wish, sorted_steps, steps_made
+from penstock.web.reasons import SKEWED, reasons_of_time
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
 
@@ -172,9 +174,6 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
     steps = steps_of(record, now)
     step = next(step for step in steps if step.id == one["id"])
     nodes = set(one["nodes"])
-    tasks = record.tasks.get(step.id, [])
-    begin = min((task["started"] for task in tasks), default=0.0)
-    span = max((task["started"] + task["seconds"] - begin for task in tasks), default=0.0) or 1.0
     numbers = list(record.vertices)
     at = numbers.index(step.id)
     return _render(
@@ -186,9 +185,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
         is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
         spark=(record.application or {}).get("page") if is_here else None,
         bars=piece_bars(one["subpartitions"]),
-        axis=Markup(bars.axis(span)),  # noqa: S704 - numbers only
-        lanes=_lanes(tasks, begin, span),
-        stages=record.stages.get(step.id, []),
+        lanes=Lanes.of(step, record.tasks.get(step.id, [])),
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
         decisions=together(decision for decision in told(record) if not nodes.isdisjoint(decision.nodes)),
         figures=record.decisions_of(one),
@@ -197,18 +194,6 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
         previous=numbers[at - 1] if at else None,
         following=numbers[at + 1] if at + 1 < len(numbers) else None,
     )
-
-
-def _lanes(tasks: Sequence[dict[str, Any]], begin: float, span: float) -> list[tuple[dict[str, Any], bool, Markup]]:
-    """Return the tasks of a step: each with whether it is much slower than the others, and its line."""
-    typical = _median(task["seconds"] for task in tasks)
-    found = []
-    for task in tasks:
-        skewed = len(tasks) > 2 and task["seconds"] > SKEWED * typical
-        times = (task["started"] - begin, task["started"] - begin + task["seconds"])
-        line = bars.time_line(span, [("run skewed" if skewed else "run finished", times)], 20)
-        found.append((task, skewed, Markup(line)))  # noqa: S704 - numbers only
-    return found
 
 
 def piece_bars(sizes: Sequence[int]) -> list[dict[str, Any]]:
