@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.errors import JobError
-from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
 from penstock.observer import record_of
 from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jvm import Bridge

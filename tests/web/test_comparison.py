@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.history.event_log import Summary
+from penstock.history.summaries import Summary
 from penstock.web.comparison import Comparison
 from penstock.web.dashboard import Dashboard, Digest
 from tests.history.records import record, vertex

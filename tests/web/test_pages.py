@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.history.event_log import Summary
+from penstock.history.summaries import Summary
 from penstock.web import pages, views
 from penstock.web.dashboard import Dashboard, Digest
 from penstock.web.listing import JobWish, Wish
@@ -173,6 +173,20 @@ def test_a_job_of_many_steps_is_drawn_elsewhere() -> None:
     page = job_page(made)
     assert '<img src="/jobs/0123456789ab/graph.svg?pending=false"' in page
     assert page.count('class="what"') == 600
+
+
+def test_a_list_of_several_pages() -> None:
+    summaries = [Summary.of(record(job_id=f"{number:012x}")) for number in range(250)]
+    page = pages.jobs(summaries, Wish(sort="name", page=2), 30.0)
+    assert re.findall(r'<a class="button" href="([^"]*)">(\w+)</a>', page) == [
+        ("/?sort=name", "Previous"),
+        ("/?sort=name&amp;page=3", "Next"),
+    ]
+
+
+@pytest.mark.parametrize(("unread", "said"), [(0, []), (1, ["1 event log"]), (3, ["3 event logs"])])
+def test_logs_that_cannot_be_read_are_counted(unread: int, said: list[str]) -> None:
+    assert re.findall(r"<p[^>]*>([^<]*) cannot be read", pages.jobs([], Wish(), 30.0, unread=unread)) == said
 
 
 def test_user_text_is_no_markup() -> None:

@@ -16,8 +16,8 @@ from penstock.web.steps import steps_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.history.summaries import Summary
 
 _DAYS = 30
 _MOST = 15

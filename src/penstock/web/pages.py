@@ -28,8 +28,8 @@ from penstock.web.timing import Timing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.history.summaries import Summary
     from penstock.web.dashboard import Dashboard
     from penstock.web.steps import Step
 
@@ -60,10 +60,16 @@ _templates.filters |= {
 _templates.globals |= {"version": penstock.__version__}
 
 
-def jobs(summaries: Sequence[Summary], wish: Wish, now: float) -> str:
-    """Return the list of jobs."""
+def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 0) -> str:
+    """Return the list of jobs; `unread` is how many event logs cannot be read."""
     return _render(
-        "jobs.html", found=JobList.of(summaries, wish, now), wish=wish, now=now, states=STATES, steps_made=steps_made
+        "jobs.html",
+        found=JobList.of(summaries, wish, now),
+        wish=wish,
+        now=now,
+        states=STATES,
+        steps_made=steps_made,
+        unread=unread,
     )
 
 
