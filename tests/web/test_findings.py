@@ -83,9 +83,10 @@ def test_broadcasts_that_spared_most_come_first() -> None:
     assert [item.note for item in found.items] == [
         "change with the.option",
         "",
-        "came otherwise: shuffled, because it grew",
+        "instead: shuffled, because it grew",
     ]
-    assert [item.is_miss for item in found.items] == [False, False, True]
+    assert [item.mark for item in found.items] == ["", "", "came otherwise"]
+    assert found.question == "What was broadcast, what was not, and why?"
 
 
 def test_what_was_read_less_comes_with_its_reason() -> None:
@@ -112,11 +113,13 @@ def test_the_worst_estimate_comes_first_and_each_once() -> None:
             decision("exchange", "two", estimate=wrong),
             decision("exchange", "three", estimate=estimate("bytes of b", 10, 1000, 100.0)),
             decision("exchange", "four", estimate=estimate("bytes of c", 10, 11)),
+            decision("exchange", "five", estimate=estimate("bytes of d", 90, 0, 90.0)),
         ],
     )
-    assert [(item.text, item.is_miss) for item in found.items] == [
-        ("bytes of b: 10 foreseen, 1000 came", True),
-        ("bytes of a: 10 foreseen, 100 came", True),
+    assert [(item.text, item.mark) for item in found.items] == [
+        ("bytes of d: 90 foreseen, 0 came", "missed"),
+        ("bytes of b: 10 foreseen, 1000 came", "missed"),
+        ("bytes of a: 10 foreseen, 100 came", "missed"),
     ]
 
 
@@ -127,6 +130,17 @@ def test_the_last_run() -> None:
         ("It took 2.0 s, the last run 5.0 s", "-60 %", "/there"),
         ("an.option is 2 instead of 1", "", ""),
     ]
+
+
+def test_a_run_that_goes_on_has_no_change_in_percent() -> None:
+    last = Comparison((Figure("Seconds", "60.0 s", "2.0 s", ""),), (), (), (), (), is_running=True)
+    (first,) = answers("last-run", last=last, comparison="/there").items
+    assert (first.text, first.note) == ("It has run for 2.0 s; the last run took 60.0 s", "")
+
+
+def test_where_nothing_can_be_compared_nothing_is_claimed() -> None:
+    found = answers("read-less", decisions=[decision("source parallelism", "a", estimate=estimate("rows", 9, None))])
+    assert (found.items, found.none) == ((), "No table is known to have been read less than planned.")
 
 
 @pytest.mark.parametrize("name", ["longest", "broadcast", "read-less", "wrong", "last-run"])

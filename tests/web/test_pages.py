@@ -22,9 +22,9 @@ def job_page(made: Any, wish: Any = None, **options: Any) -> str:
 
 def test_the_button_is_there_only_while_operators_are_pending() -> None:
     half, done = record(ended=False), record()
-    assert "Show pending operators" in job_page(half)
-    assert "Hide pending operators" in job_page(half, JobWish(pending=True))
-    assert "pending operators</a>" not in job_page(done)
+    assert "Show open operators" in job_page(half)
+    assert "Hide open operators" in job_page(half, JobWish(pending=True))
+    assert "open operators</a>" not in job_page(done)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,47 @@ def test_a_missed_estimate_is_marked() -> None:
     )
 
 
+def test_a_broadcast_that_was_not_made_is_no_estimate() -> None:
+    page = job_page(decided(record(), 1, outcome={"instead": "customer is shuffled", "because": "no memory is left"}))
+    assert re.findall(r'badge miss">([^<]*)<', page) == ["came otherwise"] * 2, "in the answers and at the decision"
+    assert "instead: customer is shuffled, because no memory is left" in page
+
+
+def test_decisions_that_are_told_together_count_as_one() -> None:
+    made = record()
+    for number, place in ((1, "a on x"), (2, "b on y")):
+        decided(made, number, place=place, sentence=f"{place}: broadcast instead of shuffle, as it is small")
+    page = job_page(made)
+    assert "In 2 places (a on x; b on y): broadcast instead of shuffle, as it is small" in page
+    assert re.findall(r">(broadcast \d+|vertex parallelism \d+)<", page) == ["broadcast 1", "vertex parallelism 1"]
+
+
+@pytest.mark.parametrize(("ended", "said"), [(True, "for it."), (False, "for it yet.")])
+def test_a_step_about_which_nothing_was_decided(ended: bool, said: str) -> None:
+    made = record(ended=ended)
+    made.decisions.clear()
+    assert f"Nothing has been decided {said}" in pages.vertex(made, made.vertices["v1"], 20.0)
+
+
+def test_figures_stand_under_the_sentence_of_their_decision() -> None:
+    made = record()
+    made.decisions.clear()
+    decided(
+        made,
+        0,
+        kind="dynamic filter",
+        nodes=["1"],
+        chosen="by the right side of 12 Join",
+        figures={"rows": 1200, "join": 12, "side": "right"},
+        outcome={"tasks": 3},
+        sentence="orders keeps only rows with a key of customer",
+    )
+    decided(made, 1, nodes=["1"], chosen="no HASH(none#1) exchange", sentence="no shuffle before it")
+    (told,) = re.findall(r'id="figures">(.*?)</details>', pages.vertex(made, made.vertices["v1"], 20.0), re.DOTALL)
+    assert re.findall("<h3>([^<]*)</h3>", told) == ["orders keeps only rows with a key of customer"], "one has none"
+    assert re.findall("<dt>([^<]*)</dt><dd>([^<]*)</dd>", told) == [("rows", "1,200"), ("came out: tasks", "3")]
+
+
 def test_decisions_of_one_kind_are_shown_on_demand() -> None:
     made = decided(decided(record(), 1), 2, kind="exchange", sentence="one exchange less")
     decisions = re.compile('class="decision"')
@@ -108,6 +149,13 @@ def test_the_query_and_sparks_pages() -> None:
     assert "local-1" in elsewhere
 
 
+def test_a_job_that_runs_is_compared_in_words_only() -> None:
+    last = record(job_id="ffffffffffff")
+    page = pages.job(record(ended=False), 12.0, JobWish(), last=last)
+    assert "It has run for 2.0 s; the last run took 10.0 s" in page
+    assert "-80 %" not in page
+
+
 def test_the_last_run_is_compared_with() -> None:
     last = record(job_id="ffffffffffff")
     page = job_page(record(), last=last, earlier=[Summary.of(last)])
@@ -138,19 +186,6 @@ def test_it_is_told_how_many_tasks_are_not_shown(tasks: int, told: str) -> None:
     one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": one.tasks["v1"], "stages": [stage]})
     page = pages.vertex(one, one.vertices["v1"], 20.0)
     assert re.findall(r"The first [^<]*", page) == ([told] if told else [])
-
-
-@pytest.mark.parametrize(
-    ("sizes", "marked"),
-    [
-        ([], []),
-        ([10, 20, 400], [False, False, False]),
-        ([10 << 20, 20 << 20, 400 << 20], [False, False, True]),
-        ([1 << 20, 400 << 20], [False, False]),
-    ],
-)
-def test_large_pieces_are_marked(sizes: Any, marked: Any) -> None:
-    assert [bar["skewed"] for bar in pages.piece_bars(sizes)] == marked
 
 
 def test_what_was_repeated_is_told() -> None:

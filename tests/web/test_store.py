@@ -78,7 +78,8 @@ def test_jobs_that_ended_long_ago_leave_memory() -> None:
 
 
 def test_a_job_that_runs_can_be_cancelled_however_many_came_later() -> None:
-    store, cancelled = JobStore(), []
+    store = JobStore()
+    cancelled: list[str] = []
     first = record(job_id=f"{0:012x}", ended=False)
     store.add(first, cancelled.append)
     for number in range(1, 250):

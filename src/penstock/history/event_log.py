@@ -131,15 +131,16 @@ class EventLog:
         """Append events; the end of the job ends the log."""
         text = "".join(json.dumps(event, default=str, separators=(",", ":")) + "\n" for event in events)
         with self._lock:
-            if self._file is None:
+            file = self._file
+            if file is None:
                 return
             try:
-                self._file.append(text)
+                file.append(text)
                 if any(event.get("state") in ENDED for event in events if event["type"] == "state"):
-                    self._file.close()
+                    file.close()
                     self._file = None
             except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
-                self._give_up(self._file, error)
+                self._give_up(file, error)
 
     def close(self) -> None:
         """End the log."""

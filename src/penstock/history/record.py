@@ -39,7 +39,8 @@ class JobRecord:
     decisions
         All decisions, in order.
     changes
-        What the optimizer changed: before, after and why; `decision` is the number of the decision that changed it.
+        What the optimizer changed: before, after and why, as a sentence; `decision` is the number of the decision that
+        changed it.
     refused
         What strategies asked for that could not be, and why not.
     query
@@ -132,9 +133,10 @@ class JobRecord:
         self.edges |= {edge["id"]: edge for edge in event["edges"]}
 
     def _on_change(self, event: Event) -> None:
-        change = {key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")}
-        # Logs of older releases do not tell the rest.
-        told = {"decision": event.get("decision"), "sentence": event.get("sentence"), "shown": event.get("shown", True)}
+        change = {key: event[key] for key in ("at", "what", "before", "after", "node")}
+        # Logs of older releases do not tell the rest, or tell reasons instead of a sentence.
+        sentence = event.get("sentence") or "; ".join(event.get("reasons", ())) or None
+        told = {"decision": event.get("decision"), "sentence": sentence, "shown": event.get("shown", True)}
         self.changes.append(change | told)
 
     def _on_refused(self, event: Event) -> None:

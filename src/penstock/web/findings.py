@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of an answer: a text, what is set apart in it, and where it leads to."""
+    """One line of an answer: a text, what is set apart in it, where it leads to, and a word that marks it."""
 
     text: str
     note: str = ""
     href: str = ""
-    is_miss: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,19 @@ def findings(
     """
     return [
         Finding(
-            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step ran yet."
+            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step has run."
         ),
-        Finding("broadcast", "What was broadcast, and why?", tuple(_broadcasts(decisions)), "No table was broadcast."),
+        Finding(
+            "broadcast",
+            "What was broadcast, what was not, and why?",
+            tuple(_broadcasts(decisions)),
+            "No table was broadcast.",
+        ),
         Finding(
             "read-less",
             "What was read less than planned?",
             tuple(_read_less(decisions)),
-            "Everything was read as planned.",
+            "No table is known to have been read less than planned.",
         ),
         Finding(
             "wrong",
@@ -123,14 +128,18 @@ def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
         note = _otherwise(one)
         # An option that changes many of them is named once.
-        yield Item(one.sentence, "" if note == last else note, is_miss=bool(one.instead))
+        yield Item(one.sentence, "" if note == last else note, mark=_mark(one))
         last = note
+
+
+def _mark(one: ToldDecision) -> str:
+    return "came otherwise" if one.instead else ""
 
 
 def _otherwise(one: ToldDecision) -> str:
     if not one.instead:
         return "" if one.option is None else f"change with {one.option}"
-    return f"came otherwise: {one.instead}" + (f", because {one.because}" if one.because else "")
+    return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")
 
 
 _OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
@@ -140,14 +149,10 @@ _CLEARLY = 0.9
 
 def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
-    seen = set()
-    for estimate in sorted(filter(_is_less, estimates), key=_less_by, reverse=True):
-        text = f"{estimate.what}: {estimate.text}"
-        if text not in seen:
-            seen.add(text)
-            yield Item(text)
+    less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
+    yield from (Item(text) for text in dict.fromkeys(map(str, less)))
     for one in together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER):
-        yield Item(one.sentence, _otherwise(one))
+        yield Item(one.sentence, _otherwise(one), mark=_mark(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
@@ -159,20 +164,19 @@ def _less_by(estimate: ToldEstimate) -> float:
 
 
 def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    missed = [(one.estimate.missed_by, one.estimate) for one in decisions if one.estimate and one.estimate.missed_by]
-    seen = set()
-    for _, estimate in sorted(missed, key=lambda pair: -pair[0]):
-        text = f"{estimate.what}: {estimate.text}"
-        if text not in seen:
-            seen.add(text)
-            yield Item(text, is_miss=True)
+    missed = [one.estimate for one in decisions if one.estimate is not None and one.is_missed]
+    for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
+        yield Item(text, mark="missed")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:
     if last_run is None or links.comparison is None:
         return
     took = last_run.figures[0]
-    yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
+    if last_run.is_running:
+        yield Item(f"It has run for {took.after}; the last run took {took.before}", href=links.comparison)
+    else:
+        yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
     yield from (Item(text) for text in last_run.sentences)
 
 
