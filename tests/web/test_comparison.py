@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.web.comparison import Comparison, Growth
+from penstock.web.comparison import Comparison
 from tests.history.records import record, vertex
 
 
@@ -111,7 +111,3 @@ def test_a_run_that_goes_on_is_not_measured_against_one_that_ended() -> None:
     assert found.steps[0].more_seconds is None
     assert found.sentences == ["1.2 M rows of orders were read, 60.0 M before"]
     assert not Comparison.of(after, before, 12.0).is_running
-
-
-def test_one_row() -> None:
-    assert str(Growth("orders", 20_000, 1)) == "1 row of orders was read, 20.0 k before"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.web.reasons import reasons_of_time
-from penstock.web.steps import Stage
+from penstock.web.stages import Stage
 from tests.web.test_timing import step
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from penstock.web.steps import Stage, Step, merged, stages_of, steps_of
+from penstock.web.stages import Stage
+from penstock.web.steps import Step, merged, steps_of
 from penstock.web.timing import Timing, critical_path, idle
 from tests.history.records import record, task
+from tests.web.test_stages import figures
 
 
 def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
@@ -94,10 +96,6 @@ def test_a_step_has_what_was_recorded_of_it() -> None:
     assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "nothing was recorded"
 
 
-def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
-    return {"id": number, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": seconds}  # fmt: skip
-
-
 def test_of_more_tasks_than_were_recorded_the_whole_time_counts() -> None:
     made = record()
     tasks = [task(0, 0.1)]
@@ -105,26 +103,6 @@ def test_of_more_tasks_than_were_recorded_the_whole_time_counts() -> None:
     (first, _) = steps_of(made, 30.0)
     assert first.busy == ((1.0, 2.5),)
     assert (first.tasks_run, first.task_seconds) == (900, 9.0)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "of_all", "expected"),
-    [
-        ([], [], ()),
-        ([(1, 2.0), (1, 4.0)], [], (Stage(1, 2, 6.0, (2.0, 4.0)),)),  # a log of an older release
-        ([(1, 2.0)], [figures(1, 1000, 1e3)], (Stage(1, 1000, 1e3, (2.0,)),)),
-        ([], [figures(2, 5, 7.0)], (Stage(2, 5, 7.0, ()),)),
-        ([], [figures(2, 0, 0.0)], ()),  # what it would have written was there
-        ([(1, 2.0), (1, 2.0), (1, 3.0)], [figures(1, 1, 3.0)], (Stage(1, 3, 7.0, (2.0, 2.0, 3.0)),)),  # it ran again
-        (
-            [(1, 2.0), (4, 9.0)],
-            [figures(1, 1, 2.0), figures(4, 3, 27.0)],
-            (Stage(1, 1, 2.0, (2.0,)), Stage(4, 3, 27.0, (9.0,))),
-        ),
-    ],
-)
-def test_stages_count_all_of_their_tasks(tasks: Any, of_all: Any, expected: Any) -> None:
-    assert stages_of([{"stage": stage, "seconds": seconds} for stage, seconds in tasks], of_all) == expected
 
 
 def test_a_step_that_runs_ends_now() -> None:

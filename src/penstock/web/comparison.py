@@ -10,6 +10,7 @@ from penstock.history.summary import summary_of
 from penstock.history.told import told
 from penstock.web import words
 from penstock.web.choices import Choice, choices
+from penstock.web.sources import growth
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
 
@@ -17,10 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstock.history.record import JobRecord
+    from penstock.web.sources import Growth
     from penstock.web.steps import Step
 
-GREW = 1.1
-"""A source has grown if it has so many times the rows; one of so many times fewer has shrunk."""
 _SLOWER = 0.2
 """Seconds by which a step must differ to be told of."""
 _MOST = 3
@@ -50,24 +50,6 @@ class StepPair:
         ends = (self.before, self.after)
         before, after = (None if one is None or one.state != "finished" else one.seconds for one in ends)
         return None if before is None or after is None else after - before
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """A source of which more rows were read, or fewer; how many it has is not known."""
-
-    label: str
-    before: int
-    after: int
-
-    @property
-    def factor(self) -> float:
-        """How many times as many rows were read."""
-        return self.after / self.before if self.before else float("inf")
-
-    def __str__(self) -> str:
-        verb = "was" if self.after == 1 else "were"
-        return f"{words.rows(self.after)} of {self.label} {verb} read, {words.short_count(self.before)} before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,23 +164,6 @@ def _numbered(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
     for step in steps:
         found[step.label, seen[step.label]] = step
         seen[step.label] += 1
-    return found
-
-
-def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
-    """Return the sources of which clearly more or fewer rows were read, most changed first."""
-    before = rows_of_sources(old)
-    found = [Growth(name, before[name], rows) for name, rows in rows_of_sources(new).items() if name in before]
-    changed = [one for one in found if one.factor >= GREW or one.factor <= 1 / GREW]
-    return sorted(changed, key=lambda one: max(one.factor, 1 / one.factor), reverse=True)
-
-
-def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
-    """Return how many rows were read of each table; of one that was read several times, the most."""
-    found: dict[str, int] = {}
-    for step in steps:
-        if step.source and step.rows_in:
-            found[step.source] = max(step.rows_in, found.get(step.source, 0))
     return found
 
 

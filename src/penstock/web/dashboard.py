@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.history.told import told
 from penstock.units import show_bytes, show_count
 from penstock.web.charts.bars import Column
-from penstock.web.comparison import GREW, Growth, rows_of_sources
+from penstock.web.sources import GREW, Growth, rows_of_sources
 from penstock.web.steps import steps_of
 
 if TYPE_CHECKING:
