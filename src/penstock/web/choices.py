@@ -23,7 +23,7 @@ _TELLING = (DecisionKind.BROADCAST, DecisionKind.JOIN_ALGORITHM, DecisionKind.JO
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Difference:
     """A decision that came out differently; None where a run has none such."""
 
     kind: str
@@ -36,7 +36,7 @@ class Choice:
 
 def choices(
     old: Iterable[ToldDecision], new: Iterable[ToldDecision], *, old_ended: bool = True, new_ended: bool = True
-) -> list[Choice]:
+) -> list[Difference]:
     """Return what was decided differently, most telling first.
 
     Parameters
@@ -49,9 +49,11 @@ def choices(
     # What both have is the same wherever it is in their graphs; of the rest, what is about one place belongs together.
     _, left, right = _paired(_without_numbers(old), _without_numbers(new), _chosen)
     found, left, right = _paired(left, right, lambda one: (one.kind, one.nodes))
-    told = [Choice(one.kind, one.sentence, other.sentence) for one, other in found if one.is_shown or other.is_shown]
-    told += [Choice(one.kind, one.sentence, None) for one in left if one.is_shown and new_ended]
-    told += [Choice(one.kind, None, one.sentence) for one in right if one.is_shown and old_ended]
+    told = [
+        Difference(one.kind, one.sentence, other.sentence) for one, other in found if one.is_shown or other.is_shown
+    ]
+    told += [Difference(one.kind, one.sentence, None) for one in left if one.is_shown and new_ended]
+    told += [Difference(one.kind, None, one.sentence) for one in right if one.is_shown and old_ended]
     return sorted(told, key=lambda one: _TELLING.index(one.kind) if one.kind in _TELLING else len(_TELLING))
 
 

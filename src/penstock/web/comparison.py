@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.history.summary import summary_of
 from penstock.history.told import told
 from penstock.web import words
-from penstock.web.choices import Choice, choices
+from penstock.web.choices import Difference, choices
 from penstock.web.sources import growth
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
@@ -74,7 +74,7 @@ class Comparison:
 
     figures: tuple[Figure, ...]
     steps: tuple[StepPair, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[Difference, ...]
     options: tuple[Figure, ...]
     sources: tuple[Growth, ...]
     is_running: bool = False
