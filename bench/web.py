@@ -96,7 +96,8 @@ def main() -> None:
 def large_graphs() -> list[str]:
     from tests.history.records import edge, events, node
 
-    from penstock.history.event_log import EventLog, History, LocalFolder
+    from penstock.history.event_log import EventLog, LocalFolder
+    from penstock.history.logs import History
     from penstock.history.record import JobRecord
     from penstock.web import views
     from penstock.web.charts.graph import draw_graph

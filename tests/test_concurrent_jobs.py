@@ -14,7 +14,8 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.decisions import DecisionKind
 from penstock.errors import JobCancelledError, JobError
-from penstock.history.event_log import History, LocalFolder
+from penstock.history.event_log import LocalFolder
+from penstock.history.logs import History
 from tests.conftest import OFF
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pytest
 
-from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, VertexRef
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told, VertexRef
 
 JOIN = NodeRef(3, "Join")
 
@@ -82,6 +83,18 @@ def test_what_came_otherwise_settles_the_decision_that_is_meant(log: Any) -> Non
         {},
         {},
         {},
+    ]
+
+
+def test_the_log_tells_what_came_otherwise_as_the_page_does(log: Any, caplog: pytest.LogCaptureFixture) -> None:
+    told = Told("orders join users on k: broadcast instead of shuffle, as users is 3 MiB")
+    log.record(Choice(DecisionKind.BROADCAST, NodeRef(12, "Join"), "right", "it is small", told=told))
+    with caplog.at_level(logging.INFO, "penstock"):
+        log.came_otherwise(DecisionKind.BROADCAST, NodeRef(12, "Join"), "users is shuffled", "no memory is left")
+        log.came_otherwise(DecisionKind.SKEW, NodeRef(12, "Join"), "whole", "it is no join")
+    assert [one.getMessage() for one in caplog.records] == [
+        f"{told.sentence}. Instead: users is shuffled, because no memory is left",
+        "Join: whole, as it is no join",
     ]
 
 

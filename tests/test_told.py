@@ -9,12 +9,12 @@ import pytest
 
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef, Told
 from penstock.estimates import Estimate, Unit
-from penstock.told import together
+from penstock.told import ToldEstimate, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KIB = 1 << 10
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def broadcast(place: str, size: int = 99, *, saved: int | None = None) -> Told:
@@ -34,23 +34,26 @@ def log_of(*made: Told, kind: DecisionKind = DecisionKind.BROADCAST) -> Decision
     return log
 
 
-ALIKE = "dates is broadcast from the start, as it is 99 KiB. So it is in "
+ALIKE = "dates is broadcast from the start, as it is 99 KiB"
 
 CASES: dict[str, tuple[Sequence[Told], list[str]]] = {
-    "one": ([broadcast("a on x")], ["a on x: dates is broadcast from the start, as it is 99 KiB"]),
-    "two": ([broadcast("a on x"), broadcast("b on y")], [f"{ALIKE}a on x; b on y"]),
-    "four": ([broadcast(f"{one} on x") for one in "abcd"], [f"{ALIKE}a on x; b on x; c on x; d on x"]),
-    "many": ([broadcast(f"{one} on x") for one in "abcdefg"], [f"{ALIKE}a on x; b on x; c on x; 4 more places"]),
+    "one": ([broadcast("a on x")], [f"a on x: {ALIKE}"]),
+    "two": ([broadcast("a on x"), broadcast("b on y")], [f"In 2 places (a on x; b on y): {ALIKE}"]),
+    "four": ([broadcast(f"{one} on x") for one in "abcd"], [f"In 4 places (a on x; b on x; c on x; d on x): {ALIKE}"]),
+    "many": (
+        [broadcast(f"{one} on x") for one in "abcdefg"],
+        [f"In 7 places (a on x; b on x; c on x; 4 more): {ALIKE}"],
+    ),
     "another figure": (
         [broadcast("a on x"), broadcast("b on y", 7)],
         [
-            "a on x: dates is broadcast from the start, as it is 99 KiB",
+            f"a on x: {ALIKE}",
             "b on y: dates is broadcast from the start, as it is 7 KiB",
         ],
     ),
     "the same place twice": (
         [broadcast("a on x"), broadcast("a on x")],
-        ["a on x: dates is broadcast from the start, as it is 99 KiB"],
+        [f"a on x: {ALIKE}"],
     ),
     "no place": ([Told("rows are sorted"), Told("rows are sorted"), Told("or not")], ["rows are sorted", "or not"]),
     "hidden": ([broadcast("a on x"), replace(broadcast("b on y"), is_shown=False)], [broadcast("a on x").sentence]),
@@ -75,7 +78,7 @@ def test_estimates_that_came_otherwise_are_told_apart() -> None:
     for number, came in enumerate([99, 99, 5000]):
         log.compare(number, came * KIB)
     one, other = together(log.told)
-    assert (one.sentence, one.is_missed) == (f"{ALIKE}a on x; b on x", False)
+    assert (one.sentence, one.is_missed) == (f"In 2 places (a on x; b on x): {ALIKE}", False)
     assert other.is_missed
 
 
@@ -95,3 +98,37 @@ def test_numbers_of_tasks_stand_in_tables() -> None:
     assert together(log.told, of_tasks=False) == []
     log.compare(1, 10_000_000)  # a miss is told in any case
     assert [one.is_missed for one in together(log.told, of_tasks=False)] == [True]
+
+
+MISSES = [
+    # foreseen, came, how far it missed in words
+    (100 * MIB, 3 * MIB, "33 times"),
+    (40 * MIB, 100 * MIB, "2.5 times"),
+    (20 * MIB, 0, "nothing came"),
+    (0, 30 * MIB, "nothing foreseen"),
+    (40 * MIB, 50 * MIB, ""),
+    (40 * MIB, None, ""),
+]
+
+
+def estimate(foreseen: float, came: float | None) -> ToldEstimate:
+    return ToldEstimate.of(Estimate("bytes of dates", Unit.BYTES, foreseen, came).as_dict())
+
+
+@pytest.mark.parametrize(("foreseen", "came", "words"), MISSES)
+def test_how_far_an_estimate_missed(foreseen: float, came: float | None, words: str) -> None:
+    made = estimate(foreseen, came)
+    assert made.off_by == words
+    assert words.startswith("nothing") or words in made.text
+
+
+def test_the_worst_misses() -> None:
+    """One of which nothing came has no factor: such are as bad as what was foreseen."""
+    made = [estimate(foreseen, came) for foreseen, came, words in MISSES if words]
+    worst = [one.off_by for one in sorted(made, key=lambda one: one.miss, reverse=True)]
+    assert worst == ["nothing foreseen", "nothing came", "33 times", "2.5 times"]
+
+
+def test_a_newer_release_may_tell_more() -> None:
+    known = Estimate("bytes of dates", Unit.BYTES, 7, 8).as_dict()
+    assert ToldEstimate.of(known | {"told by": "a crystal ball"}) == ToldEstimate.of(known)

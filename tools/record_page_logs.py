@@ -1,7 +1,8 @@
 """Records the event logs of real jobs that the tests of the pages show.
 
 They are TPC-H 5 (twice), 9, 18 and 21, and TPC-DS 64 (twice), at scale 1.
-They are written to tests/web/logs, without a name or a path of this machine. Look at the pages afterwards: the tests leave pictures.
+They are written to tests/web/logs, without a name or a path of this machine. Look at the pages afterwards: the tests
+leave pictures.
 """
 
 from __future__ import annotations

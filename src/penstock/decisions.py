@@ -345,6 +345,6 @@ class DecisionLog:
         meant = [decision for decision in self.of(subject.node_ids, kind) if which is None or which(decision)]
         for decision in meant:
             self.settle(decision.id, instead=instead, because=because)
+            log.info("%s", mask(f"{decision}. Instead: {instead}, because {because}"))
         if not meant:
             self.record(Choice(kind, subject, instead, because))
-        log.info("%s", mask(f"{kind} of {subject}: {instead}, because {because}"))

@@ -412,6 +412,11 @@ class HistoryError(PenstockError):
         return cls(f"event logs cannot be written to {path}", cause=cause)
 
     @classmethod
+    def unreadable(cls, what: str, cause: str) -> Self:
+        """Build the error for a log, or a folder of logs, that is there and cannot be read."""
+        return cls(f"event logs cannot be read from {what}", cause=cause)
+
+    @classmethod
     def no_job(cls, job_id: str) -> Self:
         """Build the error for a job without an event log."""
         return cls(f"there is no job {job_id!r}", hint="`penstock history list` shows all")

@@ -88,7 +88,7 @@ class Estimate:
         factor = self.missed_by
         if factor is None or self.came is None:
             return ""
-        if not self.came:
+        if not self.came or not self.foreseen:  # of nothing there is no multiple
             return " (missed)"
         return f" (missed: {factor:,} times {'less' if self.came < self.foreseen else 'more'})"
 

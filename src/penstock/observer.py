@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from penstock.config import options as o
 from penstock.errors import WebError
-from penstock.history.event_log import EventLog, History, LocalFolder, LogFolder, log_name
+from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_name
+from penstock.history.logs import History
 from penstock.history.recorder import JobRecorder
 from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jobs import cluster_cores
@@ -72,10 +73,9 @@ class Observer:
         written: list[Event] = []
         recorder = JobRecorder(job, self._config, written.extend, self._bridge)
         if self._logs is not None:
-            log = EventLog(self._logs.create(log_name(recorder.record)))
+            log = EventLog(self._logs.create(log_name(recorder.record)), job.id)
             log.write(written)
             recorder.write_to(log.write)
-            recorder.listen(lambda record: log.close() if record.is_ended else None)
         if self.server is not None:
             store = self.server.store
             store.add(recorder.record, job.cancel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.record import run_times
+from penstock.history.record import known, run_times
 from penstock.history.told import told
 from penstock.tables import VertexRow, vertices_table
 
@@ -46,23 +46,18 @@ def _vertex_as_dict(one: VertexSnapshot) -> dict[str, Any]:
     }
 
 
-def _known(figure: int) -> int | None:
-    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
-    return None if figure < 0 else figure
-
-
 def record_table(record: JobRecord) -> Table:
     """Return a table of the vertices of a job of the past, as `Job.table` does of one that is at hand."""
     rows = (
         VertexRow(
             vertex["id"],
             vertex.get("label") or vertex["name"],  # logs of older releases have no label
-            _known(vertex["bytes_in"]),
-            _known(vertex["parallelism"]),
+            known(vertex["bytes_in"]),
+            known(vertex["parallelism"]),
             vertex["reason"],
             _seconds(vertex),
-            _known(vertex["rows_out"]),
-            _known(vertex["bytes_out"]),
+            known(vertex["rows_out"]),
+            known(vertex["bytes_out"]),
         )
         for vertex in record.vertices.values()
     )

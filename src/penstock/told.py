@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,8 +28,29 @@ class ToldEstimate:
     missed_by: float | None
     text: str
 
+    @classmethod
+    def of(cls, known: Mapping[str, Any]) -> ToldEstimate:
+        """Return an estimate that was recorded, see `Estimate.as_dict`; a newer release may tell more of it."""
+        return cls(**{field.name: known[field.name] for field in fields(cls)})
+
     def __str__(self) -> str:
         return f"{self.what}: {self.text}"
+
+    @property
+    def off_by(self) -> str:
+        """How far it missed, in a few words; empty if it was right or nobody knows."""
+        if self.missed_by is None:
+            return ""
+        if not self.came:
+            return "nothing came"
+        return f"{self.missed_by:,} times" if self.foreseen else "nothing foreseen"
+
+    @property
+    def miss(self) -> tuple[bool, float]:
+        """How bad a miss it is: the larger, the worse. One of which nothing came, or was foreseen, has no factor."""
+        if self.came and self.foreseen:
+            return False, self.missed_by or 0.0
+        return True, max(self.foreseen, self.came or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +93,7 @@ class ToldDecision:
     def of(cls, number: int, decision: Mapping[str, Any]) -> ToldDecision:
         """Return the decision that a job has under a number, see `Decision.as_dict`."""
         outcome, known = decision["outcome"], decision.get("estimate")
-        estimate = None if known is None else ToldEstimate(**known)
+        estimate = None if known is None else ToldEstimate.of(known)
         instead = str(outcome.get("instead", ""))
         missed = estimate is not None and estimate.missed_by is not None
         return cls(
@@ -93,9 +114,14 @@ class ToldDecision:
         )
 
     @property
+    def counts_tasks(self) -> bool:
+        """Whether a number of tasks is what was decided."""
+        return self.kind.endswith("parallelism")
+
+    @property
     def is_of_tasks(self) -> bool:
         """Whether it is about a number of tasks alone, which tables of steps show with the reason."""
-        return self.kind.endswith("parallelism") and not (self.instead or self.is_missed)
+        return self.counts_tasks and not (self.instead or self.is_missed)
 
     @property
     def alike(self) -> tuple[object, ...]:
@@ -145,12 +171,12 @@ def _one_of(group: list[ToldDecision]) -> ToldDecision:
     first, places = group[0], list(dict.fromkeys(one.place for one in group))
     if len(places) == 1:
         return first
-    more = [f"{len(places) - _PLACES} more places"] if len(places) > _PLACES + 1 else places[_PLACES:]
+    shown = places if len(places) <= _PLACES + 1 else [*places[:_PLACES], f"{len(places) - _PLACES} more"]
     what = first.sentence.removeprefix(f"{first.place}: ")
     saved = [one.not_shuffled for one in group if one.not_shuffled is not None]
     return replace(
         first,
-        sentence=f"{what}. So it is in {'; '.join([*places[:_PLACES], *more])}",
+        sentence=f"In {len(places)} places ({'; '.join(shown)}): {what}",
         not_shuffled=sum(saved) if saved else None,
         tables=tuple(dict.fromkeys(table for one in group for table in one.tables)),
         nodes=tuple(dict.fromkeys(node for one in group for node in one.nodes)),

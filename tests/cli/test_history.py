@@ -9,10 +9,12 @@ import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
 from penstock.history.event_log import EventLog, LocalFolder
+from penstock.web.server import WebServer
 from tests.history.records import ID, events
 
 if TYPE_CHECKING:
@@ -70,6 +72,15 @@ def test_a_job_that_is_not_there(tmp_path: Path) -> None:
     assert code == 1
     assert "there is no job 'ffffffffffff'" in output
     assert said("list", "--history", str(tmp_path / "nowhere"))[0] == 1
+
+
+def test_the_page_takes_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WebServer, "run", lambda server: server.stop())
+    folder = folder_with_a_job(tmp_path)
+    for setting, shown in (("rest.token=mine", "?token=mine"), ("rest.bind-address=127.0.0.2", "http://127.0.0.2:")):
+        given = ["--conf", f"spark.penstock.{setting}", "--conf", "spark.penstock.rest.port=0"]
+        done = CliRunner().invoke(main, ["ui", "--history", folder, *given])
+        assert (done.exit_code, shown in done.output) == (0, True), done.output
 
 
 def test_the_page_over_a_folder(tmp_path: Path) -> None:

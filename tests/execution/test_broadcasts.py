@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.errors import VerificationError
 from penstock.execution.broadcasts import Broadcasts
-from penstock.graph import JoinOperator, JoinType, Side
+from penstock.graph import JoinOperator, JoinSide, JoinType, Side
 from penstock.spark import exchange
 from penstock.spark.exchange import BroadcastResult
 from tests.execution.plans import Context, Key, Results, job
 from tests.scheduler.results import written
 
 INNER = JoinOperator(JoinType.INNER)
+NAMED = JoinOperator(JoinType.INNER, left=JoinSide(tables=("orders", "items")), right=JoinSide(tables=("users",)))
 TEXT = "1 *> 3\n2 -> 3\n1 *> 5\n4 -> 5"
 """One side that two joins read."""
 FULL = RuntimeError("java.lang.OutOfMemoryError: not enough memory to build and broadcast the table")
@@ -25,7 +27,7 @@ FULL = RuntimeError("java.lang.OutOfMemoryError: not enough memory to build and 
 
 def two_joins(first: str = "k", second: str = "k", *, verify: bool = False) -> Context:
     keys = {3: {Side.LEFT: (Key(first),)}, 5: {Side.LEFT: (Key(second),)}}
-    context = job(TEXT, {3: INNER, 5: INNER}, keys=keys, verify=verify)
+    context = job(TEXT, {3: NAMED, 5: INNER}, keys=keys, verify=verify)
     for node_id, side in ((3, Side.LEFT), (3, Side.RIGHT), (5, Side.LEFT)):
         context.decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(node_id, "Join"), side, "small"))
     return context
@@ -67,15 +69,21 @@ def test_joins_by_the_same_keys_share_a_relation(monkeypatch: pytest.MonkeyPatch
     assert not any(map(relations.is_relation, edges))
 
 
-def test_one_that_does_not_fit_is_shuffled_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_does_not_fit_is_shuffled_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     spark, context = Spark(monkeypatch, FULL), two_joins()
     relations = broadcasts(context)
-    for _ in range(2):
-        assert relations.relation(context.graph.edge("1-3"), written(8)) is None
+    with caplog.at_level(logging.WARNING, "penstock"):
+        for _ in range(2):
+            assert relations.relation(context.graph.edge("1-3"), written(8)) is None
+    assert [one.getMessage() for one in caplog.records] == [
+        "users join orders with items: orders with items could not be broadcast, and is shuffled"
+    ]
     assert len(spark.made) == 1  # it is not tried again
     assert not relations.is_relation(context.graph.edge("1-3"))
     said = {(one.nodes, one.chosen): one.outcome.get("instead") for one in context.decisions}
-    assert said == {((3,), "left"): "the left side is shuffled", ((3,), "right"): None, ((5,), "left"): None}
+    assert said == {((3,), "left"): "orders with items is shuffled", ((3,), "right"): None, ((5,), "left"): None}
     (why,) = {one.outcome["because"] for one in context.decisions if one.outcome}
     assert "OutOfMemoryError" in str(why)
 

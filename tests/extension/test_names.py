@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from penstock.history.event_log import Summary
+from penstock.history.summaries import Summary
 from penstock.observer import record_of
 from penstock.scheduler.job import RECENT
 from penstock.web import pages

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from penstock.graph.partitioner import (
     HashPartitioner,
 )
 from penstock.testing import stream_graph
+from tests.words import INTERNAL
 
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
 
@@ -53,6 +55,60 @@ def test_edges(text: Any, edge: str, wanted: Any, result: str | None) -> None:
     before = str(context.stream_graph.edge(edge).partitioner)
     assert context.modify_stream_edge([StreamEdgeUpdateRequest(edge, wanted)]) is (result is not None)
     assert str(context.stream_graph.edge(edge).partitioner) == (result or before)
+
+
+@pytest.mark.parametrize(
+    ("text", "requests", "because", "detail"),
+    [
+        (JOIN, [StreamNodeUpdateRequest(1, parallelism=3)], "the step has started already", "n1 is frozen"),
+        (
+            "1 -> 2",
+            [StreamEdgeUpdateRequest("1-2", BROADCAST)],
+            "the step has started already",
+            "the target of 1-2 is frozen",
+        ),
+        (
+            "1 #> 2\n2 -> 3",
+            [StreamEdgeUpdateRequest("2-3", REBALANCE)],
+            "the rows stay in their task already",
+            "2-3 is FORWARD already",
+        ),
+        (
+            JOIN,
+            [StreamEdgeUpdateRequest("1-3", FORWARD)],
+            "the step has started already",
+            "the ends of 1-3 cannot share a vertex",
+        ),
+        (
+            "1 #> 2\n2 #> 3\n2 #> 4",
+            [StreamEdgeUpdateRequest("2-3", FORWARD)],
+            "several steps read these rows",
+            "the ends of 2-3 cannot share a vertex",
+        ),
+        (
+            "1 #> 2\n1 #> 3",
+            [StreamEdgeUpdateRequest("1-2", REBALANCE)],
+            "several steps read these rows",
+            "the result behind 1-2 is shared by several consumers",
+        ),
+        (
+            JOIN,
+            [StreamNodeUpdateRequest(3, parallelism=2), StreamEdgeUpdateRequest("3-4", FORWARD)],
+            "both steps were given numbers of tasks, which differ",
+            "the ends of 3-4 cannot share a vertex",
+        ),
+    ],
+)
+def test_a_refusal_is_told_to_people_and_in_detail_to_who_writes_strategies(
+    text: str, requests: Any, because: str, detail: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, context = context_of(text, parallelism={4: 5})
+    refused = context._planned(requests)
+    assert (refused.because, refused.detail) == (because, detail)
+    assert not INTERNAL.search(refused.because)
+    with caplog.at_level(logging.INFO, "penstock.graph"):
+        context._carry_out(refused)
+    assert [one.getMessage() for one in caplog.records] == [f"change refused, as {because}: {detail}"]
 
 
 def test_nodes_of_different_parallelism_are_not_chained() -> None:

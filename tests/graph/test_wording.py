@@ -28,11 +28,22 @@ from penstock.graph.partitioner import (
     FORWARD,
     GLOBAL,
     RESCALE,
+    AdaptiveRebalancePartitioner,
+    AdaptiveRescalePartitioner,
     ForwardForConsecutiveHashPartitioner,
     HashPartitioner,
     RangePartitioner,
 )
-from penstock.graph.wording import called, edge_words, join_name, listed, node_name, table_name, vertex_name
+from penstock.graph.wording import (
+    called,
+    edge_words,
+    has_started,
+    join_name,
+    listed,
+    node_name,
+    table_name,
+    vertex_name,
+)
 from penstock.location import SourceLine
 
 COLUMNS = {"1": "n_name", "2": "revenue"}
@@ -122,10 +133,18 @@ def test_a_side_is_called_by_all_its_tables() -> None:
         (BROADCAST, "broadcast"),
         (GLOBAL, "to one task"),
         (RESCALE, "dealt out evenly"),
+        (AdaptiveRebalancePartitioner(4), "to the least loaded task"),
+        (AdaptiveRescalePartitioner(4), "to the least loaded task"),
+        (HashPartitioner(("_groupingexpression#9", "none#7")), "shuffled by an expression and an expression"),
     ],
 )
 def test_edges(partitioner: Any, words: str) -> None:
     assert edge_words(partitioner, COLUMNS) == words
+
+
+@pytest.mark.parametrize(("number", "words"), [(4, "the join has"), (1, "the reading of the table has"), (8, "the write has"), (2, "the step has")])  # fmt: skip
+def test_what_has_started(number: int, words: str) -> None:
+    assert has_started(GRAPH.node(number)) == f"{words} started already"
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def events(name: str = "a <b>job</b>", job_id: Any = ID, pid: Any = None, ended:
                 "what": "edge from read to join",
                 "before": "HASH(k)",
                 "after": "BROADCAST",
-                "reasons": ["it is small"],
+                "sentence": "it is small",
                 "node": "2",
             },
             vertex(2, [2, 3], "FINISHED", [("v1", "1-2")]),

@@ -1,107 +1,83 @@
-"""Logs are written line by line, listed without reading them whole, and survive a crash of their driver."""
+"""Logs are written line by line, and end with their job; a disk that is full does not end the job."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as h
 
-from penstock.errors import HistoryError
-from penstock.history.event_log import EventLog, History, LocalFolder, events_of, log_name
-from penstock.history.record import JobRecord
-from tests.history.records import ID, events, record
+from penstock.events import ExecutionState, JobStateChanged
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.reading import events_of
+from penstock.history.recorder import JobRecorder
+from penstock.scheduler.job import Job
+from tests.history.records import events
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def written(folder: Path, made: Any, cut: Any = None) -> Any:
-    log = EventLog(LocalFolder(folder).create(log_name(record(job_id=made[0]["id"]))))
-    log.write(made)
+class Full:
+    """A file on a disk that is full after some lines; a file that is closed writes what it still has."""
+
+    def __init__(self, room: int = 0, error: Exception | None = None) -> None:
+        self.lines: list[str] = []
+        self.asked = self.closed = 0
+        self._room, self._error = room, error or OSError(28, "No space left on device")
+
+    def append(self, text: str) -> None:
+        self.asked += 1
+        if len(self.lines) + text.count("\n") > self._room:
+            raise self._error
+        self.lines += text.splitlines()
+
+    def close(self) -> None:
+        self.closed += 1
+        if len(self.lines) >= self._room:
+            raise self._error
+
+
+def test_a_log_ends_with_its_job(tmp_path: Path) -> None:
+    file = LocalFolder(tmp_path).create("x.jsonl")
+    log = EventLog(file)
+    for event in events():
+        log.write([event])
+    log.write([{"type": "decision"}])
     log.close()
-    (path,) = folder.glob(f"*{made[0]['id']}*")
-    if cut is not None:
-        path.write_bytes(path.read_bytes()[:cut])
-    return path
+    (path,) = tmp_path.iterdir()
+    assert list(events_of(path.read_bytes())) == events()
+    assert file._file.closed  # type: ignore[attr-defined]
 
 
-def dead_pid() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("o123.write\nNo space left")])
+def test_a_full_disk_is_told_once(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    file = Full(3, error)
+    log = EventLog(file, "0123456789ab")
+    with caplog.at_level(logging.WARNING, "penstock.history"):
+        for event in events():
+            log.write([event])
+        log.close()
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said.startswith("the event log of job 0123456789ab cannot be written any more: ")
+    assert said.endswith("; the page goes on")
+    assert (len(file.lines), file.asked, file.closed) == (3, 4, 1)
 
 
-def test_a_log_tells_what_was_written(tmp_path: Path) -> None:
-    written(tmp_path, events())
-    history = History(LocalFolder(tmp_path))
-    assert history.record(ID) == record()
-    (summary,) = history.summaries()
-    assert (summary.id, summary.state, summary.started, summary.ended) == (ID, "FINISHED", 10.0, 20.0)
-    assert summary.counts == {"FINISHED": 2, "pending-operators": 0}
+@pytest.mark.parametrize("room", [0, 1, 2])
+def test_who_watches_a_job_hears_of_its_end_though_the_disk_is_full(room: int) -> None:
+    """The last line may be written, and the file then not be closed."""
+    heard: list[str] = []
+    recorder = JobRecorder(Job("nightly"))
+    recorder.write_to(EventLog(Full(room), "x").write)
+    recorder.listen(lambda record: heard.append(record.state))
+    recorder.on_events([JobStateChanged(ExecutionState.RUNNING)])
+    recorder.on_events([JobStateChanged(ExecutionState.FINISHED)])
+    assert heard == ["RUNNING", "FINISHED"]
 
 
-def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path: Path) -> None:
-    history = History(LocalFolder(tmp_path))
-    for number in range(3):
-        made = events(job_id=f"{number:012x}")
-        made[0]["started"] = 1000.0 * number
-        log = EventLog(LocalFolder(tmp_path).create(f"2026112{number}T120000-{number:012x}.jsonl"))
-        log.write(made)
-        assert [summary.id for summary in history.summaries()] == [f"{n:012x}" for n in range(number, -1, -1)]
-
-
-def test_a_running_job_and_one_whose_driver_died(tmp_path: Path) -> None:
-    written(tmp_path, events(ended=False))
-    history = History(LocalFolder(tmp_path))
-    assert history.summaries()[0].state == "RUNNING"
-    assert history.record(ID).pending == 2
-    written(tmp_path, events(job_id="aaaaaaaaaaaa", pid=dead_pid(), ended=False))
-    states = {summary.id: summary.state for summary in history.summaries()}
-    assert states == {ID: "RUNNING", "aaaaaaaaaaaa": "INTERRUPTED"}
-    died = history.record("aaaaaaaaaaaa")
-    assert (died.state, died.ended) == ("INTERRUPTED", 12.5)
-
-
-@given(cut=h.integers(0, 100_000))
-def test_a_log_cut_anywhere_loses_at_most_its_last_line(tmp_path_factory: pytest.TempPathFactory, cut: Any) -> None:
-    folder = tmp_path_factory.mktemp("cut")
-    made = events(pid=dead_pid_once())
-    path = written(folder, made)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: cut % (len(whole) + 1)])
-    lines = path.read_text(errors="replace").count("\n")
-    assert list(events_of(path.read_text(errors="replace")))[:lines] == json.loads(json.dumps(made[:lines]))
-    summaries = History(LocalFolder(folder)).summaries()
-    assert [summary.state for summary in summaries] in ([], ["INTERRUPTED"], ["FINISHED"])
-    assert bool(summaries) >= (lines > 0)
-
-
-_PID: list[int] = []
-
-
-def dead_pid_once() -> int:
-    if not _PID:
-        _PID.append(dead_pid())
-    return _PID[0]
-
-
-@pytest.mark.parametrize("job_id", ["../../etc/pwd", "0123456789AB", "", "0" * 11, "*", "0123456789ac"])
-def test_ids_that_are_none(tmp_path: Path, job_id: Any) -> None:
-    written(tmp_path, events())
-    assert History(LocalFolder(tmp_path)).record(job_id) is None
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(HistoryError, match=r"there is no folder .*nowhere with event logs"):
-        History(LocalFolder(tmp_path / "nowhere")).summaries()
-
-
-def test_events_of_a_newer_release_are_passed_over() -> None:
-    made = JobRecord()
-    made.apply({"type": "unheard of", "at": 1.0})
-    assert made == JobRecord()
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    made: Any = LocalFolder(tmp_path / "file")
+    with pytest.raises(Exception, match="event logs cannot be written to"):
+        made.create("x.jsonl")

@@ -66,6 +66,7 @@ def test_a_planned_graph() -> None:
         "target": "2",
         "input": 1,
         "partitioner": "HASH(k)",
+        "words": "shuffled by k",
         "exchange": "BLOCKING",
     }
 
@@ -80,7 +81,6 @@ def test_a_changed_graph_names_its_decision() -> None:
         "before": "HASH(k)",
         "after": "BROADCAST",
         "node": "2",
-        "reasons": ["n2: right, as it is small"],
         "decision": 0,
         "sentence": "n2: right, as it is small",
         "shown": True,
@@ -167,7 +167,12 @@ def test_an_error_names_its_vertex() -> None:
 
 @pytest.fixture
 def record() -> Any:
-    refused = RefusedChange((), "n1 is frozen", Choice(DecisionKind.SKEW, NodeRef(1, "n1"), "split", "it is large"))
+    refused = RefusedChange(
+        (),
+        "the step has started already",
+        Choice(DecisionKind.SKEW, NodeRef(1, "n1"), "split", "it is large"),
+        "n1 is frozen",
+    )
     made = JobRecord()
     made.apply_all(
         json.loads(
@@ -195,7 +200,7 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
     assert [change["decision"] for change in answer["changes"]] == [0]
     assert answer["decisions"][0]["outcome"] == {"instead": "shuffled", "because": "no room"}
     assert [(one["what"], one["because"]) for one in answer["refused"]] == [
-        ("n1: split, as it is large", "n1 is frozen")
+        ("n1: split, as it is large", "the step has started already")
     ]
     assert record.status_counts() == {
         "CREATED": 0,
@@ -209,11 +214,11 @@ def test_a_record_has_what_was_asked_for_and_what_came_of_it(record: Any) -> Non
     page = pages.job(record, 20.0, JobWish(pending=True))
     assert "Instead: shuffled, because no room" in page
     assert "1 change could not be made" in page
-    assert "n1: split, as it is large: n1 is frozen" in page
+    assert "n1: split, as it is large. Not done, as the step has started already" in page
 
 
 def test_changes_in_logs_of_older_releases_name_no_decision(record: Any) -> None:
     old = {"type": "change", "at": 1.0, "what": "x", "before": "a", "after": "b", "reasons": ["r"], "node": "2"}
     record.apply(old)
-    assert record.changes[-1]["decision"] is None
+    assert (record.changes[-1]["decision"], record.changes[-1]["sentence"]) == (None, "r")
     assert "n1: split" in pages.job(record, 20.0, JobWish(pending=True))

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.errors import JobError
-from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
 from penstock.observer import record_of
 from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jvm import Bridge
@@ -58,7 +59,7 @@ def test_a_job_leaves_all_it_decided(spark: SparkSession, tmp_path: Path) -> Non
             assert len(record.tasks[execution.vertex.id]) >= execution.tasks
     assert set(record.vertex_of()) == set(record.nodes)
     assert ("HASH", "BROADCAST") in {(c["before"].partition("(")[0], c["after"]) for c in record.changes}
-    assert any("broadcast" in reason for change in record.changes for reason in change["reasons"])
+    assert any("broadcast" in change["sentence"] for change in record.changes)
     assert record.config["rest.token"]["value"] == "******"
     assert "hunter2" not in next(tmp_path.glob("*.jsonl")).read_text()
 

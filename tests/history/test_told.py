@@ -10,9 +10,9 @@ import pytest
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef, Told
 from penstock.estimates import Estimate, Unit
 from penstock.history.record import JobRecord
-from penstock.history.summary import seconds_of_last, summary_of
-from penstock.history.told import ToldDecision, told
-from penstock.told import together
+from penstock.history.summary import summary_of
+from penstock.history.told import told
+from penstock.told import ToldDecision, together
 
 MIB = 1 << 20
 READ = Told(
@@ -89,6 +89,14 @@ def test_logs_of_older_releases_are_told_too() -> None:
     assert (one.id, one.estimate, one.tables, one.nodes, one.is_shown) == (5, None, (), (), True)
 
 
+def test_logs_of_newer_releases_are_told_too() -> None:
+    made = record(READ, came=3 * MIB)
+    made.decisions[0]["estimate"]["by"] = "footers"
+    made.decisions[0]["weather"] = "fine"
+    (one,) = told(made)
+    assert one.is_missed
+
+
 def test_the_summary_of_a_job() -> None:
     made = record(READ, BROADCAST, HIDDEN, came=3 * MIB)
     made.vertices = {"v1": {"tasks": 4}, "v2": {"tasks": -1}, "v3": {"tasks": 37}}
@@ -100,17 +108,3 @@ def test_the_summary_of_a_job() -> None:
 
 def test_a_broadcast_that_was_not_made_saves_nothing() -> None:
     assert str(summary_of(record(BROADCAST, instead="customer is shuffled"))) == "3.2 s"
-
-
-def test_the_last_run_is_the_latest_that_finished_before() -> None:
-    job = record()
-    others = [
-        JobRecord(id="b", name="nightly", state="FINISHED", started=10.0, ended=14.0),
-        JobRecord(id="c", name="nightly", state="FINISHED", started=50.0, ended=55.5),
-        JobRecord(id="d", name="nightly", state="FAILED", started=60.0, ended=61.0),
-        JobRecord(id="e", name="weekly", state="FINISHED", started=70.0, ended=71.0),
-        JobRecord(id="f", name="nightly", state="FINISHED", started=200.0, ended=201.0),
-        job,
-    ]
-    assert seconds_of_last(others, job) == 5.5
-    assert seconds_of_last([], job) is None

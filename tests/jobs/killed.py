@@ -23,7 +23,8 @@ from tests.equality import assert_same_rows
 import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
-from penstock.history.event_log import History, LocalFolder
+from penstock.history.event_log import LocalFolder
+from penstock.history.logs import History
 
 builder = SparkSession.builder.master(master)
 for key, value in {

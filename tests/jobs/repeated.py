@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from penstock import Environment
 from penstock.connectors import DeltaSink, FileSink, IcebergSink, JdbcSink
-from penstock.history.event_log import History, LocalFolder
+from penstock.history.event_log import LocalFolder
+from penstock.history.logs import History
 
 spark = (
     SparkSession.builder.master("local[2,4]")  # on local[2] a task that fails fails its job

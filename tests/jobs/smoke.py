@@ -22,7 +22,8 @@ from tests.equality import assert_same_rows
 import penstock
 from penstock import Environment
 from penstock.connectors import FileSink
-from penstock.history.event_log import History, LocalFolder
+from penstock.history.event_log import LocalFolder
+from penstock.history.logs import History
 from penstock.scheduler.job import RECENT
 
 QUIET = {

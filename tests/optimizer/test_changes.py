@@ -62,7 +62,8 @@ def test_what_is_refused_changes_and_decides_nothing(requests: Any) -> None:
     assert job.graph is before
     (event,) = job.events
     assert isinstance(event, ChangeRefused)
-    assert (event.refused.asked, event.refused.because) == (requests, "n1 is frozen")
+    assert event.refused.asked == requests
+    assert (event.refused.because, event.refused.detail) == ("the step has started already", "n1 is frozen")
     assert str(event.refused.choice) == "n3: so, as it is better"
 
 

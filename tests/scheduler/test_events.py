@@ -233,6 +233,6 @@ def test_who_comes_late_records_the_same(job: Any) -> None:
         assert record.status_counts()["FINISHED"] == len(record.vertices) == 3
         assert [change["decision"] for change in record.changes] == [2]
         assert record.decisions[2]["outcome"] == {"tasks": 4, "rows": 100, "bytes": 320}
-        assert [one["because"] for one in record.refused] == ["n1 is frozen"]
+        assert [one["because"] for one in record.refused] == ["the step has started already"]
     shown = ("nodes", "edges", "vertices", "decisions", "changes", "refused", "pending", "changed", "version")
     assert [getattr(watching.record, name) for name in shown] == [getattr(late.record, name) for name in shown]

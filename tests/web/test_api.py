@@ -9,7 +9,9 @@ import schemathesis
 from fastapi.testclient import TestClient
 from schemathesis.specs.openapi.checks import allow_header_conformance, unsupported_method
 
-from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
+from penstock.web.access import cookie_of
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
 from tests.history.records import ID, events, record
@@ -177,12 +179,40 @@ def test_an_ended_job_cannot_be_cancelled(client: Any) -> None:
 
 def test_an_open_address_needs_the_token_for_everything() -> None:
     client = TestClient(served(open_to_others=True))
-    for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events"):
+    for path in ("/config", "/jobs/overview", f"/jobs/{ID}", "/", f"/ui/jobs/{ID}", "/events", "/openapi.json"):
         assert client.get(path).status_code == 401, path
     assert client.get("/config", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert client.get("/", params={"token": "wrong"}).status_code == 401
     assert client.get("/", params={"token": TOKEN}).status_code == 200
     assert client.get(f"/ui/jobs/{ID}").status_code == 200, "the token is kept in a cookie"
+
+
+def test_the_api_is_described(client: Any) -> None:
+    assert "/jobs/{job_id}" in client.get("/openapi.json").json()["paths"]
+
+
+RIGHT = {"header": {"Authorization": f"Bearer {TOKEN}"}, "cookie": TOKEN, "address": TOKEN}
+WRONG = {"header": {"Authorization": "Bearer wrong"}, "cookie": "wrong", "address": "wrong"}
+
+
+@pytest.mark.parametrize("right", [None, *RIGHT])
+def test_one_right_token_is_enough(right: str | None) -> None:
+    given: dict[str, Any] = WRONG if right is None else WRONG | {right: RIGHT[right]}
+    client = TestClient(served(open_to_others=True), cookies={cookie_of(TOKEN): given["cookie"]})
+    answer = client.get("/config", params={"token": given["address"]}, headers=given["header"])
+    assert answer.status_code == (401 if right is None else 200)
+
+
+def test_servers_of_one_host_have_cookies_of_their_own() -> None:
+    """A browser sends the cookies of a host to all of its ports."""
+    client = Client(served(record(ended=False)))
+    client.cookies = {cookie_of("the token of another"): "the token of another"}
+    assert 'id="cancel"' not in client.get(f"/ui/jobs/{ID}").text
+    client.get("/", params={"token": TOKEN})
+    assert 'id="cancel"' in client.get(f"/ui/jobs/{ID}").text
+    assert client.patch(f"/jobs/{ID}").status_code == 202
+    assert len(set(client.cookies)) == 2
+    assert TOKEN not in cookie_of(TOKEN)
 
 
 def test_a_page_of_another_site_gets_nothing(client: Any) -> None:

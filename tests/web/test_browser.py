@@ -85,7 +85,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     before = int(pending.inner_text())
     assert before > 0
     assert page.locator(".graph .pending").count() == 0
-    page.get_by_role("button", name="Show pending operators").click()
+    page.get_by_role("button", name="Show open operators").click()
     shown = page.locator(".graph g.pending rect")
     assert shown.count() == before
     # the page draws the graph anew while the job goes on: a box that was found may be gone when it is looked at
@@ -102,7 +102,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     page.wait_for_selector("#state.finished")
     job.wait()
     assert page.locator("#pending-operators").inner_text() == "0"
-    assert page.get_by_role("button", name=re.compile("pending operators")).count() == 0
+    assert page.get_by_role("button", name=re.compile("open operators")).count() == 0
     assert page.locator("#broadcast li").count() >= 1, "what was broadcast is told, and why"
     assert "broadcast" in page.locator(".decisions").inner_text()
     assert page.locator(".timeline .critical").count() >= 1

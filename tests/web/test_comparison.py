@@ -1,18 +1,13 @@
-"""Two runs side by side, and all jobs together."""
+"""Two runs side by side."""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from penstock.history.event_log import Summary
 from penstock.web.comparison import Comparison
-from penstock.web.dashboard import Dashboard, Digest
 from tests.history.records import record, vertex
-
-DAY = 86_400.0
 
 
 def stage(rows: int, spilled: int = 0) -> dict[str, Any]:
@@ -58,7 +53,7 @@ def test_what_differs_is_told() -> None:
         5000, 6.0, told(0, "broadcast", "orders broadcast, as it is 5 MiB"), told(1, "exchange", "same, as 2"), x="2"
     )
     found = Comparison.of(before, after, 30.0)
-    assert [(str(one), one.factor) for one in found.sources] == [("orders grew from 1,000 rows to 5,000 rows", 5.0)]
+    assert [(str(one), one.factor) for one in found.sources] == [("5,000 rows of orders were read, 1,000 before", 5.0)]
     assert [(one.before, one.after) for one in found.choices] == [
         ("orders shuffled, as it is 20 MiB", "orders broadcast, as it is 5 MiB")
     ]
@@ -69,7 +64,7 @@ def test_what_differs_is_told() -> None:
         "+400 %",
     )
     assert found.sentences == [
-        "orders grew from 1,000 rows to 5,000 rows",
+        "5,000 rows of orders were read, 1,000 before",
         "now: orders broadcast, as it is 5 MiB",
         "x is 2 instead of 1",
         "read orders: 4.0 s longer",
@@ -92,45 +87,27 @@ def test_steps_and_decisions_that_one_run_has_only() -> None:
     back = Comparison.of(after, before, 30.0)
     assert [(one.label, one.before is None, one.after is None) for one in back.steps][-1] == ("only now", False, True)
     assert [(one.before, one.after) for one in back.choices] == [("orders broadcast", None)]
-    assert back.sentences == []
+    assert back.sentences == ["no longer: orders broadcast"]
 
 
-def summary(number: int, days_ago: float, now: float, state: str = "FINISHED") -> Summary:
-    started = now - days_ago * DAY
-    return Summary(f"{number:012x}", "nightly", state, started, started + 1, started, {})
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED", "CANCELED"])
+def test_what_a_run_did_not_come_to_is_no_difference(state: str) -> None:
+    whole = run(1000, 2.0, told(0, "broadcast", "orders broadcast"))
+    half = run(1000, 2.0, told(0, "exchange", "one exchange less"))
+    half.state = state
+    found = Comparison.of(whole, half, 30.0)
+    assert [(one.before, one.after) for one in found.choices] == [(None, "one exchange less")]
+    back = Comparison.of(half, whole, 30.0)
+    assert [(one.before, one.after) for one in back.choices] == [("one exchange less", None)]
 
 
-def digest(number: int, days_ago: float, now: float, made: Any) -> Digest:
-    made.id, made.name, made.started = f"{number:012x}", "nightly", now - days_ago * DAY
-    return Digest.of(made)
-
-
-def test_all_jobs_together() -> None:
-    now = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
-    missed = {"what": "bytes of orders", "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": "10 B foreseen, 1000 B came"}  # fmt: skip
-    slightly = missed | {"came": 30, "missed_by": 3.0, "text": "10 B foreseen, 30 B came"}
-    old = run(1000, 1.0, told(0, "broadcast", "a", not_shuffled=1 << 20, estimate=slightly))
-    new = run(3000, 1.0, told(0, "broadcast", "a", not_shuffled=2 << 20, estimate=missed), told(1, "exchange", "b"), told(2, "exchange", "c", shown=False))  # fmt: skip
-    jobs = [summary(2, 0, now), summary(1, 2, now), summary(3, 2, now, "FAILED")]
-    found = Dashboard.of(jobs, [digest(2, 0, now, new), digest(1, 2, now, old)], now)
-    assert (found.jobs, found.looked, found.states) == (3, 2, (("finished", 2), ("failed", 1)))
-    assert [(one.name, one.value) for one in found.days][-3:] == [("18 Nov", 2), ("19 Nov", 0), ("20 Nov", 1)]
-    assert len(found.days) == 7
-    assert [one.told for one in found.not_shuffled_days][-3:] == ["1.0 MiB", "0 B", "2.0 MiB"]
-    assert found.not_shuffled == 3 << 20
-    assert found.kinds == (("broadcast", 2), ("exchange", 1))
-    assert [(one.by, one.job) for one in found.misses] == [(100.0, f"{2:012x}"), (3.0, f"{1:012x}")]
-    assert [(str(one.growth), one.job) for one in found.grown] == [
-        ("orders grew from 1,000 rows to 3,000 rows", f"{2:012x}")
-    ]
-
-
-@pytest.mark.parametrize(("oldest", "days"), [(0, 7), (9.9, 11), (200, 30)])
-def test_how_many_days_are_shown(oldest: float, days: int) -> None:
-    now = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
-    assert len(Dashboard.of([summary(1, oldest, now)], [], now).days) == days
-
-
-def test_no_jobs() -> None:
-    found = Dashboard.of([], [], time.time())
-    assert (found.jobs, found.not_shuffled, found.misses, found.grown) == (0, 0, (), ())
+def test_a_run_that_goes_on_is_not_measured_against_one_that_ended() -> None:
+    before, after = run(60_000_000, 8.0), run(1_200_000, 2.0)
+    after.state, after.ended = "RUNNING", None
+    after.apply({"type": "vertex", "at": 12.0, "id": "v1", "state": "RUNNING", "timestamps": {"RUNNING": 11.0}})
+    found = Comparison.of(before, after, 12.0)
+    assert found.is_running
+    assert {one.change for one in found.figures} == {""}
+    assert found.steps[0].more_seconds is None
+    assert found.sentences == ["1.2 M rows of orders were read, 60.0 M before"]
+    assert not Comparison.of(after, before, 12.0).is_running

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.history.told import ToldDecision, ToldEstimate
+from penstock.told import ToldDecision, ToldEstimate
 from penstock.web.comparison import Comparison, Figure
-from penstock.web.findings import Links, findings, reasons_of_time
+from penstock.web.findings import Links, findings
 from penstock.web.timing import Timing
 from tests.web.test_timing import step
 
@@ -41,37 +41,6 @@ def answers(name: str, steps: Any = (), decisions: Any = (), last: Any = None, c
     found = findings(steps, Timing.of(steps, total), decisions, last, Links("0a", comparison))
     (one,) = [one for one in found if one.id == name]
     return one
-
-
-@pytest.mark.parametrize(
-    ("made", "expected"),
-    [
-        (step("a", (0, 10), task_seconds=(4.0, 5.0), busy=((0, 5),)), ["its 2 tasks took 9.0 s together, 1.8 at a time"]),
-        (
-            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),)),
-            ["its tasks ran for 1.0 s only; the rest went to planning and waiting for a core", "its 1 task took 1.0 s together, 1.0 at a time"],
-        ),
-        (
-            step("a", (0, 10), task_seconds=(1.0,), busy=((9, 10),), is_broadcast=True),
-            [
-                "its tasks ran for 1.0 s only; the rest went to planning and collecting its rows and building the table to broadcast",
-                "its 1 task took 1.0 s together, 1.0 at a time",
-            ],
-        ),
-        (
-            step("a", (0, 10), task_seconds=(1.0, 1.0, 9.0)),
-            ["rows are skewed: its slowest task took 9.0 s, the median 1.0 s", "its 3 tasks took 11.0 s together, 1.1 at a time"],
-        ),
-        (
-            step("a", (0, 10), spilled=1 << 20, rows_in=5_000_000, bytes_in=1 << 30),
-            ["1.0 MiB did not fit into memory and went over the disk", "it read 5.0 M rows, 1.0 GiB (more than any other step)"],
-        ),
-        (step("a", (0, 10), rows_in=1), ["it read 1 row"]),
-        (step("a", None), []),
-    ],
-)  # fmt: skip
-def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
-    assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
 
 
 def test_the_longest_step_comes_first_and_leads_to_its_page() -> None:
@@ -114,9 +83,10 @@ def test_broadcasts_that_spared_most_come_first() -> None:
     assert [item.note for item in found.items] == [
         "change with the.option",
         "",
-        "came otherwise: shuffled, because it grew",
+        "instead: shuffled, because it grew",
     ]
-    assert [item.is_miss for item in found.items] == [False, False, True]
+    assert [item.mark for item in found.items] == ["", "", "came otherwise"]
+    assert found.question == "What was broadcast, what was not, and why?"
 
 
 def test_what_was_read_less_comes_with_its_reason() -> None:
@@ -143,11 +113,13 @@ def test_the_worst_estimate_comes_first_and_each_once() -> None:
             decision("exchange", "two", estimate=wrong),
             decision("exchange", "three", estimate=estimate("bytes of b", 10, 1000, 100.0)),
             decision("exchange", "four", estimate=estimate("bytes of c", 10, 11)),
+            decision("exchange", "five", estimate=estimate("bytes of d", 90, 0, 90.0)),
         ],
     )
-    assert [(item.text, item.is_miss) for item in found.items] == [
-        ("bytes of b: 10 foreseen, 1000 came", True),
-        ("bytes of a: 10 foreseen, 100 came", True),
+    assert [(item.text, item.mark) for item in found.items] == [
+        ("bytes of d: 90 foreseen, 0 came", "missed"),
+        ("bytes of b: 10 foreseen, 1000 came", "missed"),
+        ("bytes of a: 10 foreseen, 100 came", "missed"),
     ]
 
 
@@ -158,6 +130,17 @@ def test_the_last_run() -> None:
         ("It took 2.0 s, the last run 5.0 s", "-60 %", "/there"),
         ("an.option is 2 instead of 1", "", ""),
     ]
+
+
+def test_a_run_that_goes_on_has_no_change_in_percent() -> None:
+    last = Comparison((Figure("Seconds", "60.0 s", "2.0 s", ""),), (), (), (), (), is_running=True)
+    (first,) = answers("last-run", last=last, comparison="/there").items
+    assert (first.text, first.note) == ("It has run for 2.0 s; the last run took 60.0 s", "")
+
+
+def test_where_nothing_can_be_compared_nothing_is_claimed() -> None:
+    found = answers("read-less", decisions=[decision("source parallelism", "a", estimate=estimate("rows", 9, None))])
+    assert (found.items, found.none) == ((), "No table is known to have been read less than planned.")
 
 
 @pytest.mark.parametrize("name", ["longest", "broadcast", "read-less", "wrong", "last-run"])

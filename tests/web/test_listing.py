@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.history.event_log import Summary
+from penstock.history.summaries import Summary
 from penstock.web.listing import PAGE, JobList, JobWish, Wish, sorted_steps
 from tests.web.test_timing import step
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
-from penstock.history.event_log import EventLog, History, LocalFolder
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
 from tests.history.records import edge, events, node, vertex

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.history.event_log import Summary
+from penstock.history.summaries import Summary
 from penstock.web import pages, views
 from penstock.web.dashboard import Dashboard, Digest
 from penstock.web.listing import JobWish, Wish
@@ -22,9 +22,9 @@ def job_page(made: Any, wish: Any = None, **options: Any) -> str:
 
 def test_the_button_is_there_only_while_operators_are_pending() -> None:
     half, done = record(ended=False), record()
-    assert "Show pending operators" in job_page(half)
-    assert "Hide pending operators" in job_page(half, JobWish(pending=True))
-    assert "pending operators</a>" not in job_page(done)
+    assert "Show open operators" in job_page(half)
+    assert "Hide open operators" in job_page(half, JobWish(pending=True))
+    assert "open operators</a>" not in job_page(done)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,47 @@ def test_a_missed_estimate_is_marked() -> None:
     )
 
 
+def test_a_broadcast_that_was_not_made_is_no_estimate() -> None:
+    page = job_page(decided(record(), 1, outcome={"instead": "customer is shuffled", "because": "no memory is left"}))
+    assert re.findall(r'badge miss">([^<]*)<', page) == ["came otherwise"] * 2, "in the answers and at the decision"
+    assert "instead: customer is shuffled, because no memory is left" in page
+
+
+def test_decisions_that_are_told_together_count_as_one() -> None:
+    made = record()
+    for number, place in ((1, "a on x"), (2, "b on y")):
+        decided(made, number, place=place, sentence=f"{place}: broadcast instead of shuffle, as it is small")
+    page = job_page(made)
+    assert "In 2 places (a on x; b on y): broadcast instead of shuffle, as it is small" in page
+    assert re.findall(r">(broadcast \d+|vertex parallelism \d+)<", page) == ["broadcast 1", "vertex parallelism 1"]
+
+
+@pytest.mark.parametrize(("ended", "said"), [(True, "for it."), (False, "for it yet.")])
+def test_a_step_about_which_nothing_was_decided(ended: bool, said: str) -> None:
+    made = record(ended=ended)
+    made.decisions.clear()
+    assert f"Nothing has been decided {said}" in pages.vertex(made, made.vertices["v1"], 20.0)
+
+
+def test_figures_stand_under_the_sentence_of_their_decision() -> None:
+    made = record()
+    made.decisions.clear()
+    decided(
+        made,
+        0,
+        kind="dynamic filter",
+        nodes=["1"],
+        chosen="by the right side of 12 Join",
+        figures={"rows": 1200, "join": 12, "side": "right"},
+        outcome={"tasks": 3},
+        sentence="orders keeps only rows with a key of customer",
+    )
+    decided(made, 1, nodes=["1"], chosen="no HASH(none#1) exchange", sentence="no shuffle before it")
+    (told,) = re.findall(r'id="figures">(.*?)</details>', pages.vertex(made, made.vertices["v1"], 20.0), re.DOTALL)
+    assert re.findall("<h3>([^<]*)</h3>", told) == ["orders keeps only rows with a key of customer"], "one has none"
+    assert re.findall("<dt>([^<]*)</dt><dd>([^<]*)</dd>", told) == [("rows", "1,200"), ("came out: tasks", "3")]
+
+
 def test_decisions_of_one_kind_are_shown_on_demand() -> None:
     made = decided(decided(record(), 1), 2, kind="exchange", sentence="one exchange less")
     decisions = re.compile('class="decision"')
@@ -108,6 +149,13 @@ def test_the_query_and_sparks_pages() -> None:
     assert "local-1" in elsewhere
 
 
+def test_a_job_that_runs_is_compared_in_words_only() -> None:
+    last = record(job_id="ffffffffffff")
+    page = pages.job(record(ended=False), 12.0, JobWish(), last=last)
+    assert "It has run for 2.0 s; the last run took 10.0 s" in page
+    assert "-80 %" not in page
+
+
 def test_the_last_run_is_compared_with() -> None:
     last = record(job_id="ffffffffffff")
     page = job_page(record(), last=last, earlier=[Summary.of(last)])
@@ -123,17 +171,21 @@ def test_skew_is_marked() -> None:
     assert page.count('class="run skewed"') == 1
 
 
-@pytest.mark.parametrize(
-    ("sizes", "marked"),
-    [
-        ([], []),
-        ([10, 20, 400], [False, False, False]),
-        ([10 << 20, 20 << 20, 400 << 20], [False, False, True]),
-        ([1 << 20, 400 << 20], [False, False]),
-    ],
-)
-def test_large_pieces_are_marked(sizes: Any, marked: Any) -> None:
-    assert [bar["skewed"] for bar in pages.piece_bars(sizes)] == marked
+def test_tasks_are_compared_with_those_of_their_stage() -> None:
+    one = record()
+    short = [one.tasks["v1"][0] | {"index": number} for number in range(5)]
+    long = [one.tasks["v1"][2] | {"index": number, "stage": 2} for number in range(3)]
+    one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": [*short, *long]})
+    assert "run skewed" not in pages.vertex(one, one.vertices["v1"], 20.0)
+
+
+@pytest.mark.parametrize(("tasks", "told"), [(3, ""), (1000, "The first 3 of 1,000 tasks are shown.")])
+def test_it_is_told_how_many_tasks_are_not_shown(tasks: int, told: str) -> None:
+    one = record()
+    stage = {"id": 1, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": 9.0}  # fmt: skip
+    one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": one.tasks["v1"], "stages": [stage]})
+    page = pages.vertex(one, one.vertices["v1"], 20.0)
+    assert re.findall(r"The first [^<]*", page) == ([told] if told else [])
 
 
 def test_what_was_repeated_is_told() -> None:
@@ -156,6 +208,20 @@ def test_a_job_of_many_steps_is_drawn_elsewhere() -> None:
     page = job_page(made)
     assert '<img src="/jobs/0123456789ab/graph.svg?pending=false"' in page
     assert page.count('class="what"') == 600
+
+
+def test_a_list_of_several_pages() -> None:
+    summaries = [Summary.of(record(job_id=f"{number:012x}")) for number in range(250)]
+    page = pages.jobs(summaries, Wish(sort="name", page=2), 30.0)
+    assert re.findall(r'<a class="button" href="([^"]*)">(\w+)</a>', page) == [
+        ("/?sort=name", "Previous"),
+        ("/?sort=name&amp;page=3", "Next"),
+    ]
+
+
+@pytest.mark.parametrize(("unread", "said"), [(0, []), (1, ["1 event log"]), (3, ["3 event logs"])])
+def test_logs_that_cannot_be_read_are_counted(unread: int, said: list[str]) -> None:
+    assert re.findall(r"<p[^>]*>([^<]*) cannot be read", pages.jobs([], Wish(), 30.0, unread=unread)) == said
 
 
 def test_user_text_is_no_markup() -> None:

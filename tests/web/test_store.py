@@ -6,7 +6,11 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from penstock.history.event_log import EventLog, History, LocalFolder
+from fastapi.testclient import TestClient
+
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
+from penstock.web.api import create_app
 from penstock.web.store import JobStore
 from tests.history.records import ID, events, record
 
@@ -71,3 +75,52 @@ def test_jobs_that_ended_long_ago_leave_memory() -> None:
         store.add(record(job_id=f"{number:012x}"), lambda _: None)
     assert len(store.summaries()) == 200
     assert store.record(f"{0:012x}") is None
+
+
+def test_a_job_that_runs_can_be_cancelled_however_many_came_later() -> None:
+    store = JobStore()
+    cancelled: list[str] = []
+    first = record(job_id=f"{0:012x}", ended=False)
+    store.add(first, cancelled.append)
+    for number in range(1, 250):
+        store.add(record(job_id=f"{number:012x}"), lambda _: None)
+    assert len(store.summaries()) == 200
+    assert store.cancel(first.id)
+    assert cancelled == ["cancelled through the API"]
+    first.apply_all(events()[-1:])
+    store.add(record(), lambda _: None)
+    assert store.record(first.id) is None, "it has ended"
+
+
+def test_digests_are_those_of_the_jobs_that_are_listed(tmp_path: Path) -> None:
+    logs = []
+    for number in range(3):
+        logs.append(tmp_path / f"20261122T12000{number}-{number:012x}.jsonl")
+        EventLog(LocalFolder(tmp_path).create(logs[-1].name)).write(events(job_id=f"{number:012x}"))
+    store = JobStore(History(LocalFolder(tmp_path)))
+    first = store.digests()
+    assert len(first) == len(store._digests) == 3
+    assert store.digests()[0] is first[0], "each is looked into once"
+    logs[0].unlink()
+    assert len(store.digests()) == len(store._digests) == 2
+
+
+def test_logs_are_read_while_the_loop_goes_on(tmp_path: Path) -> None:
+    asked: list[threading.Thread] = []
+
+    class Slow(History):
+        def record(self, job_id: str) -> Any:
+            asked.append(threading.current_thread())
+            return super().record(job_id)
+
+        def stamp(self) -> Any:
+            asked.append(threading.current_thread())
+            return super().stamp()
+
+    EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(events())
+    store = JobStore(Slow(LocalFolder(tmp_path)))
+    assert len(told(store, ID, lambda: None)) == 1
+    TestClient(create_app(store, "token"), base_url="http://127.0.0.1").get(f"/jobs/{ID}").raise_for_status()
+    assert len(asked) >= 3
+    assert threading.main_thread() not in asked
+    assert all("loop" not in one.name and one.name.startswith("AnyIO") for one in asked)

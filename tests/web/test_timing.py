@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from penstock.web.stages import Stage
 from penstock.web.steps import Step, merged, steps_of
 from penstock.web.timing import Timing, critical_path, idle
 from tests.history.records import record, task
+from tests.web.test_stages import figures
 
 
 def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
@@ -21,7 +23,6 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "tasks": 1,
         "ran": ran,
         "busy": () if ran is None else (ran,),
-        "task_seconds": (),
         "stages": (),
         "rows_in": None,
         "rows_out": None,
@@ -89,16 +90,19 @@ def test_a_step_has_what_was_recorded_of_it() -> None:
     first, second = steps_of(made, 30.0)
     assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
     assert first.busy == ((1.0, 2.2),)
-    assert (first.rows_in, first.rows_out, first.spilled, first.slowest) == (9, 50, 42, 1.2)
+    assert (first.rows_in, first.rows_out, first.spilled) == (9, 50, 42)
+    assert first.stages == (Stage(1, 3, 1.4, (0.1, 0.1, 1.2)),)
     assert second.inputs == ("v1",)
-    assert (second.rows_in, second.spilled, second.slowest) == (None, None, None), "nothing was recorded"
+    assert (second.rows_in, second.spilled, second.stages) == (None, None, ()), "nothing was recorded"
 
 
 def test_of_more_tasks_than_were_recorded_the_whole_time_counts() -> None:
     made = record()
-    stage = {"id": 1, "attempt": 0, "tasks": 900, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": 9.0}  # fmt: skip
-    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [task(0, 0.1)], "stages": [stage]})
-    assert steps_of(made, 30.0)[0].busy == ((1.0, 2.5),)
+    tasks = [task(0, 0.1)]
+    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": tasks, "stages": [figures(1, 900, 9.0)]})
+    (first, _) = steps_of(made, 30.0)
+    assert first.busy == ((1.0, 2.5),)
+    assert (first.tasks_run, first.task_seconds) == (900, 9.0)
 
 
 def test_a_step_that_runs_ends_now() -> None:

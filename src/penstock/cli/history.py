@@ -15,7 +15,7 @@ from penstock.errors import HistoryError
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
-    from penstock.history.event_log import History
+    from penstock.history.logs import History
 
 FOLDER = click.option(
     "--history", "folder", required=True, metavar="DIR", help="The folder with the event logs of jobs."
@@ -23,7 +23,8 @@ FOLDER = click.option(
 
 
 def _history(common: Common, folder: str) -> History:
-    from penstock.history.event_log import History, LocalFolder
+    from penstock.history.event_log import LocalFolder
+    from penstock.history.logs import History
 
     check_settings(common.conf, common.config)
     if local(folder) is not None:
@@ -74,7 +75,8 @@ def ui(common: Common, folder: str, port: int | None, address: str | None) -> No
 
         given: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
         chosen = {key: value for key, value in given.items() if value is not None}
-        server = WebServer(JobStore(logs), Configuration.load(chosen, file=common.config, environ=os.environ))
+        config = Configuration.load(chosen, spark_conf=dict(common.conf), file=common.config, environ=os.environ)
+        server = WebServer(JobStore(logs), config)
         output.note(f"serving {server.url_with_token}")
         server.run()
 

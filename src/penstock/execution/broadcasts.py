@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import first_line
 from penstock.graph import JoinOperator, Side
-from penstock.graph.wording import called
+from penstock.graph.wording import called, join_name
 from penstock.optimizer.graphs import is_broadcast
 from penstock.sizing.coverage import check_rows
 from penstock.sizing.packing import spread_by_count
@@ -67,12 +67,10 @@ class Broadcasts:
             relation = self._relations[name]
         if relation is None:
             build = Side.of_input(edge.type_number)
-            join = self._context.graph.node(edge.target_id)
-            assert isinstance(join.operator, JoinOperator)  # nothing else reads a relation
             self._context.decisions.came_otherwise(
                 DecisionKind.BROADCAST,
-                NodeRef(join.id, join.name),
-                f"{called(join.operator, build)} is shuffled",
+                NodeRef(edge.target_id, self._context.graph.node(edge.target_id).name),
+                f"{called(self._join(edge), build)} is shuffled",
                 f"it could not be broadcast: {self._too_large[name]}",
                 lambda decision: decision.chosen == build,
             )
@@ -104,9 +102,16 @@ class Broadcasts:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            log.warning("broadcasting the %s side of node %s failed, it is shuffled", build, edge.target_id)
+            join = self._join(edge)
+            place, side = join_name(join, build.other), called(join, build)
+            log.warning("%s: %s could not be broadcast, and is shuffled", place, side)
             self._too_large[self._name(edge)] = first_line(error)
             return None
+
+    def _join(self, edge: StreamEdge) -> JoinOperator:
+        operator = self._context.graph.node(edge.target_id).operator
+        assert isinstance(operator, JoinOperator)  # nothing else reads a relation
+        return operator
 
     def _name(self, edge: StreamEdge) -> _Relation:
         keys = self._context.plan.nodes[edge.target_id].join_keys[Side.of_input(edge.type_number)]

@@ -89,14 +89,17 @@ class RefusedChange:
     asked
         What was asked for.
     because
-        Why not.
+        Why not, half a sentence in words of people.
     choice
         What would have been decided by it, None if nobody gave that.
+    detail
+        Why not, with the names of nodes and edges: for who writes a strategy.
     """
 
     asked: tuple[UpdateRequest, ...]
     because: str
     choice: Choice | None = None
+    detail: str = ""
 
 
 class GraphListener(Protocol):

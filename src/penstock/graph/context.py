@@ -16,6 +16,7 @@ from penstock.graph.partitioner import (
     ForwardForUnspecifiedPartitioner,
     Partitioner,
 )
+from penstock.graph.wording import has_started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 log = logging.getLogger("penstock.graph")
+
+_SHARED = "several steps read these rows"
 
 
 class PendingGraph(Protocol):
@@ -47,7 +50,11 @@ class PendingGraph(Protocol):
 
 
 class _RefusedError(Exception):
-    pass
+    """A change cannot be: why in words of people, and with the names of nodes and edges."""
+
+    def __init__(self, because: str, detail: str) -> None:
+        super().__init__(detail)
+        self.because = because
 
 
 class StreamGraphContext:
@@ -113,7 +120,7 @@ class StreamGraphContext:
     def _carry_out(self, planned: GraphChange | RefusedChange) -> bool:
         """Commit a change, or note its refusal; return whether anything was changed."""
         if isinstance(planned, RefusedChange):
-            log.info("change refused: %s", planned.because)
+            log.info("change refused, as %s: %s", planned.because, planned.detail)
             self._owner.refuse(planned)
             return False
         if planned.is_empty:
@@ -135,13 +142,13 @@ class StreamGraphContext:
                         graph = graph.replace(nodes=[self._changed_node(graph, request)])
                         nodes.append(request.node_id)
         except _RefusedError as refusal:
-            return RefusedChange(tuple(requests), str(refusal))
+            return RefusedChange(tuple(requests), refusal.because, detail=str(refusal))
         return replace(GraphChange.between(before, graph, nodes, edges), asked=tuple(requests))
 
     def _changed_node(self, graph: StreamGraph, request: StreamNodeUpdateRequest) -> StreamNode:
         node = graph.node(request.node_id)
         if self.is_frozen(node.id):
-            raise _RefusedError(f"{node.name} is frozen")
+            raise _RefusedError(has_started(node), f"{node.name} is frozen")
         if request.operator is not None and request.operator.kind is not node.kind:
             raise GraphError(f"{node.name} is a {node.kind}, and cannot become a {request.operator.kind}")
         return replace(
@@ -155,7 +162,7 @@ class StreamGraphContext:
     def _changed_edge(self, graph: StreamGraph, request: StreamEdgeUpdateRequest) -> StreamEdge:
         edge = graph.edge(request.edge_id)
         if self.is_frozen(edge.target_id):
-            raise _RefusedError(f"the target of {edge.id} is frozen")
+            raise _RefusedError(has_started(graph.node(edge.target_id)), f"the target of {edge.id} is frozen")
         partitioner = edge.partitioner
         if request.partitioner is not None and request.partitioner != edge.partitioner:
             partitioner = self._changed_partitioner(graph, edge, request.partitioner)
@@ -169,20 +176,27 @@ class StreamGraphContext:
 
     def _changed_partitioner(self, graph: StreamGraph, edge: StreamEdge, wanted: Partitioner) -> Partitioner:
         if edge.partitioner == FORWARD:
-            raise _RefusedError(f"{edge.id} is FORWARD already")
-        shared = len(graph.out_edges(edge.source_id)) > 1
-        can_chain = not shared and not self.is_frozen(edge.source_id) and can_merge(graph, edge)
+            raise _RefusedError("the rows stay in their task already", f"{edge.id} is FORWARD already")
+        obstacle = self._obstacle(graph, edge)
         match wanted:
             case ForwardForUnspecifiedPartitioner():
-                return FORWARD if can_chain else RESCALE
+                return FORWARD if obstacle is None else RESCALE
             case ForwardForConsecutiveHashPartitioner():
-                return FORWARD if can_chain else wanted.hash
-            case _ if wanted == FORWARD and not can_chain:
-                raise _RefusedError(f"the ends of {edge.id} cannot share a vertex")
-            case _ if shared and wanted not in (BROADCAST, RESCALE):
-                raise _RefusedError(f"the result behind {edge.id} is shared by several consumers")
+                return FORWARD if obstacle is None else wanted.hash
+            case _ if wanted == FORWARD and obstacle is not None:
+                raise _RefusedError(obstacle, f"the ends of {edge.id} cannot share a vertex")
+            case _ if obstacle == _SHARED and wanted not in (BROADCAST, RESCALE):
+                raise _RefusedError(_SHARED, f"the result behind {edge.id} is shared by several consumers")
             case _:
                 return wanted
+
+    def _obstacle(self, graph: StreamGraph, edge: StreamEdge) -> str | None:
+        """Return why the ends of an edge cannot share a vertex, in words of people; None if they can."""
+        if len(graph.out_edges(edge.source_id)) > 1:
+            return _SHARED
+        if self.is_frozen(edge.source_id):
+            return has_started(graph.node(edge.source_id))
+        return None if can_merge(graph, edge) else "both steps were given numbers of tasks, which differ"
 
 
 def can_merge(graph: StreamGraph, edge: StreamEdge) -> bool:

@@ -9,10 +9,13 @@ from penstock.graph.join_types import Side
 from penstock.graph.naming import readable
 from penstock.graph.operators import JoinOperator, OperatorKind, ScanOperator
 from penstock.graph.partitioner import (
+    AdaptiveRebalancePartitioner,
+    AdaptiveRescalePartitioner,
     BroadcastPartitioner,
     ForwardForConsecutiveHashPartitioner,
     GlobalPartitioner,
     HashPartitioner,
+    Partitioner,
     RangePartitioner,
 )
 
@@ -20,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.graph.job_graph import JobVertex
-    from penstock.graph.partitioner import Partitioner
     from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
 _SUFFIX = re.compile(r"\.(parquet|orc|csv|json|avro|txt)(\.\w+)?$", re.IGNORECASE)
@@ -31,7 +33,7 @@ NAMED_TABLES = 32
 """Tables of a side of a join whose names are kept, the largest ones; a graph may have thousands."""
 _LENGTH = 40
 """Characters of a table's name; a subquery that a database is asked can be long."""
-_NAMELESS_KEYS = {"_groupingexpression": "an expression"}
+_NAMELESS_KEY = re.compile(r"^_groupingexpression\b|\bnone(?=#\d)")
 """What Spark calls keys that are no columns."""
 _COUNT = re.compile(r"#\d+L?\b| ASC NULLS FIRST| NULLS LAST$")
 
@@ -160,20 +162,39 @@ def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) 
     return name
 
 
+_NOUNS = {
+    OperatorKind.AGGREGATE: "the aggregate",
+    OperatorKind.JOIN: "the join",
+    OperatorKind.SINK: "the write",
+    OperatorKind.SORT: "the sort",
+    OperatorKind.SOURCE: "the reading of the table",
+    OperatorKind.UNION: "the union",
+    OperatorKind.WINDOW: "the window",
+}
+
+
+def has_started(node: StreamNode) -> str:
+    """Return that an operator is part of a step by now, so that it stays as it is."""
+    return f"{_NOUNS.get(node.kind, 'the step')} has started already"
+
+
 def edge_words(partitioner: Partitioner, columns: Mapping[str, str]) -> str:
     """Return how rows are distributed, in words; empty where they stay in their task."""
-    if partitioner.chained:
-        return ""
+    words = "dealt out evenly"
     match partitioner:
+        case AdaptiveRebalancePartitioner() | AdaptiveRescalePartitioner():
+            words = "to the least loaded task"
+        case Partitioner(chained=True):
+            words = ""
         case HashPartitioner(keys):
-            return f"shuffled by {_columns(keys, columns)}"
+            words = f"shuffled by {_columns(keys, columns)}"
         case RangePartitioner(keys):
-            return f"sorted into ranges by {_columns(keys, columns)}"
+            words = f"sorted into ranges by {_columns(keys, columns)}"
         case BroadcastPartitioner():
-            return "broadcast"
+            words = "broadcast"
         case GlobalPartitioner():
-            return "to one task"
-    return "dealt out evenly"
+            words = "to one task"
+    return words
 
 
 def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
@@ -189,8 +210,8 @@ def _by(edges: Iterable[StreamEdge], columns: Mapping[str, str]) -> str:
 
 
 def _columns(keys: Sequence[str], columns: Mapping[str, str]) -> str:
-    names = (_COUNT.sub("", readable(key, columns)) for key in keys)
-    return listed([_NAMELESS_KEYS.get(name, name) for name in names], "columns")
+    names = (_NAMELESS_KEY.sub("an expression", readable(key, columns)) for key in keys)
+    return listed([_COUNT.sub("", name) for name in names], "columns")
 
 
 def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from penstock.events import (
 )
 from penstock.graph import JoinOperator, ScanOperator
 from penstock.graph.naming import column_names, readable
-from penstock.graph.wording import node_name, tables_of, vertex_name
+from penstock.graph.wording import edge_words, node_name, tables_of, vertex_name
 from penstock.history.changes import node_changes
 from penstock.masking import mask
 
@@ -107,7 +107,6 @@ class EventLines:
             yield self._edges(edge for _, edge in change.edges)
         decision = change.decision
         why = {
-            "reasons": [] if decision is None else [mask(decision.words.sentence)],
             "decision": None if decision is None else decision.id,
             "sentence": None if decision is None else mask(decision.words.sentence),
             "shown": decision is not None and decision.words.is_shown,
@@ -178,6 +177,7 @@ class EventLines:
                     "target": str(edge.target_id),
                     "input": edge.type_number,
                     "partitioner": mask(readable(str(edge.partitioner), self._columns))[:_TEXT],
+                    "words": mask(edge_words(edge.partitioner, self._columns))[:_TEXT],
                     "exchange": edge.exchange,
                 }
                 for edge in edges
@@ -234,5 +234,10 @@ def _figure(known: int | None) -> int:
 
 def _bars(sizes: list[int]) -> list[int]:
     """Return at most some hundred sizes: the largest of each run of neighbours."""
-    width = -(-len(sizes) // _BARS) or 1
+    width = pieces_in_bar(len(sizes))
     return [max(sizes[start : start + width]) for start in range(0, len(sizes), width)]
+
+
+def pieces_in_bar(count: int) -> int:
+    """Return how many neighbours are kept as one size, where there are so many."""
+    return -(-count // _BARS) or 1

@@ -14,6 +14,11 @@ Event = dict[str, Any]
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED", "INTERRUPTED"})
 
 
+def known(figure: int) -> int | None:
+    """Return a figure of a record; what is not known is -1 there, as in Flink's REST API."""
+    return None if figure < 0 else figure
+
+
 def run_times(vertex: dict[str, Any]) -> tuple[float | None, float | None]:
     """Return when a vertex of a record began to run, and when it ended; None for what has not happened."""
     reached = {ExecutionState(state): at for state, at in vertex["timestamps"].items()}
@@ -34,7 +39,8 @@ class JobRecord:
     decisions
         All decisions, in order.
     changes
-        What the optimizer changed: before, after and why; `decision` is the number of the decision that changed it.
+        What the optimizer changed: before, after and why, as a sentence; `decision` is the number of the decision that
+        changed it.
     refused
         What strategies asked for that could not be, and why not.
     query
@@ -127,9 +133,10 @@ class JobRecord:
         self.edges |= {edge["id"]: edge for edge in event["edges"]}
 
     def _on_change(self, event: Event) -> None:
-        change = {key: event[key] for key in ("at", "what", "before", "after", "reasons", "node")}
-        # Logs of older releases do not tell the rest.
-        told = {"decision": event.get("decision"), "sentence": event.get("sentence"), "shown": event.get("shown", True)}
+        change = {key: event[key] for key in ("at", "what", "before", "after", "node")}
+        # Logs of older releases do not tell the rest, or tell reasons instead of a sentence.
+        sentence = event.get("sentence") or "; ".join(event.get("reasons", ())) or None
+        told = {"decision": event.get("decision"), "sentence": sentence, "shown": event.get("shown", True)}
         self.changes.append(change | told)
 
     def _on_refused(self, event: Event) -> None:

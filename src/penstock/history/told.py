@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.told import ToldDecision, ToldEstimate
+from penstock.told import ToldDecision
 
 if TYPE_CHECKING:
     from penstock.history.record import JobRecord
-
-__all__ = ["ToldDecision", "ToldEstimate", "told"]
 
 
 def told(record: JobRecord) -> list[ToldDecision]:

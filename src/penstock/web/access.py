@@ -1,5 +1,6 @@
 """Who may do what, and which job or vertex a request is about."""
 
+import hashlib
 import hmac
 from typing import Annotated, Any
 
@@ -7,25 +8,41 @@ from fastapi import Depends, HTTPException, Path, Request
 
 from penstock.history.record import JobRecord
 
-COOKIE = "penstock-token"
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="The id of a job.")]
 VertexId = Annotated[str, Path(pattern="^v[0-9]{1,9}$", description="The id of a job vertex.")]
 
 
-def is_token(given: str, request: Request) -> bool:
+def cookie_of(token: str) -> str:
+    """Return the name of the cookie of a server; browsers send the cookies of a host to all of its ports."""
+    return f"penstock-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
+def has_cookie(request: Request) -> bool:
+    """Whether a browser has kept the token."""
+    return _is_token(request.cookies.get(cookie_of(request.app.state.token), ""), request)
+
+
+def is_known(request: Request) -> bool:
+    """Whether a request brings the token: as a bearer, in the cookie of the page, or in its address."""
+    bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+    return (
+        _is_token(bearer, request) or has_cookie(request) or _is_token(request.query_params.get("token", ""), request)
+    )
+
+
+def _is_token(given: str, request: Request) -> bool:
     """Whether a text is the token, found out in a time that tells nothing of it."""
     return hmac.compare_digest(given.encode(), request.app.state.token.encode())
 
 
 async def checked_token(request: Request) -> None:
-    """Refuse a request that brings no token: as a bearer, in the cookie of the page, or in its address."""
-    given = request.headers.get("authorization", "").removeprefix("Bearer ") or request.cookies.get(COOKIE, "")
-    if not is_token(given or request.query_params.get("token", ""), request):
+    """Refuse a request that does not bring the token."""
+    if not is_known(request):
         raise HTTPException(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
 
-async def found_record(request: Request, job_id: JobId) -> JobRecord:
-    """Return the job a request is about."""
+def found_record(request: Request, job_id: JobId) -> JobRecord:
+    """Return the job a request is about; on a thread, as a log of many lines may have to be read."""
     record: JobRecord | None = request.app.state.store.record(job_id)
     if record is None:
         raise HTTPException(404, f"there is no job {job_id}")

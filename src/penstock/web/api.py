@@ -58,6 +58,7 @@ def create_app(
         version=penstock.__version__,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,  # a route of ours gives it, which needs the token where all do
         dependencies=[Depends(checked_token)] if open_to_others else [],
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )

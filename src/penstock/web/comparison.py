@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.history.summary import summary_of
 from penstock.history.told import told
 from penstock.web import words
+from penstock.web.choices import Difference, choices
+from penstock.web.sources import growth
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
 
@@ -16,11 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from penstock.history.record import JobRecord
-    from penstock.history.told import ToldDecision
+    from penstock.web.sources import Growth
     from penstock.web.steps import Step
 
-GREW = 1.1
-"""A source has grown if it has so many times the rows; one of so many times fewer has shrunk."""
 _SLOWER = 0.2
 """Seconds by which a step must differ to be told of."""
 _MOST = 3
@@ -46,36 +46,10 @@ class StepPair:
 
     @property
     def more_seconds(self) -> float | None:
-        """How much longer it took in the later run; None where one of them is not known."""
-        before, after = (None if one is None else one.seconds for one in (self.before, self.after))
+        """How much longer it took in the later run; None where it has not finished in both."""
+        ends = (self.before, self.after)
+        before, after = (None if one is None or one.state != "finished" else one.seconds for one in ends)
         return None if before is None or after is None else after - before
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """A decision that came out differently; None where a run has none such."""
-
-    kind: str
-    before: str | None
-    after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """A source whose rows differ."""
-
-    label: str
-    before: int
-    after: int
-
-    @property
-    def factor(self) -> float:
-        """How many times as many rows there are."""
-        return self.after / self.before if self.before else float("inf")
-
-    def __str__(self) -> str:
-        verb = "grew" if self.after > self.before else "shrank"
-        return f"{self.label} {verb} from {words.rows(self.before)} to {words.rows(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +67,41 @@ class Comparison:
     options
         The options that differ, with both values.
     sources
-        The sources that have more or fewer rows.
+        The sources of which more or fewer rows were read.
+    is_running
+        Whether the later run has not ended.
     """
 
     figures: tuple[Figure, ...]
     steps: tuple[StepPair, ...]
-    choices: tuple[Choices, ...]
+    choices: tuple[Difference, ...]
     options: tuple[Figure, ...]
     sources: tuple[Growth, ...]
+    is_running: bool = False
 
     @classmethod
     def of(cls, before: JobRecord, after: JobRecord, now: float) -> Comparison:
         """Compare two runs."""
         old, new = steps_of(before, now), steps_of(after, now)
+        figures = _figures(before, after, old, new, now)
+        old_ended, new_ended = (record.state == "FINISHED" for record in (before, after))
+        is_running = not after.is_ended
+        if is_running:  # half of a figure is no change of it
+            figures = (replace(figure, change="") for figure in figures)
         return cls(
-            tuple(_figures(before, after, old, new, now)),
+            tuple(figures),
             tuple(_paired(old, new)),
-            tuple(_choices(told(before), told(after))),
+            tuple(choices(told(before), told(after), old_ended=old_ended, new_ended=new_ended)),
             tuple(_options(before, after)),
             tuple(growth(old, new)),
+            is_running,
         )
 
     @property
     def sentences(self) -> list[str]:
         """What a reader should know of it, most important first."""
         found = [str(one) for one in self.sources[:_MOST]]
-        found += [f"now: {one.after}" for one in self.choices if one.after is not None][:_MOST]
+        found += [str(one) for one in self.choices[:_MOST]]
         found += [f"{one.name} is {one.after} instead of {one.before}" for one in self.options[:_MOST]]
         steps = sorted(self.steps, key=lambda pair: -abs(pair.more_seconds or 0.0))
         found += [
@@ -182,49 +165,6 @@ def _numbered(steps: Sequence[Step]) -> dict[tuple[str, int], Step]:
         found[step.label, seen[step.label]] = step
         seen[step.label] += 1
     return found
-
-
-def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
-    """Return the sources of which clearly more or fewer rows were read, most changed first."""
-    before = rows_of_sources(old)
-    found = [Growth(name, before[name], rows) for name, rows in rows_of_sources(new).items() if name in before]
-    changed = [one for one in found if one.factor >= GREW or one.factor <= 1 / GREW]
-    return sorted(changed, key=lambda one: max(one.factor, 1 / one.factor), reverse=True)
-
-
-def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
-    """Return how many rows were read of each table; of one that was read several times, the most."""
-    found: dict[str, int] = {}
-    for step in steps:
-        if step.source and step.rows_in:
-            found[step.source] = max(step.rows_in, found.get(step.source, 0))
-    return found
-
-
-def _choices(old: Sequence[ToldDecision], new: Sequence[ToldDecision]) -> Iterable[Choices]:
-    waiting = _by_subject(old)
-    for key, one in _by_subject(new).items():
-        before = waiting.pop(key, None)
-        if before is None or _chosen(before) != _chosen(one):
-            yield Choices(one.kind, None if before is None else before.sentence, one.sentence)
-    for one in waiting.values():
-        yield Choices(one.kind, one.sentence, None)
-
-
-def _by_subject(decisions: Sequence[ToldDecision]) -> dict[tuple[object, ...], ToldDecision]:
-    seen: Counter[tuple[object, ...]] = Counter()
-    found: dict[tuple[object, ...], ToldDecision] = {}
-    for one in decisions:
-        if one.is_shown:
-            key = (one.kind, one.nodes)
-            found[*key, seen[key]] = one
-            seen[key] += 1
-    return found
-
-
-def _chosen(one: ToldDecision) -> tuple[str, str]:
-    """Return what was done: the sentence up to its reasons, which have figures that always differ a little."""
-    return one.sentence.partition(", as ")[0], one.instead
 
 
 def _options(before: JobRecord, after: JobRecord) -> Iterable[Figure]:

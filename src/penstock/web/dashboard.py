@@ -1,4 +1,4 @@
-"""All jobs together: how many a day, what they did not shuffle, what was decided, which estimates missed, what grew."""
+"""All jobs together: how many a day, what they did not shuffle, what was decided, what was foreseen, what was read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from penstock.history.told import told
 from penstock.units import show_bytes, show_count
 from penstock.web.charts.bars import Column
-from penstock.web.comparison import GREW, Growth, rows_of_sources
+from penstock.web.sources import GREW, Growth, rows_of_sources
 from penstock.web.steps import steps_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.history.summaries import Summary
+    from penstock.told import ToldEstimate
 
 _DAYS = 30
 _MOST = 15
@@ -25,10 +26,9 @@ _MOST = 15
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """An estimate that missed, by what factor, and the job."""
+    """An estimate that missed, and the job."""
 
-    by: float
-    text: str
+    estimate: ToldEstimate
     job: str
     name: str
 
@@ -48,7 +48,7 @@ class Digest:
     misses
         The estimates that missed.
     rows
-        The rows that were read of each table.
+        The rows that were read of each table; none of a job that did not finish, which may have read but a part.
     """
 
     id: str
@@ -64,12 +64,11 @@ class Digest:
         """Return the digest of a job."""
         decisions = told(record)
         misses = [
-            Miss(one.estimate.missed_by, f"{one.estimate.what}: {one.estimate.text}", record.id, record.name)
+            Miss(one.estimate, record.id, record.name)
             for one in decisions
-            if one.estimate is not None and one.estimate.missed_by
+            if one.estimate is not None and one.is_missed
         ]
-        steps = steps_of(record, record.changed)
-        rows = rows_of_sources(steps)
+        rows = rows_of_sources(steps_of(record, record.changed)) if record.state == "FINISHED" else {}
         kinds = Counter(one.kind for one in decisions if one.is_shown)
         not_shuffled = sum(one.not_shuffled or 0 for one in decisions)
         return cls(record.id, record.name, record.started, not_shuffled, kinds, tuple(misses), rows)
@@ -77,7 +76,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A source that grew between the oldest and the newest run of a job."""
+    """A source of which the newest run of a job read more rows than the oldest."""
 
     growth: Growth
     job: str
@@ -119,8 +118,8 @@ class Dashboard:
             saved[_day(digest.started)] += digest.not_shuffled
             kinds += digest.kinds
         # Of the runs of one job that missed alike, the latest stands for all: digests come newest first.
-        latest = {(miss.name, miss.text): miss for digest in reversed(digests) for miss in digest.misses}
-        misses = sorted(latest.values(), key=lambda miss: -miss.by)
+        latest = {(miss.name, str(miss.estimate)): miss for digest in reversed(digests) for miss in digest.misses}
+        misses = sorted(latest.values(), key=lambda miss: miss.estimate.miss, reverse=True)
         return cls(
             len(summaries),
             len(digests),

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
 from penstock.told import together
-from penstock.units import show_bytes, show_count
 from penstock.web import words
+from penstock.web.reasons import reasons_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.history.told import ToldDecision, ToldEstimate
+    from penstock.told import ToldDecision, ToldEstimate
     from penstock.web.comparison import Comparison
     from penstock.web.steps import Step
     from penstock.web.timing import Timing
 
-SKEWED = 4.0
-"""A task or a piece of the rows is marked where it is so many times the median."""
-_MOSTLY_WAITED = 0.5
-"""A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One line of an answer: a text, what is set apart in it, and where it leads to."""
+    """One line of an answer: a text, what is set apart in it, where it leads to, and a word that marks it."""
 
     text: str
     note: str = ""
     href: str = ""
-    is_miss: bool = False
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +61,19 @@ def findings(
     """
     return [
         Finding(
-            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step ran yet."
+            "longest", "Which step took longest, and why?", tuple(_longest(steps, timing, links)), "No step has run."
         ),
-        Finding("broadcast", "What was broadcast, and why?", tuple(_broadcasts(decisions)), "No table was broadcast."),
+        Finding(
+            "broadcast",
+            "What was broadcast, what was not, and why?",
+            tuple(_broadcasts(decisions)),
+            "No table was broadcast.",
+        ),
         Finding(
             "read-less",
             "What was read less than planned?",
             tuple(_read_less(decisions)),
-            "Everything was read as planned.",
+            "No table is known to have been read less than planned.",
         ),
         Finding(
             "wrong",
@@ -123,45 +122,24 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
         yield Item(f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, or waited")
 
 
-def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
-    """Return why a step took its time, as far as its figures tell, most telling first."""
-    seconds = step.seconds or 0.0
-    busy = sum(end - start for start, end in step.busy)
-    typical = statistics.median(step.task_seconds) if step.task_seconds else 0.0
-    slowest = step.slowest or 0.0
-    if step.task_seconds and busy < _MOSTLY_WAITED * seconds:
-        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
-        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
-    if len(step.task_seconds) > 2 and slowest > SKEWED * typical and slowest > 0.2 * seconds:
-        yield f"rows are skewed: its slowest task took {words.seconds(slowest)}, the median {words.seconds(typical)}"
-    if step.spilled:
-        yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
-    most = max((other.rows_in or 0 for other in steps), default=0)
-    if step.rows_in:
-        much = " (more than any other step)" if step.rows_in == most and len(steps) > 1 else ""
-        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
-        yield f"it read {words.rows(step.rows_in)}{size}{much}"
-    if step.task_seconds:
-        total = sum(step.task_seconds)
-        at_once = total / busy if busy else 1.0
-        tasks = show_count(len(step.task_seconds), "task")
-        yield f"its {tasks} took {words.seconds(total)} together, {at_once:.1f} at a time"
-
-
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     found = together(one for one in decisions if one.kind == DecisionKind.BROADCAST)
     last = None
     for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
         note = _otherwise(one)
         # An option that changes many of them is named once.
-        yield Item(one.sentence, "" if note == last else note, is_miss=bool(one.instead))
+        yield Item(one.sentence, "" if note == last else note, mark=_mark(one))
         last = note
+
+
+def _mark(one: ToldDecision) -> str:
+    return "came otherwise" if one.instead else ""
 
 
 def _otherwise(one: ToldDecision) -> str:
     if not one.instead:
         return "" if one.option is None else f"change with {one.option}"
-    return f"came otherwise: {one.instead}" + (f", because {one.because}" if one.because else "")
+    return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")
 
 
 _OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
@@ -171,14 +149,10 @@ _CLEARLY = 0.9
 
 def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
-    seen = set()
-    for estimate in sorted(filter(_is_less, estimates), key=_less_by, reverse=True):
-        text = f"{estimate.what}: {estimate.text}"
-        if text not in seen:
-            seen.add(text)
-            yield Item(text)
+    less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
+    yield from (Item(text) for text in dict.fromkeys(map(str, less)))
     for one in together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER):
-        yield Item(one.sentence, _otherwise(one))
+        yield Item(one.sentence, _otherwise(one), mark=_mark(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
@@ -190,20 +164,19 @@ def _less_by(estimate: ToldEstimate) -> float:
 
 
 def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    missed = [(one.estimate.missed_by, one.estimate) for one in decisions if one.estimate and one.estimate.missed_by]
-    seen = set()
-    for _, estimate in sorted(missed, key=lambda pair: -pair[0]):
-        text = f"{estimate.what}: {estimate.text}"
-        if text not in seen:
-            seen.add(text)
-            yield Item(text, is_miss=True)
+    missed = [one.estimate for one in decisions if one.estimate is not None and one.is_missed]
+    for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
+        yield Item(text, mark="missed")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:
     if last_run is None or links.comparison is None:
         return
     took = last_run.figures[0]
-    yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
+    if last_run.is_running:
+        yield Item(f"It has run for {took.after}; the last run took {took.before}", href=links.comparison)
+    else:
+        yield Item(f"It took {took.after}, the last run {took.before}", took.change, links.comparison)
     yield from (Item(text) for text in last_run.sentences)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from penstock.history.event_log import Summary
+    from penstock.history.summaries import Summary
     from penstock.web.steps import Step
 
 Row = TypeVar("Row")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +11,27 @@ from markupsafe import Markup
 import penstock
 from penstock.history.summary import summary_of
 from penstock.history.told import told
-from penstock.told import together
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE
+from penstock.told import ToldDecision, together
 from penstock.units import show_bytes, show_count
 from penstock.web import words
 from penstock.web.charts import bars
 from penstock.web.charts.graph import draw_graph
 from penstock.web.comparison import Comparison
-from penstock.web.findings import SKEWED, Links, findings, reasons_of_time
+from penstock.web.edges import distribution
+from penstock.web.findings import Links, findings
+from penstock.web.lanes import Lanes
 from penstock.web.listing import STATES, JobList, JobWish, Wish, sorted_steps, steps_made
+from penstock.web.pieces import bars_of
+from penstock.web.reasons import reasons_of_time
 from penstock.web.steps import steps_of
 from penstock.web.timing import Timing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.history.summaries import Summary
     from penstock.web.dashboard import Dashboard
     from penstock.web.steps import Step
 
@@ -35,8 +39,6 @@ _INLINE = 600
 """Steps and pending operators up to which the graph is a part of the page, with links and tips."""
 _LINES = 600
 """Steps that a timeline shows."""
-_WORTH_MARKING = 1 << 20
-"""Bytes of a piece that may hold a task up."""
 _BUSY = 60
 """Times in which tasks ran that a line shows."""
 
@@ -52,16 +54,22 @@ _templates.filters |= {
     "number": words.count,
     "short": words.short_count,
     "rows": words.rows,
-    "distribution": words.distribution,
+    "distribution": distribution,
     "step_number": words.number_of,
 }
 _templates.globals |= {"version": penstock.__version__}
 
 
-def jobs(summaries: Sequence[Summary], wish: Wish, now: float) -> str:
-    """Return the list of jobs."""
+def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 0) -> str:
+    """Return the list of jobs; `unread` is how many event logs cannot be read."""
     return _render(
-        "jobs.html", found=JobList.of(summaries, wish, now), wish=wish, now=now, states=STATES, steps_made=steps_made
+        "jobs.html",
+        found=JobList.of(summaries, wish, now),
+        wish=wish,
+        now=now,
+        states=STATES,
+        steps_made=steps_made,
+        unread=unread,
     )
 
 
@@ -109,7 +117,7 @@ def job(
     timing = Timing.of(steps, record.seconds(now))
     comparison = None if last is None else Comparison.of(last, record, now)
     links = Links(record.id, None if last is None else f"/ui/jobs/{record.id}/compare/{last.id}")
-    shown = [one for one in decisions if one.is_shown]
+    shown = together(decisions)
     boxes = len(steps) + (record.pending if wish.pending else 0)
     graph = draw_graph(record, steps, timing.critical, pending=wish.pending) if boxes <= _INLINE else None
     return _render(
@@ -128,7 +136,7 @@ def job(
         steps=sorted_steps(steps, wish.sort),
         finished=sum(step.state == "finished" for step in steps),
         kinds=sorted(Counter(one.kind for one in shown).items()),
-        decisions=together(one for one in decisions if wish.kind in {"", one.kind}),
+        decisions=[one for one in shown if wish.kind in {"", one.kind}],
         hidden=[one for one in decisions if not one.is_shown],
         earlier=earlier,
     )
@@ -172,9 +180,6 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
     steps = steps_of(record, now)
     step = next(step for step in steps if step.id == one["id"])
     nodes = set(one["nodes"])
-    tasks = record.tasks.get(step.id, [])
-    begin = min((task["started"] for task in tasks), default=0.0)
-    span = max((task["started"] + task["seconds"] - begin for task in tasks), default=0.0) or 1.0
     numbers = list(record.vertices)
     at = numbers.index(step.id)
     return _render(
@@ -185,52 +190,23 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
         reasons=list(reasons_of_time(step, steps)),
         is_critical=step.id in Timing.of(steps, record.seconds(now)).critical,
         spark=(record.application or {}).get("page") if is_here else None,
-        bars=piece_bars(one["subpartitions"]),
-        axis=Markup(bars.axis(span)),  # noqa: S704 - numbers only
-        lanes=_lanes(tasks, begin, span),
-        stages=record.stages.get(step.id, []),
+        bars=bars_of(one["subpartitions"], one["subpartition_count"]),
+        lanes=Lanes.of(step, record.tasks.get(step.id, [])),
         operators=[record.nodes[node] for node in one["nodes"] if node in record.nodes],
         decisions=together(decision for decision in told(record) if not nodes.isdisjoint(decision.nodes)),
-        figures=record.decisions_of(one),
-        inputs=[(edge["vertex"], record.edges[edge["edge"]]["partitioner"]) for edge in one["inputs"]],
+        figures=[made for decision in record.decisions_of(one) if (made := _figures(decision))[1]],
+        inputs=[(edge["vertex"], record.edges[edge["edge"]]) for edge in one["inputs"]],
         readers=[other.id for other in steps if step.id in other.inputs],
         previous=numbers[at - 1] if at else None,
         following=numbers[at + 1] if at + 1 < len(numbers) else None,
     )
 
 
-def _lanes(tasks: Sequence[dict[str, Any]], begin: float, span: float) -> list[tuple[dict[str, Any], bool, Markup]]:
-    """Return the tasks of a step: each with whether it is much slower than the others, and its line."""
-    typical = _median(task["seconds"] for task in tasks)
-    found = []
-    for task in tasks:
-        skewed = len(tasks) > 2 and task["seconds"] > SKEWED * typical
-        times = (task["started"] - begin, task["started"] - begin + task["seconds"])
-        line = bars.time_line(span, [("run skewed" if skewed else "run finished", times)], 20)
-        found.append((task, skewed, Markup(line)))  # noqa: S704 - numbers only
-    return found
-
-
-def piece_bars(sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Return a bar for each piece that was written: its height in percent of the largest, and whether it is skewed.
-
-    Small pieces are never marked: whatever their sizes are, one task reads many of them.
-    """
-    highest = max(sizes, default=0) or 1
-    typical = _median(sizes)
-    return [
-        {
-            "height": max(100 * size / highest, 0.5),
-            "size": size,
-            "skewed": len(sizes) > 2 and size >= _WORTH_MARKING and size > SKEWED * typical,
-        }
-        for size in sizes
-    ]
-
-
-def _median(values: Iterable[float]) -> float:
-    found = list(values)
-    return statistics.median(found) if found else 0.0
+def _figures(decision: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return a decision as a sentence, and its figures by their names; numbers of nodes are none."""
+    figures = {name: value for name, value in decision["figures"].items() if name not in {JOIN, SIDE}}
+    came = {f"came out: {name}": value for name, value in decision["outcome"].items()}
+    return ToldDecision.of(0, decision).sentence, figures | came
 
 
 def _render(template: str, **values: Any) -> str:

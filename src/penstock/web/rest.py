@@ -26,6 +26,12 @@ _SVG: _Responses = {200: {"description": "The drawing.", "content": {"image/svg+
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
 
 
+@router.get("/openapi.json", include_in_schema=False)
+def description(request: Request) -> Any:
+    """Describe the API."""
+    return request.app.openapi()
+
+
 @router.get("/config", response_model=api_schema.Config)
 async def config(request: Request) -> Any:
     """Say what serves here."""

@@ -7,7 +7,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from penstock.web import pages
-from penstock.web.access import COOKIE, JobId, Record, Vertex, is_token
+from penstock.web.access import JobId, Record, Vertex, cookie_of, has_cookie, is_known
 from penstock.web.dashboard import Dashboard
 from penstock.web.listing import JobWish, Wish
 
@@ -21,15 +21,16 @@ _FILES = {path.name: path.read_bytes() for path in resources.files("penstock.web
 @router.get("/")
 def home(request: Request, q: str = "", state: str = "", sort: str = "", page: int = 1) -> Response:
     """Show all jobs; with the token in the address, keep it first."""
-    given = request.query_params.get("token")
-    if given is None:
+    if "token" not in request.query_params:
         wish = Wish(text=q, state=state, sort=sort, page=page)
-        return HTMLResponse(pages.jobs(request.app.state.store.summaries(), wish, time.time()))
-    if not is_token(given, request):
+        store = request.app.state.store
+        return HTMLResponse(pages.jobs(store.summaries(), wish, time.time(), unread=store.unread))
+    if not is_known(request):
         raise HTTPException(401, "the token is wrong")
     # The token goes from the address, which others may see, into a cookie that scripts cannot read.
     response = RedirectResponse("/", status_code=303)
-    response.set_cookie(COOKIE, given, httponly=True, samesite="strict")
+    token = request.app.state.token
+    response.set_cookie(cookie_of(token), token, httponly=True, samesite="strict")
     return response
 
 
@@ -64,7 +65,7 @@ def job_page(
             record,
             time.time(),
             JobWish(pending=pending, sort=sort, kind=kind),
-            may_cancel=is_token(request.cookies.get(COOKIE, ""), request),
+            may_cancel=has_cookie(request),
             is_here=store.is_here(record.id),
             last=next((store.record(one.id) for one in earlier if one.state == "FINISHED"), None),
             earlier=earlier[:_EARLIER],

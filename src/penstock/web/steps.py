@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import BROADCAST
-from penstock.history.record import run_times
+from penstock.history.record import known, run_times
+from penstock.web.stages import stages_of
 from penstock.web.words import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.history.record import JobRecord
+    from penstock.web.stages import Stage
 
 Interval = tuple[float, float]
 """A start and an end, in seconds since the start of the job."""
@@ -39,10 +41,8 @@ class Step:
         When it began and ended; one that runs ends now.
     busy
         When its tasks ran, without overlaps; as `ran` where that is not known of all tasks.
-    task_seconds
-        How long each of its tasks took, as far as they were recorded.
     stages
-        Spark's stages.
+        Spark's stages, with their tasks.
     rows_in, rows_out, bytes_in, bytes_out, spilled
         What it read, wrote, and had to write to disk for want of memory.
     inputs
@@ -61,8 +61,7 @@ class Step:
     tasks: int | None
     ran: Interval | None
     busy: tuple[Interval, ...]
-    task_seconds: tuple[float, ...]
-    stages: tuple[int, ...]
+    stages: tuple[Stage, ...]
     rows_in: int | None
     rows_out: int | None
     bytes_in: int | None
@@ -83,9 +82,14 @@ class Step:
         return None if self.ran is None else self.ran[1] - self.ran[0]
 
     @property
-    def slowest(self) -> float | None:
-        """How long its slowest task took."""
-        return max(self.task_seconds, default=None)
+    def tasks_run(self) -> int:
+        """How many tasks ran, in all of its stages."""
+        return sum(stage.tasks for stage in self.stages)
+
+    @property
+    def task_seconds(self) -> float:
+        """How long its tasks ran, added up."""
+        return sum(stage.total for stage in self.stages)
 
 
 def steps_of(record: JobRecord, now: float) -> list[Step]:
@@ -103,23 +107,23 @@ def steps_of(record: JobRecord, now: float) -> list[Step]:
 def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: bool) -> Step:  # noqa: FBT001
     started, ended = run_times(vertex)
     ran = None if started is None else (started - record.started, max(ended or end, started) - record.started)
-    tasks, stages = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
+    tasks, figures = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
+    stages = stages_of(tasks, figures)
     return Step(
         vertex["id"],
         number_of(vertex["id"]),
         vertex.get("label") or vertex["name"],
         vertex["state"].lower(),
         vertex["reason"],
-        _known(vertex["parallelism"]),
+        known(vertex["parallelism"]),
         ran,
         _busy(record, tasks, stages, ran),
-        tuple(task["seconds"] for task in tasks),
-        tuple(sorted({task["stage"] for task in tasks})),
-        max((stage["rows_in"] for stage in stages), default=None),
-        _known(vertex["rows_out"]),
-        _known(vertex["bytes_in"]),
-        _known(vertex["bytes_out"]),
-        sum(stage["spilled"] for stage in stages) if stages else None,
+        stages,
+        max((stage["rows_in"] for stage in figures), default=None),
+        known(vertex["rows_out"]),
+        known(vertex["bytes_in"]),
+        known(vertex["bytes_out"]),
+        sum(stage["spilled"] for stage in figures) if figures else None,
         tuple(dict.fromkeys(edge["vertex"] for edge in vertex["inputs"])),
         " and ".join(_sources(record, vertex)),
         is_broadcast,
@@ -131,16 +135,12 @@ def _sources(record: JobRecord, vertex: dict[str, Any]) -> list[str]:
     return [node.get("label") or node["name"] for node in nodes if node["kind"] == OperatorKind.SOURCE.value]
 
 
-def _known(figure: int) -> int | None:
-    return None if figure < 0 else figure
-
-
 def _busy(
-    record: JobRecord, tasks: list[dict[str, Any]], stages: list[dict[str, Any]], ran: Interval | None
+    record: JobRecord, tasks: list[dict[str, Any]], stages: Iterable[Stage], ran: Interval | None
 ) -> tuple[Interval, ...]:
     if ran is None:
         return ()
-    if not tasks or (stages and sum(stage["tasks"] for stage in stages) > len(tasks)):
+    if not tasks or not all(stage.is_whole for stage in stages):
         return (ran,)
     times = ((task["started"] - record.started, task["seconds"]) for task in tasks)
     return tuple(merged((start, start + seconds) for start, seconds in times))

@@ -9,19 +9,21 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from starlette.concurrency import run_in_threadpool
+
 from penstock.errors import HistoryError
-from penstock.history.event_log import Summary
 from penstock.history.record import ENDED
+from penstock.history.summaries import Summary
 from penstock.web.dashboard import Digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from penstock.history.event_log import History
+    from penstock.history.logs import History
     from penstock.history.record import JobRecord
 
 _KEPT = 200
-"""Jobs of this process that are kept."""
+"""Jobs of this process that are kept; those that run are kept in any case."""
 _DIGESTED = 200
 """Jobs that the dashboard looks into."""
 _POLL = 2.0
@@ -53,8 +55,9 @@ class JobStore:
         """Take a job of this process, and how to cancel it."""
         with self._lock:
             self._live[record.id] = (record, cancel)
-            while len(self._live) > _KEPT:
-                self._live.popitem(last=False)
+            ended = [job_id for job_id, (one, _) in self._live.items() if one.is_ended]
+            for job_id in ended[: max(len(self._live) - _KEPT, 0)]:
+                del self._live[job_id]
         self.changed(record)
 
     def changed(self, record: JobRecord) -> None:
@@ -82,8 +85,13 @@ class JobStore:
             earlier = []
         return sorted([*live, *earlier], key=lambda job: job.started, reverse=True)
 
+    @property
+    def unread(self) -> int:
+        """How many event logs could not be read when all jobs were last listed."""
+        return self._history.unread if self._history else 0
+
     def record(self, job_id: str) -> JobRecord | None:
-        """Return what is known of a job, or None."""
+        """Return what is known of a job, or None; the log of one that is not of this process may have to be read."""
         found = self._live.get(job_id)
         if found is not None:
             return found[0]
@@ -106,11 +114,15 @@ class JobStore:
 
     def digests(self) -> list[Digest]:
         """Return what the latest jobs that have ended add to the dashboard; each is looked into once."""
-        ended = [job.id for job in self.summaries() if job.state in ENDED][:_DIGESTED]
-        for job_id in ended:
-            if job_id not in self._digests and (record := self.record(job_id)) is not None:
-                self._digests[job_id] = Digest.of(record)
-        return [self._digests[job_id] for job_id in ended if job_id in self._digests]
+        found: dict[str, Digest] = {}
+        for job_id in [job.id for job in self.summaries() if job.state in ENDED][:_DIGESTED]:
+            known = self._digests.get(job_id)
+            if known is None and (record := self.record(job_id)) is not None:
+                known = Digest.of(record)
+            if known is not None:
+                found[job_id] = known
+        self._digests = found
+        return list(found.values())
 
     def cancel(self, job_id: str) -> bool:
         """Cancel a job; return whether it is one that runs in this process."""
@@ -130,14 +142,14 @@ class JobStore:
         try:
             while True:
                 event.clear()
-                version = self._stamp(job_id)
+                version = await self._stamp(job_id)
                 yield version
-                record = self.record(job_id) if job_id else None
+                record = await run_in_threadpool(self.record, job_id) if job_id else None
                 if record is not None and record.is_ended:
                     return
                 await asyncio.sleep(_PAUSE)
                 silent_since = time.monotonic()
-                while self._stamp(job_id) == version:
+                while await self._stamp(job_id) == version:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(event.wait(), _POLL if polled else _SIGN_OF_LIFE)
                     event.clear()
@@ -147,9 +159,12 @@ class JobStore:
         finally:
             self._watchers.discard(watcher)
 
-    def _stamp(self, job_id: str | None) -> int:
+    async def _stamp(self, job_id: str | None) -> int:
         live = self._live.get(job_id) if job_id else None
-        return self._version + self._folder_stamp() if live is None else live[0].version
+        if live is not None:
+            return live[0].version
+        # A folder may be slow: the requests of others must not wait for it.
+        return self._version + (await run_in_threadpool(self._folder_stamp) if self._history else 0)
 
     def _folder_stamp(self) -> int:
         """Return a number that differs when a log has grown; the folder is looked at once a second at most."""

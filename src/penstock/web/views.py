@@ -9,8 +9,8 @@ from penstock.history.record import run_times
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.history.event_log import Summary
     from penstock.history.record import JobRecord
+    from penstock.history.summaries import Summary
 
 _SCHEDULER = "AdaptiveBatch"
 

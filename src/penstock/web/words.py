@@ -6,15 +6,6 @@ import time
 
 from penstock.units import show_bytes
 
-_PARTITIONERS = {
-    "BROADCAST": "to every task",
-    "FORWARD": "in the same task",
-    "FORWARD_FOR_CONSECUTIVE_HASH": "in the same task",
-    "REBALANCE": "spread evenly",
-    "ADAPTIVE_REBALANCE": "to the least loaded task",
-    "RESCALE": "to neighbours",
-    "GLOBAL": "to one task",
-}
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
 
 
@@ -67,14 +58,3 @@ def share(part: float, whole: float) -> str:
 def number_of(vertex_id: str) -> str:
     """Return what a step is called: its number."""
     return vertex_id.removeprefix("v")
-
-
-def distribution(partitioner: str) -> str:
-    """Return how rows get from one step to the next, in plain words."""
-    name, _, rest = partitioner.partition("(")
-    columns = rest.rpartition(")")[0]
-    if name in _PARTITIONERS:
-        return _PARTITIONERS[name]
-    if columns:
-        return f"by {columns}"
-    return name.lower().replace("_", " ")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.units import show_bytes, show_count
 from penstock.web import words
 from penstock.web.charts.layout import Layout, Point, Size, layout
+from penstock.web.edges import distribution
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -23,7 +24,7 @@ _PAD, _LINE, _LABEL = 12.0, 17.0, 16.0
 _CHARACTERS = 29
 """What fits into a box or under it, of the widest usual letters."""
 _THIN, _THICK = 1.5, 9.0
-_MOST_LABELS = 2
+_MOST_LABELS, _LABEL_LINES = 2, 2
 _APART = 22.0
 """Pixels between two edges that come to one box."""
 
@@ -101,7 +102,7 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
             Line(
                 of.get(edge["source"], f"n{edge['source']}"),
                 f"n{edge['target']}",
-                words.distribution(edge["partitioner"]),
+                distribution(edge),
                 None,
                 "edge pending",
             )
@@ -137,7 +138,7 @@ def _number(value: int) -> str:
 
 
 def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str, critical: Collection[str]) -> Line:
-    how = words.distribution(record.edges[edge]["partitioner"])
+    how = distribution(record.edges[edge])
     label = how if source.bytes_out is None else f"{show_bytes(source.bytes_out)} {how}"
     css = f"edge {target['state'].lower()}"
     if source.id in critical and target["id"] in critical:
@@ -176,13 +177,12 @@ def _svg(boxes: Sequence[Box], lines: Sequence[Line]) -> str:
 
 def _labels(lines: Iterable[Line]) -> dict[str, list[str]]:
     """Return what is written under each box: how its rows go on, once where they go to several in the same way."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for line in lines:
-        of = found.setdefault(line.source, [])
-        (label,) = wrapped(line.label, 1) or ("",)
-        if label and label not in of and len(of) < _MOST_LABELS:
-            of.append(label)
-    return found
+        of = found.setdefault(line.source, {})
+        if line.label and len(of) < _MOST_LABELS:
+            of[line.label] = None
+    return {source: [text for label in of for text in wrapped(label, _LABEL_LINES)] for source, of in found.items()}
 
 
 def _arrivals(lines: Sequence[Line], found: Layout) -> list[float]:

@@ -1,0 +1,54 @@
+"""Why a step took its time, as far as its figures tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.units import show_bytes, show_count
+from penstock.web import words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.web.steps import Step
+
+SKEWED = 4.0
+"""A task or a piece of the rows is marked where it is so many times the median."""
+_MOSTLY_WAITED = 0.5
+"""A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
+_MATTERS = 0.2
+"""A slow task has held its step up if it took at least this part of its time."""
+
+
+def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
+    """Return why a step took its time, most telling first."""
+    seconds = step.seconds or 0.0
+    busy = sum(end - start for start, end in step.busy)
+    if step.tasks_run and busy < _MOSTLY_WAITED * seconds:
+        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
+        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
+    yield from _skew(step, seconds)
+    if step.spilled:
+        yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
+    most = max((other.rows_in or 0 for other in steps), default=0)
+    if step.rows_in:
+        much = " (more than any other step)" if step.rows_in == most and len(steps) > 1 else ""
+        size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
+        yield f"it read {words.rows(step.rows_in)}{size}{much}"
+    if step.tasks_run:
+        at_once = step.task_seconds / busy if busy else 1.0
+        tasks = show_count(step.tasks_run, "task")
+        yield f"its {tasks} took {words.seconds(step.task_seconds)} together, {at_once:.1f} at a time"
+
+
+def _skew(step: Step, seconds: float) -> Iterator[str]:
+    """Return that rows are skewed, if a task took much longer than the others of its stage."""
+    skewed = [
+        stage
+        for stage in step.stages
+        if len(stage.seconds) > 2 and stage.slowest > max(SKEWED * stage.typical, _MATTERS * seconds)
+    ]
+    if skewed:
+        worst = max(skewed, key=lambda stage: stage.slowest)
+        which = "its slowest task" if worst.is_whole else f"the slowest of its first {len(worst.seconds):,} tasks"
+        yield f"rows are skewed: {which} took {words.seconds(worst.slowest)}, the median {words.seconds(worst.typical)}"

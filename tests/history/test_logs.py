@@ -1,0 +1,187 @@
+"""The logs in a folder: all jobs are listed without reading them whole, and each is told as far as its log goes."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as h
+
+from penstock.errors import HistoryError
+from penstock.history.event_log import EventLog, LocalFolder, log_name
+from penstock.history.logs import History
+from penstock.history.reading import events_of
+from tests.history.records import ID, events, record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OTHER = "aaaaaaaaaaaa"
+
+
+def written(folder: Path, made: Any, cut: Any = None) -> Any:
+    log = EventLog(LocalFolder(folder).create(log_name(record(job_id=made[0]["id"]))))
+    log.write(made)
+    log.close()
+    (path,) = folder.glob(f"*{made[0]['id']}*")
+    if cut is not None:
+        path.write_bytes(path.read_bytes()[:cut])
+    return path
+
+
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_log_tells_what_was_written(tmp_path: Path) -> None:
+    written(tmp_path, events())
+    history = History(LocalFolder(tmp_path))
+    assert history.record(ID) == record()
+    (summary,) = history.summaries()
+    assert (summary.id, summary.state, summary.started, summary.ended) == (ID, "FINISHED", 10.0, 20.0)
+    assert summary.counts == {"FINISHED": 2, "pending-operators": 0}
+
+
+def test_jobs_are_listed_newest_first_and_seen_when_they_appear(tmp_path: Path) -> None:
+    history = History(LocalFolder(tmp_path))
+    for number in range(3):
+        made = events(job_id=f"{number:012x}")
+        made[0]["started"] = 1000.0 * number
+        log = EventLog(LocalFolder(tmp_path).create(f"2026112{number}T120000-{number:012x}.jsonl"))
+        log.write(made)
+        assert [summary.id for summary in history.summaries()] == [f"{n:012x}" for n in range(number, -1, -1)]
+
+
+def test_a_running_job_and_one_whose_driver_died(tmp_path: Path) -> None:
+    written(tmp_path, events(ended=False))
+    history = History(LocalFolder(tmp_path))
+    assert history.summaries()[0].state == "RUNNING"
+    assert history.record(ID).pending == 2
+    written(tmp_path, events(job_id=OTHER, pid=dead_pid(), ended=False))
+    states = {summary.id: summary.state for summary in history.summaries()}
+    assert states == {ID: "RUNNING", OTHER: "INTERRUPTED"}
+    died = history.record(OTHER)
+    assert (died.state, died.ended) == ("INTERRUPTED", 12.5)
+
+
+@given(cut=h.integers(0, 100_000))
+def test_a_log_cut_anywhere_loses_at_most_its_last_line(tmp_path_factory: pytest.TempPathFactory, cut: Any) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    made = events(pid=dead_pid_once())
+    path = written(folder, made)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: cut % (len(whole) + 1)])
+    lines = path.read_bytes().count(b"\n")
+    assert list(events_of(path.read_bytes()))[:lines] == json.loads(json.dumps(made[:lines]))
+    summaries = History(LocalFolder(folder)).summaries()
+    assert [summary.state for summary in summaries] in ([], ["INTERRUPTED"], ["FINISHED"])
+    assert bool(summaries) >= (lines > 0)
+
+
+_PID: list[int] = []
+
+
+def dead_pid_once() -> int:
+    if not _PID:
+        _PID.append(dead_pid())
+    return _PID[0]
+
+
+@pytest.mark.parametrize("job_id", ["../../etc/pwd", "0123456789AB", "", "0" * 11, "*", "0123456789ac"])
+def test_ids_that_are_none(tmp_path: Path, job_id: Any) -> None:
+    written(tmp_path, events())
+    assert History(LocalFolder(tmp_path)).record(job_id) is None
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match=r"there is no folder .*nowhere with event logs"):
+        History(LocalFolder(tmp_path / "nowhere")).summaries()
+
+
+class BadFolder(LocalFolder):
+    """A folder in which some logs cannot be read, as their names tell."""
+
+    def read(self, name: str, start: int, length: int) -> bytes:
+        if ID in name:
+            raise PermissionError(13, "Permission denied")
+        return super().read(name, start, length)
+
+
+def test_a_log_that_cannot_be_read_is_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    written(tmp_path, events())
+    written(tmp_path, events(job_id=OTHER))
+    history = History(BadFolder(tmp_path))
+    with caplog.at_level(logging.WARNING, "penstock.history"):
+        for _ in range(3):
+            assert [job.id for job in history.summaries()] == [OTHER]
+    assert history.unread == 1
+    (said,) = [one.getMessage() for one in caplog.records]
+    assert said.startswith("1 event log cannot be read: ")
+    assert "Permission denied" in said
+    assert history.record(OTHER).state == "FINISHED"
+    with pytest.raises(HistoryError, match="event logs cannot be read from"):
+        history.record(ID)
+
+
+BROKEN = {
+    "no log of a job": "{}\n",
+    "an event without its fields": '{"type":"job","id":"0123456789ab"}\n',
+    "numbers that are texts": '{"type":"job","at":"soon"}\n',
+    "no lines": "x" * 100_000,
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+def test_what_is_no_log_does_not_hide_the_others(tmp_path: Path, text: str) -> None:
+    written(tmp_path, events(job_id=OTHER))
+    (tmp_path / f"20261122T120000-{ID}.jsonl").write_text(text)
+    assert [job.id for job in History(LocalFolder(tmp_path)).summaries()] == [OTHER]
+
+
+def test_a_log_that_is_removed_while_the_folder_is_looked_at(tmp_path: Path) -> None:
+    written(tmp_path, events(job_id=OTHER))
+
+    class Late(LocalFolder):
+        def entries(self) -> list[tuple[str, int, float]]:
+            return [*super().entries(), (f"20261122T120000-{ID}.jsonl", 100, 0.0)]
+
+    history = History(Late(tmp_path))
+    assert [job.id for job in history.summaries()] == [OTHER]
+    assert history.unread == 0, "nobody misses what was removed"
+    with pytest.raises(HistoryError):
+        history.record(ID)
+
+
+def test_records_that_were_given_stay_as_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path, events(ended=False))
+    history = History(LocalFolder(tmp_path))
+    before = history.record(ID)
+    assert (before.state, before.pending) == ("RUNNING", 2)
+    with path.open("a") as log:
+        log.writelines(json.dumps(event) + "\n" for event in events()[7:])
+    after = history.record(ID)
+    assert (after.state, after.pending) == ("FINISHED", 0)
+    assert after == record()
+    assert (before.state, before.pending, len(before.changes)) == ("RUNNING", 2, 0)
+
+
+def test_one_that_seemed_to_be_interrupted_may_go_on(tmp_path: Path) -> None:
+    """The log of another machine tells nothing for long while a step runs."""
+    made = events(pid=dead_pid_once(), ended=False)
+    made.append(made[4] | {"id": "v2", "state": "RUNNING"})
+    path = written(tmp_path, made)
+    history = History(LocalFolder(tmp_path))
+    found = history.record(ID)
+    assert (found.state, found.vertices["v2"]["state"]) == ("INTERRUPTED", "CANCELED")
+    with path.open("a") as log:
+        log.write(json.dumps({"type": "decision", "index": 0, "at": 14.0}) + "\n")
+    found = history.record(ID)
+    assert (found.state, found.ended) == ("INTERRUPTED", 14.0)

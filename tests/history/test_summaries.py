@@ -1,0 +1,71 @@
+"""A job in a list: its state and its counts stand far up in the log of one that has no end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.history.event_log import EventLog, LocalFolder
+from penstock.history.logs import History
+from tests.history.records import ID, events
+from tests.history.test_logs import dead_pid_once
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COUNTS = {"FINISHED": 1, "RUNNING": 1, "pending-operators": 2}
+
+
+def log_with(folder: Path, bytes_behind: int, pid: Any = None, statement: str = "") -> History:
+    """Write the log of a job without an end, in which so many bytes follow the last line with its counts."""
+    made = events(ended=False, pid=pid)
+    made[0]["query"] = {"statement": statement, "line": None, "page": None}
+    made[3]["counts"] = COUNTS
+    decision = made[-1] | {"index": 1, "at": 17.5}
+    behind = max(bytes_behind // len(json.dumps(decision)), 1)
+    EventLog(LocalFolder(folder).create(f"20261122T120000-{ID}.jsonl")).write([*made, *[decision] * behind])
+    return History(LocalFolder(folder))
+
+
+@pytest.mark.parametrize("bytes_behind", [0, 3000, 5000, 20_000, 300_000])
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_state_and_counts_are_found(tmp_path: Path, bytes_behind: int, is_alive: bool) -> None:
+    history = log_with(tmp_path, bytes_behind, None if is_alive else dead_pid_once())
+    (job,) = history.summaries()
+    assert (job.counts, job.changed) == (COUNTS, 17.5)
+    assert (job.state, job.ended) == (("RUNNING", None) if is_alive else ("INTERRUPTED", 17.5))
+
+
+def test_a_job_with_a_long_text(tmp_path: Path) -> None:
+    (job,) = log_with(tmp_path, 0, statement="SELECT 1 " * 20_000).summaries()
+    assert (job.id, job.counts) == (ID, COUNTS)
+
+
+def test_a_driver_that_died_at_once(tmp_path: Path) -> None:
+    first = events(pid=dead_pid_once())[:1]
+    EventLog(LocalFolder(tmp_path).create(f"20261122T120000-{ID}.jsonl")).write(first)
+    (job,) = History(LocalFolder(tmp_path)).summaries()
+    assert (job.state, job.ended, job.counts) == ("INTERRUPTED", 10.0, {})
+
+
+def test_a_log_is_read_again_only_if_it_grew(tmp_path: Path) -> None:
+    log_with(tmp_path, 100_000)
+    reads = []
+
+    class Watched(LocalFolder):
+        def read(self, name: str, start: int, length: int) -> bytes:
+            reads.append(length)
+            return super().read(name, start, length)
+
+    history = History(Watched(tmp_path))
+    history.summaries()
+    read = len(reads)
+    history.summaries()
+    assert len(reads) == read
+    (path,) = tmp_path.iterdir()
+    with path.open("a") as log:
+        log.write(json.dumps({"type": "state", "at": 19.0, "state": "FAILED", "pending": 1, "counts": {}}) + "\n")
+    (job,) = history.summaries()
+    assert (job.state, job.ended) == ("FAILED", 19.0)

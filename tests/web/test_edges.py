@@ -1,0 +1,38 @@
+"""How rows get from one step to the next: in the words of the log, or of the text that older releases wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.web.edges import distribution
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "words"),
+    [
+        ("HASH(l_orderkey)", "shuffled by l_orderkey"),
+        ("HASH(a, b, c, d)", "shuffled by a, b and 2 more columns"),
+        ("HASH(coalesce(a, 0), b)", "shuffled by coalesce(a, 0) and b"),
+        ("HASH(_groupingexpression)", "shuffled by an expression"),
+        ("HASH(none#7)", "shuffled by an expression"),
+        ("HASH(a, b, a_name_that_was_cu", "shuffled by a, b and a_name_that_was_cu"),
+        ("RANGE(l_orderkey#3 ASC NULLS FIRST, o_date#4L DESC NULLS LAST)", "sorted into ranges by l_orderkey and o_date DESC"),
+        ("REBALANCE(least loaded of 4)", "to the least loaded task"),
+        ("RESCALE(least loaded of 4)", "to the least loaded task"),
+        ("REBALANCE", "dealt out evenly"),
+        ("RESCALE", "dealt out evenly"),
+        ("BROADCAST", "broadcast"),
+        ("GLOBAL", "to one task"),
+        ("FORWARD", "in the same task"),
+        ("FORWARD_FOR_CONSECUTIVE_HASH", "in the same task"),
+        ("FORWARD_FOR_UNSPECIFIED", "in the same task"),
+        ("CUSTOM", "dealt out evenly"),
+    ],
+)  # fmt: skip
+def test_logs_of_older_releases(partitioner: str, words: str) -> None:
+    assert distribution({"partitioner": partitioner}) == words
+
+
+@pytest.mark.parametrize(("words", "shown"), [("by my hand", "by my hand"), ("", "in the same task")])
+def test_the_words_of_the_log_count(words: str, shown: str) -> None:
+    assert distribution({"partitioner": "HASH(k)", "words": words}) == shown

@@ -1,0 +1,36 @@
+"""The rows that were read of sources: how many a source has is not known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.web.sources import Growth, growth
+from tests.web.test_timing import step
+
+
+def read(**rows: int) -> list[Any]:
+    return [step(name, (0, 1), source=name, rows_in=number) for name, number in rows.items()]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (60_000_000, 1_200_000, "1.2 M rows of orders were read, 60.0 M before"),
+        (1000, 5000, "5,000 rows of orders were read, 1,000 before"),
+        (20_000, 1, "1 row of orders was read, 20.0 k before"),
+    ],
+)
+def test_words(before: int, after: int, words: str) -> None:
+    assert str(Growth("orders", before, after)) == words
+
+
+def test_the_most_changed_comes_first() -> None:
+    old = read(same=100, little=100, more=100, fewer=900, gone=5)
+    new = read(same=100, little=105, more=300, fewer=100, new=7)
+    assert [one.label for one in growth(old, new)] == ["fewer", "more"]
+
+
+def test_of_a_table_that_is_read_several_times_the_most_counts() -> None:
+    assert growth([*read(a=100), *read(a=10)], read(a=100)) == []
