@@ -38,11 +38,11 @@ ALIKE = "dates is broadcast from the start, as it is 99 KiB"
 
 CASES: dict[str, tuple[Sequence[Told], list[str]]] = {
     "one": ([broadcast("a on x")], [f"a on x: {ALIKE}"]),
-    "two": ([broadcast("a on x"), broadcast("b on y")], [f"In 2 places (a on x; b on y): {ALIKE}"]),
-    "four": ([broadcast(f"{one} on x") for one in "abcd"], [f"In 4 places (a on x; b on x; c on x; d on x): {ALIKE}"]),
+    "two": ([broadcast("a on x"), broadcast("b on y")], [f"{ALIKE}; in 2 places: a on x; b on y"]),
+    "four": ([broadcast(f"{one} on x") for one in "abcd"], [f"{ALIKE}; in 4 places: a on x; b on x; 2 more"]),
     "many": (
         [broadcast(f"{one} on x") for one in "abcdefg"],
-        [f"In 7 places (a on x; b on x; c on x; 4 more): {ALIKE}"],
+        [f"{ALIKE}; in 7 places: a on x; b on x; 5 more"],
     ),
     "another figure": (
         [broadcast("a on x"), broadcast("b on y", 7)],
@@ -78,7 +78,7 @@ def test_estimates_that_came_otherwise_are_told_apart() -> None:
     for number, came in enumerate([99, 99, 5000]):
         log.compare(number, came * KIB)
     one, other = together(log.told)
-    assert (one.sentence, one.is_missed) == (f"In 2 places (a on x; b on x): {ALIKE}", False)
+    assert (one.sentence, one.is_missed) == (f"{ALIKE}; in 2 places: a on x; b on x", False)
     assert other.is_missed
 
 

@@ -176,12 +176,12 @@ def _one_of(group: list[ToldDecision]) -> ToldDecision:
     saved = [one.not_shuffled for one in group if one.not_shuffled is not None]
     return replace(
         first,
-        sentence=f"In {len(places)} places ({'; '.join(shown)}): {what}",
+        sentence=f"{what}; in {len(places)} places: {'; '.join(shown)}",
         not_shuffled=sum(saved) if saved else None,
         tables=tuple(dict.fromkeys(table for one in group for table in one.tables)),
         nodes=tuple(dict.fromkeys(node for one in group for node in one.nodes)),
     )
 
 
-_PLACES = 3
+_PLACES = 2
 """So many places are named; who wants all of them finds them on the pages of the steps."""

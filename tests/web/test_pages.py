@@ -82,7 +82,7 @@ def test_decisions_that_are_told_together_count_as_one() -> None:
     for number, place in ((1, "a on x"), (2, "b on y")):
         decided(made, number, place=place, sentence=f"{place}: broadcast instead of shuffle, as it is small")
     page = job_page(made)
-    assert "In 2 places (a on x; b on y): broadcast instead of shuffle, as it is small" in page
+    assert "broadcast instead of shuffle, as it is small; in 2 places: a on x; b on y" in page
     assert re.findall(r">(broadcast \d+|vertex parallelism \d+)<", page) == ["broadcast 1", "vertex parallelism 1"]
 
 
