@@ -41,7 +41,6 @@ def test_list_and_show(tmp_path: Path) -> None:
     assert code == 0
     assert "as measured" in output
     assert "HASH" not in output
-    assert "it is small" in output
     shown = json.loads(said("show", "--history", folder, ID, "--output-format", "json")[1])["job"]
     assert (shown["jid"], len(shown["vertices"]), len(shown["changes"])) == (ID, 2, 1)
 
