@@ -13,7 +13,7 @@ from penstock.connectors.plain_scan import PlainScan
 from penstock.decisions import DecisionKind, NodeRef
 from penstock.errors import VerificationError, first_line
 from penstock.graph import CalcOperator, JoinOperator
-from penstock.optimizer.dynamic_filtering import JOIN, SIDE
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
 from penstock.optimizer.graphs import equi_join, is_broadcast
 from penstock.planner.plan import WriteKind
 from penstock.sizing.packing import spread_by_count
@@ -40,6 +40,7 @@ log = logging.getLogger("penstock.scheduler")
 
 _Given = tuple["JoinInput", tuple[str, ...]]
 """The join input that gives keys, and which keys of it."""
+_BY_STATISTICS = ", by their statistics"
 _WORTH_READING = 0.7
 """Conditions are handed to parquet if at most this part of the row groups is left by them."""
 _READERS = 2
@@ -123,16 +124,25 @@ class KeyFilters:
         if (node.id, keys) not in self._for_sources:
             conditions, problem = self._worth_handing_over(source, keys, expressions)
             self._for_sources[node.id, keys] = conditions
-            if problem:
+            # Most tables lie in no order of their keys: that nothing is skipped is told where it was promised.
+            if problem and (not problem.endswith(_BY_STATISTICS) or self._is_promised(node, ref)):
                 self._tell(node, ref, "rows are filtered only after they were read", problem)
         return self._for_sources[node.id, keys]
 
+    def _is_promised(self, node: StreamNode, ref: DynamicFilterRef) -> bool:
+        """Whether a node is filtered because its source can skip data."""
+        made = self._context.decisions.of((node.id,), DecisionKind.DYNAMIC_FILTER)
+        return any(decision.figures.get(SKIPS) for decision in made if self._is_about(decision, ref))
+
+    def _is_about(self, decision: Decision, ref: DynamicFilterRef) -> bool:
+        source, _ = self._given_by(ref)
+        return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
+
     def _tell(self, node: StreamNode, ref: DynamicFilterRef, instead: str, because: str) -> None:
         """Settle the decision to filter a node with what was done instead."""
-        source, _ = self._given_by(ref)
 
         def is_meant(decision: Decision) -> bool:
-            return (decision.figures.get(JOIN), decision.figures.get(SIDE)) == (source.join_id, source.side)
+            return self._is_about(decision, ref)
 
         self._context.decisions.came_otherwise(
             DecisionKind.DYNAMIC_FILTER, NodeRef(node.id, node.name), instead, because, is_meant
@@ -163,7 +173,7 @@ class KeyFilters:
             log.warning("the statistics of %s could not be compared with keys", listing.name, exc_info=True)
             return [], f"the statistics of {listing.name} could not be read: {first_line(error)}"
         if left > _WORTH_READING:
-            return [], f"{left:.0%} of the row groups of {listing.name} may have such keys, by their statistics"
+            return [], f"{left:.0%} of the row groups of {listing.name} may have such keys{_BY_STATISTICS}"
         return conditions, ""
 
     def fetch(self, session: Session, node: StreamNode) -> None:

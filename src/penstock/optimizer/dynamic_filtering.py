@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from penstock.graph import FilterPath, Side, StreamGraph
     from penstock.optimizer.graphs import EquiJoin
 
-JOIN, SIDE = "join", "side"
+JOIN, SIDE, SKIPS = "join", "side", "skips"
 """The figures of a decision that name the join side the keys come from."""
 
 
@@ -169,7 +169,7 @@ class DynamicFiltering(StreamGraphOptimizationStrategy):
         if prunes:
             estimate = f", which keep about {left:.1%} of the rows" if left < 1 else ""
             reason = f"the source can skip data that has none of {keys}{estimate}"
-        figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side}
+        figures = {"rows": rows, JOIN: given_by.join_id, SIDE: given_by.side, SKIPS: int(prunes)}
         told = _told(ref, path, rows, kept, context)
         return context.change([request], DecisionKind.DYNAMIC_FILTER, node, chosen, reason, told, **figures)
 

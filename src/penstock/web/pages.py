@@ -11,7 +11,7 @@ from markupsafe import Markup
 import penstock
 from penstock.history.summary import summary_of
 from penstock.history.told import told
-from penstock.optimizer.dynamic_filtering import JOIN, SIDE
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE, SKIPS
 from penstock.told import ToldDecision, together
 from penstock.units import show_bytes, show_count
 from penstock.web import words
@@ -204,7 +204,7 @@ def vertex(record: JobRecord, one: dict[str, Any], now: float, *, is_here: bool 
 
 def _figures(decision: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return a decision as a sentence, and its figures by their names; numbers of nodes are none."""
-    figures = {name: value for name, value in decision["figures"].items() if name not in {JOIN, SIDE}}
+    figures = {name: value for name, value in decision["figures"].items() if name not in {JOIN, SIDE, SKIPS}}
     came = {f"came out: {name}": value for name, value in decision["outcome"].items()}
     return ToldDecision.of(0, decision).sentence, figures | came
 
