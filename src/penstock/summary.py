@@ -46,7 +46,8 @@ class JobSummary:
         cls, decisions: Sequence[ToldDecision], tasks: int, seconds: float, last_seconds: float | None = None
     ) -> JobSummary:
         """Return the summary of a job with some decisions."""
-        compared = [one for one in decisions if one.estimate is not None and one.estimate.came is not None]
+        # What several decisions rest on is one estimate.
+        compared = {one.estimate for one in decisions if one.estimate is not None and one.estimate.came is not None}
         return cls(
             not_shuffled=sum(one.not_shuffled or 0 for one in decisions),
             tasks=tasks,
@@ -54,7 +55,7 @@ class JobSummary:
             last_seconds=last_seconds,
             decisions=sum(one.is_shown for one in decisions),
             estimates=len(compared),
-            missed=sum(one.is_missed for one in compared),
+            missed=sum(one.missed_by is not None for one in compared),
         )
 
     def as_dict(self) -> dict[str, Any]:

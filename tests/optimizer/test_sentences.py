@@ -183,7 +183,25 @@ def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
     job = decided(both, n2=measured(5))
     (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
     assert words.not_shuffled is None
-    assert words.sentence.endswith("(limit 10.0 MiB)")
+    assert words.sentence.endswith("(limit 10.0 MiB); orders had been shuffled before that was known")
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5", "(limit 10.0 MiB); orders is written for several steps all the same"),
+        ("7 #> 1\n1 #> 3\n2 #> 3\n3 -> 4", "(limit 10.0 MiB)"),  # how many rows come to it is not known
+    ],
+)
+def test_what_a_broadcast_saves_is_told_where_it_is_known(text: str, end: str) -> None:
+    nodes = {**SCANS, 3: JOIN, 5: SORT}
+    if "7" in text:
+        nodes = {2: SCANS[2], 7: SCANS[1], 1: AggregateOperator(not_mergeable=None), 3: JOIN}
+    job = StrategyHarness(DEFAULT_STRATEGIES, text, nodes)
+    job.finish(2, measured(5))
+    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
+    assert words.not_shuffled is None
+    assert words.sentence.endswith(end)
 
 
 def test_the_part_that_a_filter_keeps_is_an_estimate() -> None:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import BROADCAST_JOIN_STRATEGY
 from penstock.decisions import DecisionKind, Told
-from penstock.graph import Side, StreamEdgeUpdateRequest
+from penstock.graph import CalcOperator, ScanOperator, Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import BROADCAST, FORWARD, ForwardForUnspecifiedPartitioner
-from penstock.optimizer.graphs import bytes_before, hashed_again, is_hashed, joins_behind, relying_edges
+from penstock.optimizer.graphs import hashed_again, is_hashed, joins_behind, relying_edges
 from penstock.optimizer.strategy import (
     OperatorsFinished,
     ResultInfo,
@@ -56,15 +56,29 @@ def _limit(context: StrategyContext) -> str:
 def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> Told:
     """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
     probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
-    sentence = (
-        f"{place}: broadcast instead of shuffle, as {join.called(side)} is {show_bytes(size)} "
-        f"(limit {show_bytes(limits.broadcast_threshold)})"
-    )
-    saved = None
-    if is_hashed(probe) and not context.is_frozen(probe.source_id):
-        saved = bytes_before(probe.source_id, context)
-        sentence += f"; about {show_bytes(saved)} of {join.called(side.other)} not shuffled" if saved else ""
+    what, other = join.called(side), join.called(side.other)
+    why = f"as {what} is {show_bytes(size)} (limit {show_bytes(limits.broadcast_threshold)})"
+    sentence, saved = f"{place}: broadcast instead of shuffle, {why}", None
+    if is_hashed(probe) and context.is_frozen(probe.source_id):
+        sentence = f"{place}: {what} is broadcast, {why}; {other} had been shuffled before that was known"
+    elif is_hashed(probe) and len(context.stream_graph.out_edges(probe.source_id)) > 1:
+        sentence = f"{place}: {what} is broadcast, {why}; {other} is written for several steps all the same"
+    elif is_hashed(probe):
+        saved = _scanned_bytes(probe.source_id, context)
+        sentence += f"; about {show_bytes(saved)} of {other} not shuffled" if saved else ""
     return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables, place=place)
+
+
+def _scanned_bytes(node_id: int, context: StrategyContext) -> int | None:
+    """Return the bytes of a source whose rows come to a node as they are read; None behind joins and aggregates."""
+    graph = context.stream_graph
+    node = graph.node(node_id)
+    while not isinstance(node.operator, ScanOperator):
+        edges = graph.in_edges(node.id)
+        if not isinstance(node.operator, CalcOperator) or len(edges) != 1 or not edges[0].is_forward:
+            return None
+        node = graph.node(edges[0].source_id)
+    return node.operator.bytes
 
 
 class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):

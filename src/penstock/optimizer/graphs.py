@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.graph import JoinOperator, JoinType, ScanOperator, Side, StreamEdgeUpdateRequest
+from penstock.graph import JoinOperator, JoinType, Side, StreamEdgeUpdateRequest
 from penstock.graph.partitioner import (
     BroadcastPartitioner,
     ForwardForConsecutiveHashPartitioner,
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.graph import StreamEdge, StreamGraph, StreamNode
-    from penstock.optimizer.strategy import StrategyContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +112,6 @@ def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
-
-
-def bytes_before(node_id: int, context: StrategyContext) -> int | None:
-    """Return the bytes that flow into a node's vertex: what was measured, else what sources hold; None if unknown."""
-    graph, total, todo, seen = context.stream_graph, 0, [node_id], {node_id}
-    while todo:
-        node = graph.node(todo.pop())
-        if isinstance(node.operator, ScanOperator):
-            if node.operator.bytes is None:
-                return None
-            total += node.operator.bytes
-        for edge in graph.in_edges(node.id):
-            result = None if edge.is_forward else context.result(edge.source_id)
-            if is_broadcast(edge) or edge.source_id in seen:
-                continue
-            seen.add(edge.source_id)
-            if result is None:
-                todo.append(edge.source_id)
-            else:
-                total += result.total
-    return total
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.web.sources import Growth
     from penstock.web.steps import Step
 
+_IDLE = "Seconds in which no task ran"
 _SLOWER = 0.2
 """Seconds by which a step must differ to be told of."""
 _MOST = 3
@@ -34,6 +35,8 @@ class Figure:
     before: str
     after: str
     change: str
+    more: float = 0.0
+    """By how much it grew, in its own unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ class Comparison:
         old_ended, new_ended = (record.state == "FINISHED" for record in (before, after))
         is_running = not after.is_ended
         if is_running:  # half of a figure is no change of it
-            figures = (replace(figure, change="") for figure in figures)
+            figures = (replace(figure, change="", more=0.0) for figure in figures)
         return cls(
             tuple(figures),
             tuple(_paired(old, new)),
@@ -103,6 +106,13 @@ class Comparison:
         found = [str(one) for one in self.sources[:_MOST]]
         found += [str(one) for one in self.choices[:_MOST]]
         found += [f"{one.name} is {one.after} instead of {one.before}" for one in self.options[:_MOST]]
+        if not found and not self.is_running and all(pair.more_seconds is not None for pair in self.steps):
+            found.append("Nothing was decided differently, and about as many rows were read")
+        found += [
+            f"No task ran for {one.after}, in the run before for {one.before}"
+            for one in self.figures
+            if one.name == _IDLE and abs(one.more) >= _SLOWER
+        ]
         steps = sorted(self.steps, key=lambda pair: -abs(pair.more_seconds or 0.0))
         found += [
             f"{pair.label}: {words.seconds(abs(pair.more_seconds))} {'longer' if pair.more_seconds > 0 else 'less'}"
@@ -119,7 +129,7 @@ def _figures(
     took = before.seconds(now), after.seconds(now)
     yield _figure("Seconds", *took, words.seconds)
     idle = Timing.of(old, took[0]).idle_seconds, Timing.of(new, took[1]).idle_seconds
-    yield _figure("Seconds in which no task ran", *idle, words.seconds)
+    yield _figure(_IDLE, *idle, words.seconds)
     yield _figure("Tasks", first.tasks, second.tasks, words.count)
     for name, of in (("Rows read", _rows_read), ("Bytes read", _bytes_read), ("Bytes spilled to disk", _spilled)):
         show = words.rows if of is _rows_read else words.size
@@ -146,7 +156,7 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
     if before and after is not None and shown[0] != shown[1]:
         percent = 100 * (after - before) / before
         change = f"{percent:+.0f} %" if abs(percent) < 1000 else f"{after / before:,.0f} times"
-    return Figure(name, *shown, change)
+    return Figure(name, *shown, change, (after or 0.0) - (before or 0.0))
 
 
 def _paired(old: Sequence[Step], new: Sequence[Step]) -> Iterable[StepPair]:

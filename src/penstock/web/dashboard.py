@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.history.told import told
+from penstock.told import together
 from penstock.units import show_bytes, show_count
 from penstock.web.charts.bars import Column
 from penstock.web.sources import GREW, Growth, rows_of_sources
@@ -69,7 +70,7 @@ class Digest:
             if one.estimate is not None and one.is_missed
         ]
         rows = rows_of_sources(steps_of(record, record.changed)) if record.state == "FINISHED" else {}
-        kinds = Counter(one.kind for one in decisions if one.is_shown)
+        kinds = Counter(one.kind for one in together(decisions))
         not_shuffled = sum(one.not_shuffled or 0 for one in decisions)
         return cls(record.id, record.name, record.started, not_shuffled, kinds, tuple(misses), rows)
 

@@ -106,20 +106,22 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     first = ran[0]
     took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
     yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
-    yield from (Item(text) for text in reasons_of_time(first, steps))
+    told = {first.id}
     if first.id not in timing.critical:
         waited_for = next(step for step in ran if step.id in timing.critical)
+        told.add(waited_for.id)
         yield Item(
             f"The end of the job did not wait for it. Of the steps that it waited for, step {waited_for.number} took "
             f"longest: {waited_for.label}",
             words.seconds(waited_for.seconds),
             links.step(waited_for.id),
         )
-    for step in ran[1:4]:
-        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
         idle = words.share(timing.idle_seconds, timing.total)
         yield Item(f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, or waited")
+    yield from (Item(text) for text in reasons_of_time(first, steps))
+    for step in [step for step in ran if step.id not in told][:3]:
+        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:

@@ -25,20 +25,23 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     seconds = step.seconds or 0.0
     busy = sum(end - start for start, end in step.busy)
     if step.tasks_run and busy < _MOSTLY_WAITED * seconds:
-        rest = "collecting its rows and building the table to broadcast" if step.is_broadcast else "waiting for a core"
-        yield f"its tasks ran for {words.seconds(busy)} only; the rest went to planning and {rest}"
+        rest = "; the rest went to planning it, or it waited for a core"
+        if step.is_broadcast:
+            rest = "; the rest went to planning it, collecting its rows and building the table to broadcast"
+        yield f"its tasks ran for {words.seconds(busy)} only{rest}"
     yield from _skew(step, seconds)
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
-    most = max((other.rows_in or 0 for other in steps), default=0)
     if step.rows_in:
-        much = " (more than any other step)" if step.rows_in == most and len(steps) > 1 else ""
+        others = [other.rows_in or 0 for other in steps if other.id != step.id]
+        much = " (more than any other step)" if others and step.rows_in > max(others) else ""
         size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
         yield f"it read {words.rows(step.rows_in)}{size}{much}"
-    if step.tasks_run:
+    if step.tasks_run > 1:
         at_once = step.task_seconds / busy if busy else 1.0
-        tasks = show_count(step.tasks_run, "task")
-        yield f"its {tasks} took {words.seconds(step.task_seconds)} together, {at_once:.1f} at a time"
+        tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
+        where = f" of {stages} stages" if stages > 1 else ""
+        yield f"its {tasks}{where} took {words.seconds(step.task_seconds)} together, {at_once:.1f} at a time"
 
 
 def _skew(step: Step, seconds: float) -> Iterator[str]:
