@@ -12,6 +12,7 @@ from penstock.graph import (
     CalcOperator,
     JobVertex,
     JoinOperator,
+    JoinSequence,
     JoinSide,
     JoinType,
     Operator,
@@ -105,6 +106,24 @@ def test_a_vertex_names_the_table_that_is_joined_to_its_own() -> None:
         "orders → join customer with nation, region and 2 more tables on o_custkey → aggregate by n_name"
     )
     assert vertex_name(GRAPH, JobVertex("v2", "Calc", (2,), (), None, None), COLUMNS) == "choose columns"
+
+
+def test_joins_are_named_in_the_order_in_which_they_run() -> None:
+    def joined(number: int, table: str, sequence: JoinSequence | None = None) -> StreamNode:
+        side = JoinSide(keys=(f"{table}_id",), tables=(table,), key_tables=(table,))
+        left = JoinSide(keys=(f"{table}_key",), tables=("sales",), key_tables=("sales",))
+        join = JoinOperator(JoinType.INNER, left=left, right=side)
+        return StreamNode(number, join.with_strategy(replace(join.strategy, sequence=sequence)), "Join")
+
+    sales = StreamNode(1, ScanOperator(table="sales"), "Source: sales")
+    edges = [StreamEdge("1-2", 1, 2, FORWARD), StreamEdge("2-3", 2, 3, FORWARD)]
+    vertex = JobVertex("v1", "…", (1, 2, 3), (), None, None)
+    for sequence, name in (
+        (None, "sales → join items on items_key → join days on days_key"),
+        (JoinSequence((2, 3), (3, 2)), "sales → join days on days_key → join items on items_key"),
+    ):
+        graph = StreamGraph([sales, joined(2, "items"), joined(3, "days", sequence)], edges)
+        assert vertex_name(graph, vertex, {}) == name
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def _columns(keys: Sequence[str], columns: Mapping[str, str]) -> str:
 def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> str:
     """Return what people call a vertex: ``lineitem → join orders on l_orderkey → aggregate by n_name``."""
     parts: list[str] = []
-    for node in map(graph.node, vertex.node_ids):
+    for node in map(graph.node, _as_they_run(graph, vertex)):
         probe = _chained_side(graph, node, vertex)
         if isinstance(node.operator, JoinOperator) and not is_named(node) and probe is not None:
             parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
@@ -226,6 +226,18 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
     if not any(parts) and all(graph.node(node_id).kind is OperatorKind.CALC for node_id in vertex.node_ids):
         return "choose columns"
     return " → ".join(filter(None, parts)) or vertex.name
+
+
+def _as_they_run(graph: StreamGraph, vertex: JobVertex) -> list[int]:
+    """Return the operators of a vertex, its joins in the order that was decided."""
+    ids = list(vertex.node_ids)
+    for node in map(graph.node, vertex.node_ids):
+        sequence = node.operator.strategy.sequence if isinstance(node.operator, JoinOperator) else None
+        places = [] if sequence is None else [place for place, one in enumerate(ids) if one in sequence.joins]
+        if sequence is not None and len(places) == len(sequence.joins):
+            for place, join in zip(places, sequence.joins, strict=True):
+                ids[place] = join
+    return ids
 
 
 def _chained_side(graph: StreamGraph, node: StreamNode, vertex: JobVertex) -> Side | None:

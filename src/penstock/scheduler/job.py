@@ -170,7 +170,7 @@ class Job:
             return vertex.name
         if self._columns is None:
             self._columns = column_names(self._graphs.planned)
-        return vertex_name(self._graphs.planned, vertex, self._columns)
+        return vertex_name(self._graphs.manager.graph, vertex, self._columns)
 
     @property
     def summary(self) -> JobSummary:
