@@ -49,9 +49,20 @@ class FileSinkJob(SinkJob):
         Whether only partitions that get rows are replaced.
     done
         Whether the token of what would be written is there already.
+    fills_empty
+        Whether a folder that is there may be written if it is empty, though the mode is ``error``.
     """
 
-    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool, done: bool) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: FileSink,
+        target: Folder,
+        *,
+        by_partition: bool,
+        done: bool,
+        fills_empty: bool = False,
+    ) -> None:
         self._spark = spark
         self._sink = sink
         self._target = target.resolved
@@ -62,6 +73,7 @@ class FileSinkJob(SinkJob):
         self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
         self._skip = _why_to_skip(sink, target, done=done)
         self._by_partition = by_partition
+        self._fills_empty = fills_empty
         self._schema: StructType | None = None
         self._files: list[str] | None = None
         self._partitions: list[str] = []
@@ -72,6 +84,16 @@ class FileSinkJob(SinkJob):
     def nothing_to_write(self) -> str | None:
         """Why the folder needs no rows."""
         return self._skip
+
+    @property
+    def folder(self) -> str:
+        """The folder, without symbolic links."""
+        return str(self._target)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the folder is not there, and the hidden one is renamed to it."""
+        return self._skip is None and self._target.renames_whole and not self._target.exists()
 
     def check(self, schema: StructType) -> None:
         """Refuse rows without the partition columns, and those that files of the format cannot hold."""
@@ -179,6 +201,8 @@ class FileSinkJob(SinkJob):
     def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
         """Look what has to be moved into a target that is there."""
         staging, target, path = self._staging, self._target, str(self._target)
+        if self._fills_empty and target.is_empty():
+            return self._added(files, token, _Listing(target), owned=("",))
         if self._sink.mode == "append":
             there = _Listing(target)
             for file in files:
@@ -237,8 +261,13 @@ class FileSinkJob(SinkJob):
         return write_token(self._staging, token, files)
 
     def _beside(self, token: str | None) -> tuple[str, ...]:
-        """Return what is put into a target that stays, besides files and partitions."""
-        marks = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
+        """Return what is put into a target that stays, besides files and partitions.
+
+        As by Spark's writer, no marker where partitions are replaced: it would tell of those that are not.
+        """
+        marks = (
+            not self._by_partition and self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
+        )
         return (() if token is None else (token,)) + ((MARKER,) if marks else ())
 
     def abort(self) -> None:
