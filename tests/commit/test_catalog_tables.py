@@ -111,10 +111,11 @@ class TableFiles(FileSink):
         job = super().open(spark)
         prepare = job.prepare
 
-        def with_table() -> Prepared:
-            if job.nothing_to_write is not None:
-                return prepare()
-            files = prepare().as_dict()
+        def with_table() -> Prepared | None:
+            record = prepare()
+            if record is None or job.nothing_to_write is not None:
+                return record
+            files = record.as_dict()
             known = set(CATALOGS[-1].tables().get(self.entry, {}).get("partitions", ()))
             written = set(job.partitions)
             is_new = self.mode == "error"
@@ -219,6 +220,7 @@ class Overtaken(Table):
         self.theirs.mkdir(exist_ok=True)
         (self.theirs / "rows").touch()
         self.catalog.put(self.entry, location=str(self.theirs))
+        (self.place / "is theirs").touch()
 
     def write(self, job: Any) -> None:
         super().write(job)
@@ -267,7 +269,7 @@ def test_a_table_that_another_program_makes_meanwhile_stays(
         end = in_child(spark, lambda target=target, stop=stop: run(spark, [target], stop))
         for path in journals_at(Access(None), LocalFolder(None, str(target.place))):  # type: ignore[arg-type]
             recover(Access(None), path)  # type: ignore[arg-type]
-        if target.theirs.exists():
+        if (target.place / "is theirs").exists():
             found = catalog.tables()[target.entry]
             assert (found["location"], found["mark"]) == (str(target.theirs), ""), number
             assert (target.theirs / "rows").exists(), number

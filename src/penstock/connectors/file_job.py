@@ -180,6 +180,8 @@ class FileSinkJob(SinkJob):
         if self._skip:
             return PreparedFiles(path, str(staging), ())
         known = self._files
+        if known is None and self._by_partition:
+            staging.child(MARKER).delete()  # as Spark, which marks no folder of which it replaces some partitions
         files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
@@ -261,13 +263,8 @@ class FileSinkJob(SinkJob):
         return write_token(self._staging, token, files)
 
     def _beside(self, token: str | None) -> tuple[str, ...]:
-        """Return what is put into a target that stays, besides files and partitions.
-
-        As by Spark's writer, no marker where partitions are replaced: it would tell of those that are not.
-        """
-        marks = (
-            not self._by_partition and self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
-        )
+        """Return what is put into a target that stays, besides files and partitions."""
+        marks = self._staging.child(MARKER).exists() and not self._target.child(MARKER).exists()
         return (() if token is None else (token,)) + ((MARKER,) if marks else ())
 
     def abort(self) -> None:

@@ -15,7 +15,7 @@ from penstock.spark.jvm import LOGICAL, children, class_name
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
-_NO_QUERIES = ("Command", "ParsedStatement")
+_NO_QUERIES = ("Command", "ParsedStatement", "InsertIntoDir")
 """Classes of plans that do something, as they come from the parser: those known to it, and those yet to be resolved."""
 _RUN_A_TEXT = ("UnresolvedExecuteImmediate", "ExecuteImmediateQuery")
 """EXECUTE IMMEDIATE, of new and of earlier releases: its text may be any statement, and runs when it is analysed."""
