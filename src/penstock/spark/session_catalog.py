@@ -119,7 +119,7 @@ def unmark_table(bridge: Bridge, name: str, mark: str) -> None:
     """Remove the mark of a table; one that is not there, or is another's, stays as it is."""
     if is_marked(bridge, name, mark):
         catalog = catalog_of(bridge)
-        table = catalog.getTableMetadata(identifier_of(bridge, name))
+        table = catalog.getTableRawMetadata(identifier_of(bridge, name))  # with CHAR and VARCHAR, as it was put there
         catalog.alterTable(with_fields(bridge, table, properties=table.properties().removed(_MARK)))
 
 
