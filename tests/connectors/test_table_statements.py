@@ -12,6 +12,7 @@ from penstock.connectors import FileSink, TableSink, sink_checks
 from penstock.connectors.base import SinkJob
 from penstock.errors import JobError, PenstockError, SinkError
 from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
 from tests.connectors.test_tables import ROWS, assert_same_tables, partitions
 from tests.equality import assert_same_rows
 
@@ -183,6 +184,21 @@ def test_a_place_whose_parent_may_only_be_read(
     with pytest.raises(SinkError, match="cannot be written"):
         env.execute()
     assert env.last_job is before
+
+
+@pytest.mark.parametrize(
+    ("what", "found"), [("volumes_below", lambda self: ["/mnt/volume"]), ("name", property(lambda self: ""))]
+)
+def test_a_place_that_a_file_sink_refuses(
+    env: Environment, spark: SparkSession, tables: Any, monkeypatch: pytest.MonkeyPatch, what: str, found: Any
+) -> None:
+    """A volume below the table, and a table that is a whole bucket."""
+    env.sql(BY_K.replace("NAME", tables[0]))
+    before = env.last_job
+    monkeypatch.setattr(Folder, what, found)
+    env.sql(f"insert overwrite {tables[0]} values (7, 'x', 8)")
+    assert env.last_job is before
+    assert [tuple(row) for row in spark.table(tables[0]).collect()] == [(7, "x", 8)]
 
 
 @pytest.fixture

@@ -49,8 +49,8 @@ class FileSinkJob(SinkJob):
         Whether only partitions that get rows are replaced.
     done
         Whether the token of what would be written is there already.
-    fills_empty
-        Whether a folder that is there may be written if it is empty, though the mode is ``error``.
+    of_table
+        Whether the folder is a table's, see `FileSink.opened`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class FileSinkJob(SinkJob):
         *,
         by_partition: bool,
         done: bool,
-        fills_empty: bool = False,
+        of_table: bool = False,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -73,7 +73,7 @@ class FileSinkJob(SinkJob):
         self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
         self._skip = _why_to_skip(sink, target, done=done)
         self._by_partition = by_partition
-        self._fills_empty = fills_empty
+        self._of_table = of_table
         self._schema: StructType | None = None
         self._files: list[str] | None = None
         self._partitions: list[str] = []
@@ -180,8 +180,8 @@ class FileSinkJob(SinkJob):
         if self._skip:
             return PreparedFiles(path, str(staging), ())
         known = self._files
-        if known is None and self._by_partition:
-            staging.child(MARKER).delete()  # as Spark, which marks no folder of which it replaces some partitions
+        if known is None and self._of_table and self._by_partition:
+            staging.child(MARKER).delete()
         files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
@@ -203,7 +203,7 @@ class FileSinkJob(SinkJob):
     def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
         """Look what has to be moved into a target that is there."""
         staging, target, path = self._staging, self._target, str(self._target)
-        if self._fills_empty and target.is_empty():
+        if self._of_table and self._sink.mode == "error" and target.is_empty():
             return self._added(files, token, _Listing(target), owned=("",))
         if self._sink.mode == "append":
             there = _Listing(target)

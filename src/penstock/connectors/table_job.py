@@ -78,7 +78,7 @@ class TableSinkJob(SinkJob):
     def _opened(self) -> FileSinkJob:
         table = self._table
         sink = FileSink(table.location, table.format, self._mode, table.partition_by, self._options, token=self._token)
-        return sink.opened(self._spark, fills_empty=self._is_new)
+        return sink.opened(self._spark, of_table=True)
 
     @property
     def nothing_to_write(self) -> str | None:
