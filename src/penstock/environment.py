@@ -177,13 +177,15 @@ class Environment:
         """Return the DataFrame of a Spark SQL statement; `arguments` fill its named parameters.
 
         ``INSERT`` and ``CREATE TABLE ... AS SELECT`` without arguments run as a job at once, if the table's rows are
-        files that Spark writes. Other commands are Spark's, and run at once too.
+        files that Spark writes, and the user may write to the folder above them. Other commands are Spark's, and run at
+        once too.
         """
         check_text(statement, "sql", "a statement, which is a text")
         written = None if arguments else table_write(self._bridge, statement)
-        if written is not None:
-            output = Output(written.rows, StatementSink(written), location=callers_line())
-            self._run([output], _asked_for("sql"), f"write of {output.sink.name}")
+        sink = None if written is None else StatementSink(written)
+        if written is not None and sink is not None and sink.can_be_opened(Access(self._bridge)):
+            output = Output(written.rows, sink, location=callers_line())
+            self._run([output], _asked_for("sql"), f"write of {sink.name}")
             return self.spark.createDataFrame([], StructType([]))
         return self.spark.sql(statement, arguments or None)
 

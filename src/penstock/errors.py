@@ -159,11 +159,12 @@ class SinkError(PenstockError):
     """A sink cannot be written as asked."""
 
     @classmethod
-    def exists(cls, path: str) -> Self:
-        """Build the error for an output path that is taken."""
+    def exists(cls, path: str, what: str = "output") -> Self:
+        """Build the error for an output path, or the name of a table, that is taken."""
+        another = "path" if what == "output" else "name"
         return cls(
-            f"output {path} exists already",
-            hint='choose another path, or mode="overwrite", "append" or "ignore"',
+            f"{what} {path} exists already",
+            hint=f'choose another {another}, or mode="overwrite", "append" or "ignore"',
         )
 
     @classmethod

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 PATCHED = [
     *(
         f"penstock.commit.{name}.Folder"
-        for name in ("added_files", "folders", "held", "journal", "lease", "moves", "places", "recovery")
+        for name in (
+            "added_files",
+            "catalog_tables",
+            "folders",
+            "held",
+            "journal",
+            "lease",
+            "moves",
+            "places",
+            "recovery",
+        )
     ),
     *(
         f"penstock.connectors.{name}.Folder"
@@ -85,6 +95,9 @@ class LocalFolder:
 
     def is_folder(self) -> bool:
         return self._path.is_dir()
+
+    def is_empty(self) -> bool:
+        return self.is_folder() and not self.entries()
 
     def entries(self) -> Any:
         return [(one.name, one.is_dir(), one.stat().st_size) for one in sorted(self._path.iterdir())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -12,22 +13,42 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.commit import Access, catalog_tables
+from penstock.commit import Access, catalog_tables, recover
 from penstock.commit.catalog_tables import PreparedTable
-from penstock.commit.prepared import prepared_of
+from penstock.commit.journal import journals_at
+from penstock.commit.prepared import Prepared, prepared_of
 from penstock.connectors import FileSink
 from tests.commit import harness
-from tests.commit.checks import steps_of, stopped
-from tests.commit.local import LocalSqlite, without_a_jvm
+from tests.commit.checks import journals, run, steps_of, stopped
+from tests.commit.harness import Injected, Stop, commit, in_child
+from tests.commit.local import LocalFolder, LocalSqlite, as_an_object_store, without_a_jvm
 from tests.commit.targets import FILES, Files, Jdbc, Template
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.spark.handles import JvmObject
 
 pytestmark = pytest.mark.forks
 EVERY = os.environ.get("KILL_POINTS") == "all"
-OF_THE_CATALOGUE = ("create_table", "drop_table", "update_statistics")
+OF_THE_CATALOGUE = (
+    "create_table",
+    "drop_table",
+    "unmark_table",
+    "add_partitions",
+    "forget_partitions",
+    "update_statistics",
+)
 SCHEMA = StructType([StructField("id", LongType()), StructField("p", LongType())])
+CASES = (
+    "create",
+    "create by partition",
+    "append",
+    "append by partition",
+    "overwrite",
+    "overwrite by partition",
+    "dynamic",
+)
 
 
 class Catalog:
@@ -36,10 +57,13 @@ class Catalog:
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def tables(self) -> dict[str, str]:
+    def tables(self) -> dict[str, Any]:
         return json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def put(self, tables: dict[str, str]) -> None:
+    def put(self, name: str, **facts: Any) -> None:
+        self._write(self.tables() | {name: {"mark": "", "partitions": []} | facts})
+
+    def _write(self, tables: dict[str, Any]) -> None:
         made = self.file.with_suffix(".new")
         made.write_text(json.dumps(tables))
         made.rename(self.file)
@@ -47,17 +71,34 @@ class Catalog:
     def find_table(self, bridge: Any, name: str) -> Any:
         return SimpleNamespace(name=name) if name in self.tables() else None
 
-    def create_table(self, bridge: Any, statement: str, schema: Any, location: str, *, external: bool) -> None:
+    def is_marked(self, bridge: Any, name: str, mark: str) -> bool:
+        return self.tables().get(name, {}).get("mark") == mark
+
+    def create_table(
+        self, bridge: Any, statement: str, schema: str, location: str, mark: str, *, external: bool
+    ) -> None:
         name = statement.split()[2]
-        assert schema == SCHEMA
+        assert schema == SCHEMA.json()
         assert name not in self.tables(), f"{name} exists already"
-        self.put({**self.tables(), name: location})
+        self.put(name, location=location, mark=mark)
+
+    def unmark_table(self, bridge: Any, name: str, mark: str) -> None:
+        if self.is_marked(bridge, name, mark):
+            self.put(name, **self.tables()[name] | {"mark": ""})
 
     def drop_table(self, bridge: Any, name: str) -> None:
         tables = self.tables()
-        location = tables.pop(name)
-        self.put(tables)
+        location = tables.pop(name)["location"]
+        self._write(tables)
         shutil.rmtree(location.removeprefix("file:"))
+
+    def add_partitions(self, bridge: Any, name: str, folders: Any) -> None:
+        found = self.tables()[name]
+        self.put(name, **found | {"partitions": sorted({*found["partitions"], *folders})})
+
+    def forget_partitions(self, bridge: Any, name: str, folders: Any) -> None:
+        found = self.tables()[name]
+        self.put(name, **found | {"partitions": sorted({*found["partitions"]} - {*folders})})
 
     def update_statistics(self, bridge: Any, name: str) -> None:
         assert name in self.tables()
@@ -70,13 +111,29 @@ class TableFiles(FileSink):
         job = super().open(spark)
         prepare = job.prepare
 
-        def with_table() -> PreparedTable:
-            name = f"t{Path(self.path).parent.name}"
-            statement = f"CREATE TABLE {name} AS SELECT 1" if self.mode == "error" else ""
-            return PreparedTable(name, prepare().as_dict(), statement, SCHEMA.json() if statement else "")
+        def with_table() -> Prepared | None:
+            record = prepare()
+            if record is None or job.nothing_to_write is not None:
+                return record
+            files = record.as_dict()
+            known = set(CATALOGS[-1].tables().get(self.entry, {}).get("partitions", ()))
+            written = set(job.partitions)
+            is_new = self.mode == "error"
+            gone = known - written if self.mode == "overwrite" and not job.replaces_partitions else set()
+            told = [tuple(sorted(names)) for names in (written, set() if is_new else written - known, gone)]
+            statement = f"CREATE TABLE {self.entry} AS SELECT 1" if is_new else ""
+            return PreparedTable(self.entry, files, statement, SCHEMA.json() if is_new else "", False, *told)
 
         job.prepare = with_table  # type: ignore[method-assign]
         return job
+
+    @property
+    def entry(self) -> str:
+        return f"t{Path(self.path).parent.name}"
+
+
+CATALOGS: list[Catalog] = []
+"""The catalogue of the test that runs."""
 
 
 class Table(Files):
@@ -86,7 +143,8 @@ class Table(Files):
         super().__init__(*args, **facts)
         self.catalog = catalog
         if facts["exists"]:
-            catalog.put({**catalog.tables(), self.entry: str(self.path)})
+            known = sorted(one.name for one in self.path.glob("p=*"))
+            catalog.put(self.entry, location=str(self.path), partitions=known)
 
     @property
     def entry(self) -> str:
@@ -94,24 +152,34 @@ class Table(Files):
 
     def sink(self) -> FileSink:
         found = super().sink()
-        return TableFiles(found.path, mode=found.mode, partition_by=found.partition_by, token=found.token)
+        return TableFiles(
+            found.path, mode=found.mode, partition_by=found.partition_by, options=found.options, token=found.token
+        )
 
     def rows(self) -> Any:
-        return super().rows() if self.entry in self.catalog.tables() else []
+        found = self.catalog.tables().get(self.entry)
+        rows = super().rows() if found is not None else []
+        return [row for row in rows if self.layout == "plain" or f"p={row[1]}" in found["partitions"]]
+
+    def is_readable(self, rows: Any) -> bool:
+        # While it is being made, the catalogue hears of its partitions after it has heard of the table.
+        return super().is_readable(rows) or (self.layout == "parts" and not self.old and not rows)
 
 
 @pytest.fixture
-def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Catalog:
+def catalog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Catalog]:
     made = Catalog(tmp_path / "catalog.json")
-    for name in ("find_table", *OF_THE_CATALOGUE):
+    CATALOGS.append(made)
+    for name in ("find_table", "is_marked", *OF_THE_CATALOGUE):
         monkeypatch.setattr(catalog_tables, name, getattr(made, name))
     steps = [(catalog_tables, name) for name in OF_THE_CATALOGUE]
     monkeypatch.setattr(harness, "STEPS", [*harness.STEPS, *steps])
-    return made
+    yield made
+    CATALOGS.remove(made)
 
 
 @pytest.mark.parametrize("other", ["nothing", "files", "database"])
-@pytest.mark.parametrize("case", ["create", "append", "overwrite"])
+@pytest.mark.parametrize("case", CASES)
 def test_the_driver_dies_or_a_step_fails(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, case: str, other: str
 ) -> None:
@@ -130,7 +198,8 @@ def test_the_driver_dies_or_a_step_fails(
         return found
 
     steps = steps_of(spark, make)
-    assert ("create_table" in steps) is (case == "create")
+    assert ("create_table" in steps) is case.startswith("create")
+    assert ("unmark_table" in steps) is case.startswith("create")
     told = [number for number, step in enumerate(steps) if EVERY or number % 9 == 0 or step in OF_THE_CATALOGUE]
     for number in told:
         for after in (False, True) if EVERY or steps[number] in OF_THE_CATALOGUE else (number % 2 == 0,):
@@ -138,9 +207,116 @@ def test_the_driver_dies_or_a_step_fails(
                 stopped(spark, make, number, after=after, how=how, by="recover")
 
 
+class Overtaken(Table):
+    """A table of whose name another program makes one, in a place of its own, while the job commits."""
+
+    moment: str = "prepare"
+
+    @property
+    def theirs(self) -> Path:
+        return self.path.parent / "theirs"
+
+    def make_theirs(self) -> None:
+        self.theirs.mkdir(exist_ok=True)
+        (self.theirs / "rows").touch()
+        self.catalog.put(self.entry, location=str(self.theirs))
+        (self.place / "is theirs").touch()
+
+    def write(self, job: Any) -> None:
+        super().write(job)
+        place, name = (job, "prepare") if self.moment == "prepare" else (catalog_tables, "create_table")
+        original = getattr(place, name)
+
+        def overtaken(*args: Any, **kwargs: Any) -> Any:
+            if name == "create_table":
+                self.make_theirs()
+            result = original(*args, **kwargs)
+            self.make_theirs()
+            return result
+
+        setattr(place, name, overtaken)
+
+
+class Refused(TableFiles):
+    """A sink whose job fails once all others are prepared."""
+
+    def open(self, spark: Any) -> Any:
+        job = super().open(spark)
+
+        def fail() -> Any:
+            raise Injected("not prepared")
+
+        job.prepare = fail  # type: ignore[method-assign]
+        return job
+
+
+@pytest.mark.parametrize("how", ["kill", "error"])
+@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("moment", ["prepare", "create_table"])
+def test_a_table_that_another_program_makes_meanwhile_stays(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, how: str, store: bool, moment: str
+) -> None:
+    """Wherever the job dies, fails or notices it: it has no right to a table that it has not made."""
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    if store:
+        as_an_object_store(monkeypatch)
+    template = Template(None, tmp_path / "template")
+    noticed = False
+    for number in itertools.count():
+        target = Overtaken(catalog, template, tmp_path / f"{number}", "create", "plain", exists=False, token=None)
+        target.moment = moment
+        stop = Stop(number, number % 2 == 0, how)
+        end = in_child(spark, lambda target=target, stop=stop: run(spark, [target], stop))
+        for path in journals_at(Access(None), LocalFolder(None, str(target.place))):  # type: ignore[arg-type]
+            recover(Access(None), path)  # type: ignore[arg-type]
+        if (target.place / "is theirs").exists():
+            found = catalog.tables()[target.entry]
+            assert (found["location"], found["mark"]) == (str(target.theirs), ""), number
+            assert (target.theirs / "rows").exists(), number
+        assert not target.path.exists()
+        assert not journals(target), number
+        noticed = not end.killed and "Injected" not in str(end.error)
+        if noticed:
+            assert "exists already" in str(end.error)
+            break
+
+
+def test_a_job_that_fails_before_it_is_ready_drops_no_table(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path
+) -> None:
+    spark = without_a_jvm(monkeypatch, tmp_path)
+    template = Template(None, tmp_path / "template")
+    target = Overtaken(catalog, template, tmp_path / "1", "create", "plain", exists=False, token=None)
+    sinks = [target.sink(), Refused(str(tmp_path / "2" / "out"))]
+    with pytest.raises(Injected):
+        commit(spark, sinks, write=lambda sink, job: target.write(job) if sink is sinks[0] else None)  # type: ignore[arg-type]
+    assert catalog.tables()[target.entry]["location"] == str(target.theirs)
+    assert (target.theirs / "rows").exists()
+
+
+@pytest.mark.parametrize("theirs", [True, False])
+def test_an_undone_append_keeps_partitions_with_rows_of_others(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, theirs: bool
+) -> None:
+    without_a_jvm(monkeypatch, tmp_path)
+    folder, staging = tmp_path / "t", tmp_path / "staging"
+    (staging / "p=1").mkdir(parents=True)
+    (staging / "p=1" / "a").touch()
+    folder.mkdir()
+    catalog.put("t", location=str(folder), partitions=["p=0"])
+    files = {"kind": "files", "path": str(folder), "staging": str(staging), "files": ("p=1/a",), "made": ("p=1",)}
+    record = PreparedTable("t", files, partitions=("p=1",), new_partitions=("p=1",))
+    record.commit(Access(None))  # type: ignore[arg-type]
+    assert catalog.tables()["t"]["partitions"] == ["p=0", "p=1"]
+    if theirs:
+        (folder / "p=1" / "b").touch()
+    record.undo(Access(None))  # type: ignore[arg-type]
+    assert catalog.tables()["t"]["partitions"] == (["p=0", "p=1"] if theirs else ["p=0"])
+
+
 def test_a_record_survives_its_journal() -> None:
     files = {"kind": "files", "path": "/t", "staging": "/s", "files": ["a"], "made": [""]}
-    record = PreparedTable("`t`", files, "CREATE TABLE t", SCHEMA.json(), partitions=("ALTER TABLE t",))
+    record = PreparedTable("`t`", files, "CREATE TABLE t", SCHEMA.json(), partitions=("p=1",), gone_partitions=("p=2",))
     again = prepared_of(json.loads(json.dumps(record.as_dict())))
     assert again == record
     assert (again.folder, again.added, again.is_atomic) == ("/t", ("/t",), False)

@@ -9,11 +9,10 @@ import pytest
 
 from penstock.connectors import FileSink, TableSink
 from penstock.errors import JobError, PenstockError
+from penstock.spark.dataframes import with_settings
 from tests.equality import assert_same_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock import Environment
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
 ROWS = "select id, id % 3 as k, cast(id as string) as t from range(30)"
 MORE = f"select cast(t as string) as t, cast(id + 100 as int) as id, cast(k as int) as k from ({ROWS})"
 DYNAMIC = "spark.sql.sources.partitionOverwriteMode"
-
-
-@pytest.fixture
-def tables(spark: SparkSession) -> Iterator[tuple[str, str]]:
-    """The names of a table for Penstock and of one for Spark."""
-    spark.sql("create database if not exists sinks")
-    names = ("sinks.ours", "sinks.plain")
-    for name in names:
-        spark.sql(f"drop table if exists {name}")
-    yield names
-    for name in names:
-        spark.sql(f"drop table if exists {name}")
-    spark.sql("drop database sinks cascade")
 
 
 def definition(spark: SparkSession, name: str) -> Any:
@@ -49,10 +35,9 @@ def folders(spark: SparkSession, name: str) -> Any:
         row.data_type for row in spark.sql(f"describe extended {name}").collect() if row.col_name == "Location"
     )
     root = Path(str(place).removeprefix("file:"))
-    # Spark leaves no mark of success where it overwrites partitions in dynamic mode; Penstock does.
     files = (path for path in root.rglob("*") if path.is_file() and path.suffix != ".crc" and path.name != "_SUCCESS")
     found = {str(path.parent.relative_to(root)) for path in files}
-    return found, sorted(one.name for one in root.glob(".penstock*"))
+    return found, sorted(one.name for one in root.glob(".penstock*")), (root / "_SUCCESS").exists()
 
 
 def partitions(spark: SparkSession, name: str) -> Any:
@@ -92,6 +77,11 @@ STEPS: dict[str, list[Any]] = {
     "a new table": [(ROWS, created())],
     "a new table of json": [(ROWS, created(kind="json"))],
     "a new table with partitions": [(ROWS, created(["k"]))],
+    "a new table with a partition column by another case, not the last": [(ROWS, created(["ID"]))],
+    "append by a partition column of another case": [
+        (ROWS, created(["k"])),
+        (MORE, (lambda name: TableSink(name, mode="append", partition_by="K"), added("append")[1])),
+    ],
     "append": [(ROWS, created()), (MORE, added("append"))],
     "append to partitions": [
         (ROWS, created(["k"])),
@@ -106,15 +96,11 @@ STEPS: dict[str, list[Any]] = {
 def test_tables_are_as_spark_makes_them(
     env: Environment, spark: SparkSession, tables: Any, case: str, dynamic: bool
 ) -> None:
-    before = spark.conf.get(DYNAMIC)
-    spark.conf.set(DYNAMIC, "dynamic" if dynamic else "static")
-    try:
-        for query, (sink, plainly) in STEPS[case]:
+    for step, (query, (sink, plainly)) in enumerate(STEPS[case]):
+        with with_settings(spark, {DYNAMIC: "dynamic" if dynamic and step else "static"}):
             env.write(spark.sql(query), sink(tables[0]))
             env.execute()
             plainly(spark.sql(query), tables[1])
-    finally:
-        spark.conf.set(DYNAMIC, str(before))
     assert_same_tables(spark, tables)
 
 
@@ -204,7 +190,8 @@ def test_all_sinks_or_none(env: Environment, spark: SparkSession, tables: Any, t
     [
         (lambda name: TableSink(name), "exists already"),
         (lambda name: TableSink(name, mode="append", partition_by="t"), "is partitioned by no column, not by t"),
-        (lambda name: TableSink("a.b.c.d"), "could not be planned"),
+        (lambda name: TableSink("a b"), "could not be planned"),
+        (lambda name: TableSink("a.b.c.d"), "leads to spark_catalog.a.b.c.d"),
         (lambda name: TableSink("sinks.view", mode="append"), "cannot be written by TableSink"),
         (lambda name: TableSink("sinks.new", partition_by="nope"), "partition column 'nope'"),
     ],

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit.prepared import Prepared, prepared_of
-from penstock.spark.table_writes import create_table, drop_table, find_table, update_statistics
+from penstock.errors import SinkError
+from penstock.spark.filesystem import Folder
+from penstock.spark.session_catalog import drop_table, find_table, is_marked, unmark_table, update_statistics
+from penstock.spark.table_partitions import add_partitions, forget_partitions
+from penstock.spark.table_writes import create_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.commit.prepared import Access
-    from penstock.spark.filesystem import Folder
 
 log = logging.getLogger("penstock.commit")
 
@@ -34,9 +36,11 @@ class PreparedTable(Prepared):
     external
         Whether the user has said where a new table lies.
     partitions
-        What the catalogue is told of partitions: statements, of which each may be said again.
-    replaced_partitions
-        Whether partitions that are gone are to be forgotten.
+        The folders of the partitions that were written, which the catalogue has to know.
+    new_partitions
+        Those of them that it did not know before.
+    gone_partitions
+        Those that it knew before, and that an overwrite has left without rows.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -48,7 +52,8 @@ class PreparedTable(Prepared):
     schema: str = ""
     external: bool = False
     partitions: tuple[str, ...] = ()
-    replaced_partitions: bool = False
+    new_partitions: tuple[str, ...] = ()
+    gone_partitions: tuple[str, ...] = ()
 
     @property
     def _files(self) -> Prepared:
@@ -62,7 +67,7 @@ class PreparedTable(Prepared):
     @property
     def is_atomic(self) -> bool:
         """Whether the catalogue has nothing to hear, and the files appear in one step."""
-        return not (self.statement or self.partitions or self.replaced_partitions) and self._files.is_atomic
+        return not (self.statement or self.partitions or self.gone_partitions) and self._files.is_atomic
 
     @property
     def folder(self) -> str | None:
@@ -87,53 +92,73 @@ class PreparedTable(Prepared):
         """As the record of the files says."""
         self._files.ready(access)
 
+    @property
+    def _mark(self) -> str:
+        """By which a new table is known as this job's: no other has the name of its hidden folder."""
+        return str(self.files["staging"]).rpartition("/")[2]
+
     def commit(self, access: Access) -> None:
         """Put the files into their places, then tell the catalogue."""
+        self._check_name(access)
         self._files.commit(access)
         self._tell(access)
 
     def complete(self, access: Access) -> None:
         """As `commit`; files that were removed since stay away."""
+        self._check_name(access)
         self._files.complete(access)
         self._tell(access)
 
-    def _tell(self, access: Access) -> None:
-        from pyspark.sql.types import StructType
+    def _check_name(self, access: Access) -> None:
+        """Refuse a new table whose name somebody else has taken since."""
+        taken = self.statement and find_table(access.bridge, self.table) is not None
+        if taken and not is_marked(access.bridge, self.table, self._mark):
+            raise SinkError.exists(self.table, "table")
 
+    def _tell(self, access: Access) -> None:
         bridge = access.bridge
         if find_table(bridge, self.table) is None:
-            if not self.statement:
+            location = self._files.folder
+            if not self.statement or location is None:
                 log.warning("the catalogue of this session has no table %s; its files are in their places", self.table)
                 return
-            location = self._files.folder
-            assert location is not None
-            schema = StructType.fromJson(json.loads(self.schema))
-            create_table(bridge, self.statement, schema, location, external=self.external)
-        for statement in self.partitions:
-            bridge.spark.sql(statement)
-        if self.replaced_partitions:
-            self._forget_partitions(access)
+            create_table(bridge, self.statement, self.schema, location, self._mark, external=self.external)
+        forget_partitions(bridge, self.table, self.gone_partitions)
+        add_partitions(bridge, self.table, self.partitions)
         update_statistics(bridge, self.table)
-
-    def _forget_partitions(self, access: Access) -> None:
-        access.bridge.spark.sql(f"MSCK REPAIR TABLE {self.table} SYNC PARTITIONS")
 
     def is_committed(self, access: Access) -> bool:
         """Whether the files are in their places, and the catalogue knows the table."""
-        known = not self.statement or find_table(access.bridge, self.table) is not None
+        known = not self.statement or is_marked(access.bridge, self.table, self._mark)
         return known and self._files.is_committed(access)
 
     def undo(self, access: Access) -> None:
-        """Take a new table out of the catalogue, and the files out of their places."""
-        bridge = access.bridge
-        table = find_table(bridge, self.table)
-        is_ours = table is not None and bool(self.statement) and self._files.is_committed(access)
-        if is_ours:
-            drop_table(bridge, self.table)
+        """Take a new table out of the catalogue, and the files out of their places.
+
+        A table of that name which is not known as this job's stays: another program has made it.
+        """
+        if self.statement:
+            if is_marked(access.bridge, self.table, self._mark):
+                drop_table(access.bridge, self.table)
+            self._files.undo(access)
+            return
         self._files.undo(access)
-        if table is not None and not is_ours and (self.partitions or self.replaced_partitions):
-            self._forget_partitions(access)
+        if find_table(access.bridge, self.table) is not None:
+            self._restore_partitions(access)
+
+    def _restore_partitions(self, access: Access) -> None:
+        """Let the catalogue forget new partitions, and know again those that it had to forget.
+
+        What lies there now decides: others may have written rows to the same partitions meanwhile, or removed some.
+        """
+        bridge, root = access.bridge, Folder(access.bridge, str(self._files.folder))
+        empty = [name for name in self.new_partitions if not root.child(name).exists()]
+        back = [name for name in self.gone_partitions if root.child(name).exists()]
+        forget_partitions(bridge, self.table, empty)
+        add_partitions(bridge, self.table, back)
 
     def finish(self, access: Access) -> None:
-        """As the record of the files says."""
+        """As the record of the files says; a new table is like any other then."""
         self._files.finish(access)
+        if self.statement:
+            unmark_table(access.bridge, self.table, self._mark)

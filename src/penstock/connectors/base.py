@@ -244,6 +244,16 @@ class SinkJob(ABC):
         """Why the target needs no rows, half a sentence; `write` is not called then. None if it needs them."""
         return None
 
+    @property
+    def folder(self) -> str | None:
+        """The folder that it writes to, whatever the sink calls it; None for a target that is no folder."""
+        return None
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the target is not there, and is made as a whole: no other sink of the job can add to it then."""
+        return False
+
     @abstractmethod
     def write(self, df: DataFrame) -> None:
         """Write the rows where no reader sees them yet. Called once, in its own thread."""

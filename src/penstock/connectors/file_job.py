@@ -49,9 +49,20 @@ class FileSinkJob(SinkJob):
         Whether only partitions that get rows are replaced.
     done
         Whether the token of what would be written is there already.
+    of_table
+        Whether the folder is a table's, see `FileSink.opened`.
     """
 
-    def __init__(self, spark: SparkSession, sink: FileSink, target: Folder, *, by_partition: bool, done: bool) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: FileSink,
+        target: Folder,
+        *,
+        by_partition: bool,
+        done: bool,
+        of_table: bool = False,
+    ) -> None:
         self._spark = spark
         self._sink = sink
         self._target = target.resolved
@@ -62,6 +73,7 @@ class FileSinkJob(SinkJob):
         self._staging = target.child(f".penstock-rows-{mark}") if self._is_volume else beside
         self._skip = _why_to_skip(sink, target, done=done)
         self._by_partition = by_partition
+        self._of_table = of_table
         self._schema: StructType | None = None
         self._files: list[str] | None = None
         self._partitions: list[str] = []
@@ -72,6 +84,16 @@ class FileSinkJob(SinkJob):
     def nothing_to_write(self) -> str | None:
         """Why the folder needs no rows."""
         return self._skip
+
+    @property
+    def folder(self) -> str:
+        """The folder, without symbolic links."""
+        return str(self._target)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the folder is not there, and the hidden one is renamed to it."""
+        return self._skip is None and self._target.renames_whole and not self._target.exists()
 
     def check(self, schema: StructType) -> None:
         """Refuse rows without the partition columns, and those that files of the format cannot hold."""
@@ -158,6 +180,8 @@ class FileSinkJob(SinkJob):
         if self._skip:
             return PreparedFiles(path, str(staging), ())
         known = self._files
+        if known is None and self._of_table and self._by_partition:
+            staging.child(MARKER).delete()
         files = sorted(file for file, _ in staging.files_below(unread=True)) if known is None else known
         self._partitions = sorted({file.rpartition("/")[0] for file in files} - {""})
         token = None if self._sink.token is None else self._token(self._sink.token, files)
@@ -179,6 +203,8 @@ class FileSinkJob(SinkJob):
     def _prepare_beside(self, files: Sequence[str], token: str | None) -> Prepared:
         """Look what has to be moved into a target that is there."""
         staging, target, path = self._staging, self._target, str(self._target)
+        if self._of_table and self._sink.mode == "error" and target.is_empty():
+            return self._added(files, token, _Listing(target), owned=("",))
         if self._sink.mode == "append":
             there = _Listing(target)
             for file in files:

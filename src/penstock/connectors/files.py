@@ -253,8 +253,17 @@ class FileSink(Sink):
         """Check the folder; refuse one that exists where the mode is ``error``."""
         return self.opened(spark)
 
-    def opened(self, spark: SparkSession) -> FileSinkJob:
-        """Return what `open` does, by its own type."""
+    def opened(self, spark: SparkSession, *, of_table: bool = False) -> FileSinkJob:
+        """Return what `open` does, by its own type.
+
+        Parameters
+        ----------
+        spark
+            The session.
+        of_table
+            Whether the folder is a table's. Then it may be there if it is empty, though the mode is ``error``, and gets
+            no ``_SUCCESS`` where partitions are overwritten, as by Spark.
+        """
         target = Folder(Bridge(spark), self.path)
         if not target.name:
             raise SinkError(f"output {self.path} is a whole file system", hint="choose a folder within it")
@@ -267,11 +276,12 @@ class FileSink(Sink):
             )
         done = self.token is not None and has_token(target, self.token)
         if target.exists() and not done:
-            if self.mode == "error":
+            if self.mode == "error" and not (of_table and not target.is_volume and target.is_empty()):
                 raise SinkError.exists(self.path)
             if self.mode == "append" and not target.is_folder():
                 raise SinkError(f"output {self.path} is a file, not a folder", hint="choose another path")
-        job = FileSinkJob(spark, self, target, by_partition=self._replaces_partitions(spark), done=done)
+        by_partition = self._replaces_partitions(spark)
+        job = FileSinkJob(spark, self, target, by_partition=by_partition, done=done, of_table=of_table)
         if job.nothing_to_write is None:
             check_rights(self.path, target, adds=self.adds or bool(self.partition_columns))
         return job

@@ -97,14 +97,14 @@ def check_rights(path: str, target: Folder, *, adds: bool) -> None:
         If there is no right to write.
     """
     is_there = target.exists()
-    needed = target.resolved.parent.nearest()
-    if is_there and (adds or target.is_volume):
-        needed = target
-    local = needed.local_path
-    # What this machine's system says knows of root, and of volumes that can only be read.
-    allowed = needed.may_write() if local is None else os.access(local, os.W_OK | os.X_OK)
-    if not allowed:
-        raise SinkError.no_rights(path, str(needed))
+    inside = is_there and target.is_volume
+    beside = target.resolved.parent.nearest()  # the hidden folder lies there, and the journal
+    needed = [*([target] if inside or (is_there and adds) else []), *([] if inside else [beside])]
+    for folder in needed:
+        local = folder.local_path
+        # What this machine's system says knows of root, and of volumes that can only be read.
+        if not (folder.may_write() if local is None else os.access(local, os.W_OK | os.X_OK)):
+            raise SinkError.no_rights(path, str(folder))
 
 
 def is_case_sensitive(spark: SparkSession) -> bool:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from pyspark.sql.types import StructType
 
 from penstock.commit.catalog_tables import PreparedTable
 from penstock.connectors.base import SinkJob
 from penstock.connectors.files import FileSink
-from penstock.connectors.partition_commit import partition_clause, partition_values
+from penstock.connectors.sink_checks import check_partition_columns, folded, is_case_sensitive
 from penstock.connectors.table_schema import as_nullable
 from penstock.errors import SinkError
 from penstock.spark.jvm import Bridge
-from penstock.spark.table_writes import CatalogTable, TableWrite, statement_of, table_write
+from penstock.spark.session_catalog import SESSION_CATALOG, CatalogTable, find_table
+from penstock.spark.table_partitions import known_partitions
+from penstock.spark.table_writes import TableWrite, statement_of, table_write
 from penstock.spark_errors import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from penstock.commit import Prepared
     from penstock.connectors.file_job import FileSinkJob
@@ -74,43 +78,71 @@ class TableSinkJob(SinkJob):
     def _opened(self) -> FileSinkJob:
         table = self._table
         sink = FileSink(table.location, table.format, self._mode, table.partition_by, self._options, token=self._token)
-        return sink.opened(self._spark)
+        return sink.opened(self._spark, of_table=True)
 
     @property
     def nothing_to_write(self) -> str | None:
         """Why the table needs no rows."""
         return self._files.nothing_to_write
 
+    @property
+    def folder(self) -> str:
+        """The table's folder."""
+        return self._files.folder
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the table is not there yet."""
+        return self._is_new
+
     def check(self, schema: StructType) -> None:
         """Refuse rows that the table cannot hold, as Spark does."""
-        empty = self._spark.createDataFrame([], schema)
-        if self._shaped or self._is_new:
+        if self._is_new:
+            self._check_new(schema)
+        elif self._shaped:
             self._files.check(schema)
-            return
-        with in_words():
-            written = self._write_of(empty)
-        self._options = written.options
+        else:
+            with in_words():
+                written = self._write_of(self._spark.createDataFrame([], schema))
+            self._options = written.options
+            self._files = self._opened()
+            self._files.check(written.rows.schema)
+
+    def _check_new(self, schema: StructType) -> None:
+        """Find the partition columns among those of the rows, and look whether Spark would make such a table."""
+        table, where = self._table, f"table {self._table.name}"
+        check_partition_columns(self._spark, schema, table.partition_by, where)
+        case_sensitive = is_case_sensitive(self._spark)
+        names = {folded(name, case_sensitive=case_sensitive): name for name in schema.fieldNames()}
+        by = tuple(names[folded(name, case_sensitive=case_sensitive)] for name in table.partition_by)
+        self._table = table = replace(table, partition_by=by)
+        self._schema = schema
         self._files = self._opened()
-        self._files.check(written.rows.schema)
+        self._files.check(schema)
+        with in_words():
+            made = table_write(self._bridge, statement_of(table, self._options, schema.fieldNames()))
+        if made is None:
+            why = f"the catalogue {SESSION_CATALOG} of this session makes tables in a way of its own"
+            raise SinkError(f"{where} cannot be made by TableSink", cause=why, hint="write it with Spark")
 
     def _write_of(self, rows: DataFrame) -> TableWrite:
         what = "OVERWRITE TABLE" if self._mode == "overwrite" else "INTO"
         found = table_write(Bridge(rows.sparkSession), f"INSERT {what} {self._table.name} BY NAME SELECT 1", rows)
         if found is None:
-            raise SinkError(
-                f"table {self._table.name} cannot be written by TableSink",
-                cause="its partitions lie in folders of their own, or it was changed while the job ran",
-                hint="write it with Spark",
-            )
+            raise self._changed()
         return found
+
+    def _changed(self) -> SinkError:
+        why = "its partitions lie in folders of their own, or it was changed while the job ran"
+        return SinkError(
+            f"table {self._table.name} cannot be written by TableSink", cause=why, hint="write it with Spark"
+        )
 
     def write(self, df: DataFrame) -> None:
         """Write the rows into the hidden folder."""
         if self.nothing_to_write is not None:
             return
-        shaped = df if self._shaped or self._is_new else self._write_of(df).rows
-        self._schema = shaped.schema
-        self._files.write(shaped)
+        self._files.write(df if self._shaped or self._is_new else self._write_of(df).rows)
 
     def restart(self) -> bool:
         """Remove what a write that failed has left."""
@@ -118,28 +150,44 @@ class TableSinkJob(SinkJob):
 
     def prepare(self) -> Prepared:
         """Look what has to be moved, and what the catalogue is to be told."""
-        table, files = self._table, self._files.prepare()
+        files = self._files.prepare()
         if self.nothing_to_write is not None:
             return files
+        return self._new(files) if self._is_new else self._known(files)
+
+    def _new(self, files: Prepared) -> PreparedTable:
+        """Return the record of a table that is not there yet: partition columns come last, and all may be null."""
         assert self._schema is not None
-        folders = self._files.partitions if table.tracked else []
-        add = f"ALTER TABLE {table.name} ADD IF NOT EXISTS PARTITION "
-        schema = self._definition(self._schema)
+        table, rows = self._table, self._schema
+        inside = [one for one in rows if one.name not in table.partition_by]
+        schema = as_nullable(StructType([*inside, *(rows[name] for name in table.partition_by)]))
+        statement = statement_of(table, self._options, schema.fieldNames())
+        partitions = tuple(self._files.partitions) if table.tracked else ()
+        return PreparedTable(table.name, files.as_dict(), statement, schema.json(), self._external, partitions)
+
+    def _known(self, files: Prepared) -> PreparedTable:
+        """Return the record of a table that is there.
+
+        Raises
+        ------
+        SinkError
+            If somebody has put a partition into another place since the job began: its rows would not be found.
+        """
+        table = self._table
+        if not table.tracked:
+            return PreparedTable(table.name, files.as_dict())
+        known = known_partitions(self._bridge, table.name, table.location)
+        if known.elsewhere:
+            raise self._changed()
+        written = set(self._files.partitions)
+        replaces_all = self._mode == "overwrite" and not self._files.replaces_partitions
         return PreparedTable(
             table.name,
             files.as_dict(),
-            statement_of(table, self._options, schema) if self._is_new else "",
-            schema.json() if self._is_new else "",
-            self._external,
-            tuple(add + partition_clause(partition_values(folder)) for folder in folders),
-            table.tracked and self._mode == "overwrite" and not self._files.replaces_partitions,
+            partitions=tuple(sorted(written)),
+            new_partitions=tuple(sorted(written - known.folders)),
+            gone_partitions=tuple(sorted(known.folders - written)) if replaces_all else (),
         )
-
-    def _definition(self, rows: StructType) -> StructType:
-        """Return the columns of a new table: partition columns come last, and all may be null."""
-        by = self._table.partition_by
-        inside = [one for one in rows if one.name not in by]
-        return as_nullable(type(rows)([*inside, *(rows[name] for name in by if name in rows.names)]))
 
     def abort(self) -> None:
         """Remove the hidden folder."""
@@ -148,6 +196,5 @@ class TableSinkJob(SinkJob):
     def refresh(self) -> None:
         """Let cached readers see what was written, as Spark does after a write."""
         self._files.refresh()
-        with_table = self._spark.catalog.tableExists(self._table.name)
-        if with_table:
+        if find_table(self._bridge, self._table.name) is not None:
             self._spark.catalog.refreshTable(self._table.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,11 +10,18 @@ from penstock.arguments import check_settings, check_table, columns_of
 from penstock.commit import recover_target, wait_for_commits_at
 from penstock.connectors.base import NothingToWrite, Sink, checked_parallelism
 from penstock.connectors.files import FORMATS, MODES
+from penstock.connectors.sink_checks import check_rights, folded, is_case_sensitive
 from penstock.connectors.table_job import TableSinkJob
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
-from penstock.spark.table_writes import CatalogTable, TableWrite, default_location, find_table, quoted_name
+from penstock.spark.session_catalog import (
+    CatalogTable,
+    default_location,
+    find_table,
+    manages_partitions,
+    quoted_name,
+)
 from penstock.spark_errors import in_words
 
 if TYPE_CHECKING:
@@ -23,6 +31,9 @@ if TYPE_CHECKING:
 
     from penstock.commit import Access
     from penstock.connectors.base import SinkJob
+    from penstock.spark.table_writes import TableWrite
+
+log = logging.getLogger("penstock.sinks")
 
 
 @dataclass(frozen=True)
@@ -119,7 +130,11 @@ class TableSink(Sink):
                 hint="write it with Spark, or use DeltaSink, IcebergSink or JdbcSink if it is one of these",
             )
         given = columns_of(self.partition_by, self.table)
-        if given and given != table.partition_by:
+        case_sensitive = is_case_sensitive(spark)
+        wanted, has = (
+            [folded(name, case_sensitive=case_sensitive) for name in names] for names in (given, table.partition_by)
+        )
+        if given and wanted != has:
             raise SinkError(
                 f"table {self.table} is partitioned by {', '.join(table.partition_by) or 'no column'}, "
                 f"not by {', '.join(given)}",
@@ -137,7 +152,7 @@ class TableSink(Sink):
         with in_words():
             name, location = quoted_name(bridge, self.table), default_location(bridge, self.table)
         by = columns_of(self.partition_by, self.table)
-        return CatalogTable(name, location, chosen, by, tracked=bool(by))
+        return CatalogTable(name, location, chosen, by, tracked=bool(by) and manages_partitions(bridge))
 
     def _opened(self, spark: SparkSession, table: CatalogTable, *, is_new: bool) -> SinkJob:
         mode = "error" if is_new else self.mode
@@ -167,6 +182,24 @@ class StatementSink(Sink):
     def partition_columns(self) -> Sequence[str]:
         """The table's partition columns."""
         return self._written.table.partition_by
+
+    def can_be_opened(self, access: Access) -> bool:
+        """Whether Penstock can write it: Spark asks less of the place, and is left with the statement if not.
+
+        It needs a hidden folder, and a journal, beside the table's folder, and renames from one to the other.
+        """
+        location = self._written.table.location
+        folder = Folder(access.bridge, location)
+        if not folder.name:
+            return False
+        try:
+            check_rights(location, folder, adds=True)
+            self.recover(access)
+            self.open(access.bridge.spark)
+        except SinkError as error:
+            log.info("the statement is left to Spark: %s", error)
+            return False
+        return True
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from penstock.commit import place_of
 from penstock.errors import PenstockError, SinkError
 
 if TYPE_CHECKING:
@@ -30,10 +31,8 @@ def check_places(outputs: Sequence[Output]) -> None:
         mine, others = one.sink.place, other.sink.place
         if mine is None or others is None or (one.sink.adds and other.sink.adds):
             continue
-        if f"{mine}/".startswith(f"{others}/") or f"{others}/".startswith(f"{mine}/"):
-            error = SinkError.same_place(one.sink.name, other.sink.name, max(mine, others, key=len))
-            error.tell_line(other.location)
-            raise error
+        if _overlap(mine, others):
+            raise _same_place(one, other, max(mine, others, key=len))
 
 
 def recover_sinks(access: Access, outputs: Sequence[Output]) -> None:
@@ -61,10 +60,34 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
     for output in outputs:
         with _asked_for_by(output):
             opened.append(output.sink.open(spark))
+    _check_folders(outputs, opened)
     for output, sink in zip(outputs, opened, strict=True):
         with _asked_for_by(output):
             sink.check(output.df.schema)
     return opened
+
+
+def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:
+    """Refuse what `check_places` cannot see: folders under other names, and two sinks that would make one folder."""
+    found = [
+        (output, job, place_of(job.folder))
+        for output, job in zip(outputs, opened, strict=True)
+        if job.folder is not None and job.nothing_to_write is None
+    ]
+    for (one, mine, place), (other, others, second) in combinations(found, 2):
+        only_add = one.sink.adds and other.sink.adds and not (mine.is_new or others.is_new)
+        if not only_add and _overlap(place, second):
+            raise _same_place(one, other, max(place, second, key=len))
+
+
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _same_place(one: Output, other: Output, place: str) -> SinkError:
+    error = SinkError.same_place(one.sink.name, other.sink.name, place)
+    error.tell_line(other.location)
+    return error
 
 
 @contextmanager

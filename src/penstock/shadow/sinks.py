@@ -152,6 +152,16 @@ class ShadowedSinkJob(SinkJob):
         """As the sink says."""
         self.inner.check(schema)
 
+    @property
+    def folder(self) -> str | None:
+        """As the sink says."""
+        return self.inner.folder
+
+    @property
+    def is_new(self) -> bool:
+        """As the sink says."""
+        return self.inner.is_new
+
     def write(self, df: DataFrame) -> None:
         """Write the rows, which are counted on the way."""
         self.inner.write(self._watched.offer(df))

@@ -291,6 +291,10 @@ class Folder:
             return rename(path, others)
         return bool(self._fs.rename(self._hadoop_path, target._hadoop_path))
 
+    def is_empty(self) -> bool:
+        """Whether it is a folder with nothing in it."""
+        return self.is_folder() and not self.entries()
+
     def remove_if_empty(self) -> None:
         """Delete a folder with nothing in it; any other stays."""
         if self.exists() and not self.entries():

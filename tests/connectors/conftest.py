@@ -1,0 +1,25 @@
+"""What tests of tables share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def tables(spark: SparkSession) -> Iterator[tuple[str, str]]:
+    """The names of a table for Penstock and of one for Spark."""
+    spark.sql("create database if not exists sinks")
+    names = ("sinks.ours", "sinks.plain")
+    for name in names:
+        spark.sql(f"drop table if exists {name}")
+    yield names
+    for name in names:
+        spark.sql(f"drop table if exists {name}")
+    spark.sql("drop database sinks cascade")
