@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from penstock.connectors import FileSink, TableSink
 from penstock.errors import JobError, PenstockError
+from penstock.spark import session_catalog
 from penstock.spark.dataframes import with_settings
+from penstock.spark.jvm import Bridge
 from tests.equality import assert_same_rows
 
 if TYPE_CHECKING:
@@ -27,7 +30,10 @@ def definition(spark: SparkSession, name: str) -> Any:
     told = [tuple(row) for row in spark.sql(f"describe extended {name}").collect()]
     skipped = {"Table", "Created Time", "Last Access", "Created By", "Owner"}
     word = name.rpartition(".")[2]
-    return [tuple(str(one).replace(word, "NAME") for one in row) for row in told if row[0] not in skipped]
+    bridge = Bridge(spark)
+    raw = session_catalog.catalog_of(bridge).getTableRawMetadata(session_catalog.identifier_of(bridge, name))
+    facts = [tuple(str(one).replace(word, "NAME") for one in row) for row in told if row[0] not in skipped]
+    return facts, json.loads(raw.schema().json()), raw.tracksPartitionsInCatalog()
 
 
 def folders(spark: SparkSession, name: str) -> Any:
