@@ -111,7 +111,7 @@ def outcome(run: Callable[[DataFrame, Path], Any], df: DataFrame, folder: Path) 
     except Exception as error:
         first = str(error).split("\nDriver stacktrace")[0].split("JVM stacktrace")[0]
         lines = [line for line in first.splitlines() if not line.startswith(("\tat ", "  File "))]
-        text = re.sub(r"part-[\w.-]+|0x[0-9a-f]+|plain|enabled|\d+", "#", "\n".join(lines))
+        text = re.sub(r"part-[\w.-]+|0x[0-9a-f]+|plain|enabled|-?\d+", "#", "\n".join(lines))
         condition = getattr(error, "getCondition", lambda: None)()
         return type(error), condition, text
 
