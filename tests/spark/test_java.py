@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
 PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
-HELPERS = Counter(re.findall(r'helper\("(\w+)"(?:, on_executors=True)?\)\s*\.(\w+)\(', PYTHON))
+HELPERS = Counter(re.findall(r'helper\((?:bridge, )?"(\w+)"(?:, on_executors=\w+)?\)\s*\.(\w+)\(', PYTHON))
 INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
 METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
