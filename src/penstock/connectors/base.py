@@ -245,12 +245,12 @@ class SinkJob(ABC):
         return None
 
     @property
-    def folder(self) -> str | None:
+    def target_folder(self) -> str | None:
         """The folder that it writes to, whatever the sink calls it; None for a target that is no folder."""
         return None
 
     @property
-    def is_new(self) -> bool:
+    def makes_target(self) -> bool:
         """Whether the target is not there, and is made as a whole: no other sink of the job can add to it then."""
         return False
 

@@ -86,12 +86,12 @@ class FileSinkJob(SinkJob):
         return self._skip
 
     @property
-    def folder(self) -> str:
+    def target_folder(self) -> str:
         """The folder, without symbolic links."""
         return str(self._target)
 
     @property
-    def is_new(self) -> bool:
+    def makes_target(self) -> bool:
         """Whether the folder is not there, and the hidden one is renamed to it."""
         return self._skip is None and self._target.renames_whole and not self._target.exists()
 

@@ -86,12 +86,12 @@ class TableSinkJob(SinkJob):
         return self._files.nothing_to_write
 
     @property
-    def folder(self) -> str:
+    def target_folder(self) -> str:
         """The table's folder."""
-        return self._files.folder
+        return self._files.target_folder
 
     @property
-    def is_new(self) -> bool:
+    def makes_target(self) -> bool:
         """Whether the table is not there yet."""
         return self._is_new
 

@@ -70,12 +70,12 @@ def open_sinks(spark: SparkSession, outputs: Sequence[Output]) -> list[SinkJob]:
 def _check_folders(outputs: Sequence[Output], opened: Sequence[SinkJob]) -> None:
     """Refuse what `check_places` cannot see: folders under other names, and two sinks that would make one folder."""
     found = [
-        (output, job, place_of(job.folder))
+        (output, job, place_of(job.target_folder))
         for output, job in zip(outputs, opened, strict=True)
-        if job.folder is not None and job.nothing_to_write is None
+        if job.target_folder is not None and job.nothing_to_write is None
     ]
     for (one, mine, place), (other, others, second) in combinations(found, 2):
-        only_add = one.sink.adds and other.sink.adds and not (mine.is_new or others.is_new)
+        only_add = one.sink.adds and other.sink.adds and not (mine.makes_target or others.makes_target)
         if not only_add and _overlap(place, second):
             raise _same_place(one, other, max(place, second, key=len))
 

@@ -153,14 +153,14 @@ class ShadowedSinkJob(SinkJob):
         self.inner.check(schema)
 
     @property
-    def folder(self) -> str | None:
+    def target_folder(self) -> str | None:
         """As the sink says."""
-        return self.inner.folder
+        return self.inner.target_folder
 
     @property
-    def is_new(self) -> bool:
+    def makes_target(self) -> bool:
         """As the sink says."""
-        return self.inner.is_new
+        return self.inner.makes_target
 
     def write(self, df: DataFrame) -> None:
         """Write the rows, which are counted on the way."""
