@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NameRef, NodeRef, Told, VertexRef
+from tests.logged import messages
 
 JOIN = NodeRef(3, "Join")
 
@@ -92,7 +93,7 @@ def test_the_log_tells_what_came_otherwise_as_the_page_does(log: Any, caplog: py
     with caplog.at_level(logging.INFO, "penstock"):
         log.came_otherwise(DecisionKind.BROADCAST, NodeRef(12, "Join"), "users is shuffled", "no memory is left")
         log.came_otherwise(DecisionKind.SKEW, NodeRef(12, "Join"), "whole", "it is no join")
-    assert [one.getMessage() for one in caplog.records] == [
+    assert messages(caplog) == [
         f"{told.sentence}. Instead: users is shuffled, because no memory is left",
         "Join: whole, as it is no join",
     ]

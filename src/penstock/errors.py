@@ -212,6 +212,15 @@ class SinkError(PenstockError):
         )
 
     @classmethod
+    def ledger_without_key(cls, table: str, database: str, token: str) -> Self:
+        """Build the error for a ledger in which two runs of a token could both put it."""
+        return cls(
+            f"table {table} of {database} cannot be written with the token {token!r}: two runs could write its rows",
+            cause="the table penstock_commits has no unique key of target and token",
+            hint="add it: ALTER TABLE penstock_commits ADD PRIMARY KEY (target, token)",
+        )
+
+    @classmethod
     def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
         """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
         where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 _OWN = str(Path(__file__).parent)
-_BETWEEN = {"<string>", contextlib.__file__}
-"""Files of functions that Python puts between: the constructor of a dataclass, the begin and end of a ``with``."""
+_BETWEEN = {"<string>", contextlib.__file__, threading.__file__}
+"""Files of functions that Python puts between: the constructor of a dataclass, a ``with``, the start of a thread."""
 
 
 @dataclass(frozen=True, slots=True)

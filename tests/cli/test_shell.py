@@ -215,7 +215,9 @@ def test_on_a_terminal(orders: Any, tmp_path: Path) -> None:
         shell.until("TABLE_OR_VIEW_NOT_FOUND")
         shell.until("penstock> ")
         shell.type("select count(*) from range(100000000000000);\r")
-        shell.until("of ")  # it is drawn
+        shell.until("000);")  # the echo
+        shell.until("select count(*) from range(1")  # it is drawn, by its statement
+        shell.until("of ")
         shell.type("\x03")
         shell.until("stopped")
         shell.until("penstock> ")

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import DecisionMade, DecisionSettled, ExecutionState, JobAccount, JobStateChanged
+from tests.logged import messages
 
 RUNNING = JobStateChanged(ExecutionState.RUNNING, 3)
 ENDED = JobStateChanged(ExecutionState.FINISHED, 0)
@@ -79,7 +80,7 @@ def test_a_listener_that_raises_hears_no_more(caplog: pytest.LogCaptureFixture) 
         account.emit(event)
         account.deliver()
     assert (bad.heard, good.all) == ([], states(2))
-    assert [record.message for record in caplog.records] == ["a listener of job nightly raised, and hears no more"]
+    assert messages(caplog) == ["a listener of job nightly raised, and hears no more"]
 
 
 class Equal(Hearing):

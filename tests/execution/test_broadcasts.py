@@ -16,6 +16,7 @@ from penstock.graph import JoinOperator, JoinSide, JoinType, Side
 from penstock.spark import exchange
 from penstock.spark.exchange import BroadcastResult
 from tests.execution.plans import Context, Key, Results, job
+from tests.logged import messages
 from tests.scheduler.results import written
 
 INNER = JoinOperator(JoinType.INNER)
@@ -77,7 +78,7 @@ def test_one_that_does_not_fit_is_shuffled_and_says_so(
     with caplog.at_level(logging.WARNING, "penstock"):
         for _ in range(2):
             assert relations.relation(context.graph.edge("1-3"), written(8)) is None
-    assert [one.getMessage() for one in caplog.records] == [
+    assert messages(caplog) == [
         "users join orders with items: orders with items could not be broadcast, and is shuffled"
     ]
     assert len(spark.made) == 1  # it is not tried again

@@ -23,6 +23,7 @@ from penstock.graph.partitioner import (
     HashPartitioner,
 )
 from penstock.testing import stream_graph
+from tests.logged import messages
 from tests.words import INTERNAL
 
 JOIN = "1 #> 3\n2 #> 3\n3 #> 4"
@@ -108,7 +109,7 @@ def test_a_refusal_is_told_to_people_and_in_detail_to_who_writes_strategies(
     assert not INTERNAL.search(refused.because)
     with caplog.at_level(logging.INFO, "penstock.graph"):
         context._carry_out(refused)
-    assert [one.getMessage() for one in caplog.records] == [f"change refused, as {because}: {detail}"]
+    assert messages(caplog) == [f"change refused, as {because}: {detail}"]
 
 
 def test_nodes_of_different_parallelism_are_not_chained() -> None:

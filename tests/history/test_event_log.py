@@ -13,6 +13,7 @@ from penstock.history.reading import events_of
 from penstock.history.recorder import JobRecorder
 from penstock.scheduler.job import Job
 from tests.history.records import events
+from tests.logged import messages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +59,7 @@ def test_a_full_disk_is_told_once(error: Exception, caplog: pytest.LogCaptureFix
         for event in events():
             log.write([event])
         log.close()
-    (said,) = [one.getMessage() for one in caplog.records]
+    (said,) = messages(caplog)
     assert said.startswith("the event log of job 0123456789ab cannot be written any more: ")
     assert said.endswith("; the page goes on")
     assert (len(file.lines), file.asked, file.closed) == (3, 4, 1)

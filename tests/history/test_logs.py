@@ -17,6 +17,7 @@ from penstock.history.event_log import EventLog, LocalFolder, log_name
 from penstock.history.logs import History
 from penstock.history.reading import events_of
 from tests.history.records import ID, events, record
+from tests.logged import messages
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,7 @@ def test_a_log_that_cannot_be_read_is_left_out_and_told(tmp_path: Path, caplog: 
         for _ in range(3):
             assert [job.id for job in history.summaries()] == [OTHER]
     assert history.unread == 1
-    (said,) = [one.getMessage() for one in caplog.records]
+    (said,) = messages(caplog)
     assert said.startswith("1 event log cannot be read: ")
     assert "Permission denied" in said
     assert history.record(OTHER).state == "FINISHED"

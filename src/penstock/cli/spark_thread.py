@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_WAKES_EVERY = 0.3
+"""Seconds between two looks of a wait."""
 _STOPS_EVERY = 0.3
 """Seconds between two times at which what runs is stopped: what is planned when Ctrl-C comes starts a job later."""
 
@@ -36,6 +38,8 @@ class SparkThread:
         """
         found = self._pool.submit(work)
         try:
+            while not found.done():  # a wait without an end may sleep through Ctrl-C that came just before it
+                wait([found], _WAKES_EVERY)
             return found.result()
         except KeyboardInterrupt:
             while not found.done():

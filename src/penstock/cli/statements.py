@@ -114,9 +114,12 @@ class Statements:
         return Answer(columns, tuple(rows[:limit]), len(rows) > len(rows[:limit]), jobs, time.monotonic() - started)
 
     def _rows(self, statement: str, limit: int | None) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+        from penstock.scheduler.origin import QueryOrigin
+
         if self._is_query(statement):
             df = self._planned(statement)
-            rows = self._environment.collect(df if limit is None else df.limit(limit + 1))
+            called = QueryOrigin.of(statement, None, None).name
+            rows = self._environment.collect(df if limit is None else df.limit(limit + 1), name=called)
             return tuple(df.columns), [tuple(row) for row in rows]
         df = self._environment.sql(statement)  # Spark has run the command then; what it says of it is there already
         return tuple(df.columns), [tuple(row) for row in df.collect()] if df.columns else []

@@ -283,6 +283,19 @@ class JdbcConnection:
         finally:
             prepared.close()
 
+    def unique_keys(self, table: str) -> list[set[str]]:
+        """Return the columns, in small letters, of each unique index of a table in any schema of the database."""
+        found = self._handle.getMetaData().getIndexInfo(self._handle.getCatalog(), None, table, True, True)
+        keys: dict[tuple[str, str], set[str]] = {}
+        try:
+            while found.next():
+                if found.getString("COLUMN_NAME") is not None:
+                    index = str(found.getString("TABLE_SCHEM")), str(found.getString("INDEX_NAME"))
+                    keys.setdefault(index, set()).add(str(found.getString("COLUMN_NAME")).lower())
+            return list(keys.values())
+        finally:
+            found.close()
+
     def run(self, statement: str, *values: str) -> int:
         """Run a statement that gives no rows; return how many rows it touched."""
         if not values:

@@ -385,6 +385,35 @@ def test_runs_of_one_token(request: pytest.FixtureRequest, spark: SparkSession, 
     assert left_behind(server) == []
 
 
+LEDGER_KEYS = {
+    # what stands behind the columns of a ledger that somebody has made, and whether it keeps two runs apart
+    ", primary key (target, token)": True,
+    ", unique (token)": True,
+    "": False,
+    ", day int, unique (target, token, day)": False,
+}
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+@pytest.mark.parametrize("key", LEDGER_KEYS)
+def test_a_token_wants_a_ledger_that_refuses_it_a_second_time(
+    request: pytest.FixtureRequest, spark: SparkSession, kind: str, key: str
+) -> None:
+    server = request.getfixturevalue(kind)
+    server.sql("drop table if exists penstock_commits")
+    server.sql(f"create table penstock_commits (target varchar(200) not null, token varchar(200) not null{key})")
+    sink = JdbcSink(server.url, "tokens", server.properties, token="monday")
+    try:
+        if LEDGER_KEYS[key]:
+            sink.open(spark)
+        else:
+            with pytest.raises(SinkError, match="has no unique key of target and token"):
+                sink.open(spark)
+        JdbcSink(server.url, "tokens", server.properties).open(spark)
+    finally:
+        server.sql("drop table penstock_commits")
+
+
 @pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
 @pytest.mark.parametrize("mode", ["append", "overwrite"])
 def test_cached_readers_see_what_was_written(

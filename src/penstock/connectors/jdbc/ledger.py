@@ -59,6 +59,11 @@ def check_ledger(dialect: JdbcDialect, database: JdbcConnection) -> None:
     remove_token(database, tried, tried)
 
 
+def keeps_tokens_apart(database: JdbcConnection) -> bool:
+    """Whether the ledger refuses a token that it has; one that somebody else has made may not."""
+    return any(key <= {"target", "token"} for key in database.unique_keys(_LEDGER))
+
+
 def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token: str) -> bool:
     """Whether a table's token is in the ledger, which is made if it is not there."""
     make_ledger(dialect, database)
@@ -69,7 +74,7 @@ def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token:
 
 def add_token(database: JdbcConnection, table: str, token: str) -> None:
     """Put a token into the ledger; waits for a transaction that has put it there, and fails if that commits."""
-    database.run(f"INSERT INTO {_LEDGER} VALUES (?, ?)", table[:_WIDTH], entry_of(table, token))
+    database.run(f"INSERT INTO {_LEDGER} (target, token) VALUES (?, ?)", table[:_WIDTH], entry_of(table, token))
 
 
 def remove_token(database: JdbcConnection, table: str, token: str) -> None:

@@ -14,7 +14,7 @@ from penstock.connectors.base import Sink, SinkJob, already_written, checked_par
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
 from penstock.connectors.jdbc.dialect import share_of
-from penstock.connectors.jdbc.ledger import check_ledger, has_token, recover_table
+from penstock.connectors.jdbc.ledger import check_ledger, has_token, keeps_tokens_apart, recover_table
 from penstock.connectors.jdbc.source import dialect_of, located, masked
 from penstock.connectors.table_schema import TableColumns
 from penstock.errors import SinkError
@@ -156,6 +156,8 @@ class JdbcSink(Sink):
                 ) from error
             log.info("%s is written without a receipt", self.table, exc_info=True)
             return False
+        if self.token is not None and not keeps_tokens_apart(database):
+            raise SinkError.ledger_without_key(self.table, masked(self.url), self.token)
         return True
 
 
