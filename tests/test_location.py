@@ -20,6 +20,6 @@ def test_a_thread_that_is_penstock_s_own_has_none() -> None:
 
 def test_a_pool_of_the_user_s_has_their_line() -> None:
     with ThreadPoolExecutor(1) as pool:
-        line = pool.submit(lambda: callers_line()).result()  # noqa: PLW0108 - the lambda is the user's line
+        line = pool.submit(lambda: callers_line()).result()
     assert line is not None
     assert line.short.startswith("test_location.py:")
