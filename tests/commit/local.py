@@ -207,6 +207,13 @@ class LocalConnection:
     def column_types(self, statement: str) -> Any:
         return {column[0]: None for column in self._connection.execute(statement).description}
 
+    def unique_keys(self, table: str) -> list[set[str]]:
+        asked = "SELECT i.name, c.name FROM pragma_index_list(?) i, pragma_index_info(i.name) c WHERE i.[unique]"
+        keys: dict[str, set[str]] = {}
+        for index, column in self._connection.execute(asked, (table,)):
+            keys.setdefault(index, set()).add(column)
+        return list(keys.values())
+
     def run(self, statement: str, *values: str) -> int:
         return self._connection.execute(statement.replace("bigint", "integer"), values).rowcount
 
