@@ -22,7 +22,7 @@ CONNECT = "Spark Connect - session_id: 7"
         (None, LINE, "mine", "mine"),
         (None, CONNECT, None, "query"),
         (None, None, None, "query"),
-        ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 100)[:113] + " …"),
+        ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 36) + "a, …"),
         ("SELECT * FROM t WHERE token = 'x'", LINE, None, f"SELECT * FROM t WHERE token = '{MASK}'"),
     ],
 )

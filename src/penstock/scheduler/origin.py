@@ -61,7 +61,7 @@ class QueryOrigin:
             return self.description
         if self.statement is not None:
             text = " ".join(self.statement.split())
-            return text if len(text) <= _SHORT else f"{text[:_SHORT]} …"
+            return text if len(text) <= _SHORT else f"{text[:_SHORT].rsplit(' ', 1)[0]} …"
         return self.line or "query"
 
 

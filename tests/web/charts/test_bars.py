@@ -44,6 +44,7 @@ def test_nothing_to_show_is_a_picture_too() -> None:
 
 
 def test_columns_are_as_high_as_their_values_and_told_in_words() -> None:
-    found = columns([Column("1 Nov", 0, "0 jobs"), Column("2 <Nov>", 5, "5 jobs"), Column("3 Nov", 10, "10 jobs")], 122)
+    found = columns([Column("1 Nov", 0, "0 jobs"), Column("2 <Nov>", 5, "5 jobs"), Column("3 Nov", 10, "10 jobs")], 138)
     assert [float(one) for one in re.findall(r'height="([\d.]+)" rx', found)] == [0.0, 50.0, 100.0]
     assert 'aria-label="1 Nov: 0 jobs, 2 &lt;Nov&gt;: 5 jobs, 3 Nov: 10 jobs"' in found
+    assert re.findall(r'<text x="[\d.]+%" y="11" text-anchor="middle">(.*?)</text>', found) == ["10 jobs"]

@@ -82,23 +82,25 @@ def _tick(at: float) -> str:
 
 
 def columns(values: Sequence[Column], height: int = 120) -> str:
-    """Return columns side by side; those of an axis are named first, in the middle and last."""
+    """Return columns side by side, the highest with its value, and three of them with their names."""
     highest = max((one.value for one in values), default=0.0) or 1.0
     slot = 100 / max(len(values), 1)
-    room = height - 22
+    above, below = 16, 22
+    room = height - above - below
     found = [f'<svg class="columns" width="100%" height="{height}" role="img" aria-label="{escape(_told(values))}">']
+    top = next((number for number, one in enumerate(values) if one.value == highest), None)
     named = {0, len(values) - 1, (len(values) - 1) // 2}
     for number, one in enumerate(values):
         tall = max(room * one.value / highest, 1.0 if one.value else 0.0)
         found.append(
-            f'<rect x="{(number + 0.12) * slot:.2f}%" width="{0.76 * slot:.2f}%" y="{room - tall:.1f}" '
+            f'<rect x="{(number + 0.12) * slot:.2f}%" width="{0.76 * slot:.2f}%" y="{above + room - tall:.1f}" '
             f'height="{tall:.1f}" rx="2"><title>{escape(f"{one.name}: {one.told}")}</title></rect>'
         )
-        if number in named:
-            at, anchor = (number + 0.5) * slot, "middle"
-            if len(values) > 3:
-                at, anchor = {0: (0.0, "start"), len(values) - 1: (100.0, "end")}.get(number, (at, anchor))
-            found.append(f'<text x="{at:.2f}%" y="{height - 6}" text-anchor="{anchor}">{escape(one.name)}</text>')
+        at, anchor = (number + 0.5) * slot, "middle"
+        if len(values) > 3:
+            at, anchor = {0: (0.0, "start"), len(values) - 1: (100.0, "end")}.get(number, (at, anchor))
+        texts = [(height - 6, one.name)] * (number in named) + [(above - 5, one.told)] * (number == top)
+        found += (f'<text x="{at:.2f}%" y="{y}" text-anchor="{anchor}">{escape(text)}</text>' for y, text in texts)
     return "".join([*found, "</svg>"])
 
 
