@@ -23,7 +23,7 @@ from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT, WHOLE_QUERY_THRESHOLD
 from penstock.connectors.base import DataFrameSinkProvider, Sink, Source, SourceProvider, checked_parallelism
 from penstock.connectors.extras import secrets_of
-from penstock.connectors.tables import StatementSink
+from penstock.connectors.tables import sink_of_statement
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
@@ -47,7 +47,6 @@ from penstock.spark.dataframes import executed_plan_text, given_text, shown_rows
 from penstock.spark.jvm import Bridge
 from penstock.spark.local_dirs import local_dirs
 from penstock.spark.session import embedded_session, penstock_settings
-from penstock.spark.table_writes import table_write
 from penstock.spark.task_counts import stop_sparks_own_bar
 
 if TYPE_CHECKING:
@@ -181,10 +180,9 @@ class Environment:
         once too.
         """
         check_text(statement, "sql", "a statement, which is a text")
-        written = None if arguments else table_write(self._bridge, statement)
-        sink = None if written is None else StatementSink(written)
-        if written is not None and sink is not None and sink.can_be_opened(Access(self._bridge)):
-            output = Output(written.rows, sink, location=callers_line())
+        sink = None if arguments else sink_of_statement(Access(self._bridge), statement)
+        if sink is not None:
+            output = Output(sink.rows, sink, location=callers_line())
             self._run([output], _asked_for("sql"), f"write of {sink.name}")
             return self.spark.createDataFrame([], StructType([]))
         return self.spark.sql(statement, arguments or None)

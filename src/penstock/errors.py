@@ -197,6 +197,16 @@ class SinkError(PenstockError):
         )
 
     @classmethod
+    def table_is_gone(cls, table: str, location: str | None) -> Self:
+        """Build the error for a table that was dropped, or put elsewhere, while a job wrote to it."""
+        what = "dropped" if location is None else f"dropped and made again, or moved: it lies in {location} now"
+        return cls(
+            f"table {table} cannot be committed",
+            cause=f"while the job ran, it was {what}",
+            hint="run the job again if the table is as it should be",
+        )
+
+    @classmethod
     def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
         """Build the error for a table whose user may not write down what was committed to it."""
         wanted, instead = (
@@ -261,6 +271,15 @@ class CommitError(SinkError):
             f"a sink of kind {kind!r} cannot be recovered",
             cause="this release of Penstock does not know it, or what a newer one has written of it",
             hint="recover with the release that has written it, or import the package that the sink comes from",
+        )
+
+    @classmethod
+    def other_catalog(cls, table: str, wanted: str, found: str) -> Self:
+        """Build the error for a table whose catalogue is not that of the session."""
+        return cls(
+            f"what a dead job has left at table {table} cannot be recovered here",
+            cause=f"its catalogue is {wanted}, and that of this session {found or 'one of its own, in memory'}",
+            hint="start Spark as the job did: with --conf spark.sql.catalogImplementation=hive, and its metastore",
         )
 
     @classmethod

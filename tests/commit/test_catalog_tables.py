@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.commit import Access, catalog_tables, recover
+from penstock.commit import Access, catalog_tables, places, recover
+from penstock.commit.added_files import PreparedFiles
 from penstock.commit.catalog_tables import PreparedTable
+from penstock.commit.folders import PreparedFolders
 from penstock.commit.journal import journals_at
 from penstock.commit.prepared import Prepared, prepared_of
+from penstock.commit.unknown import known_or_not
 from penstock.connectors import FileSink
+from penstock.errors import CommitError, SinkError
 from tests.commit import harness
 from tests.commit.checks import journals, run, steps_of, stopped
 from tests.commit.harness import Injected, Stop, commit, in_child
@@ -69,7 +73,8 @@ class Catalog:
         made.rename(self.file)
 
     def find_table(self, bridge: Any, name: str) -> Any:
-        return SimpleNamespace(name=name) if name in self.tables() else None
+        found = self.tables().get(name)
+        return None if found is None else SimpleNamespace(name=name, location=found["location"])
 
     def is_marked(self, bridge: Any, name: str, mark: str) -> bool:
         return self.tables().get(name, {}).get("mark") == mark
@@ -121,8 +126,11 @@ class TableFiles(FileSink):
             is_new = self.mode == "error"
             gone = known - written if self.mode == "overwrite" and not job.replaces_partitions else set()
             told = [tuple(sorted(names)) for names in (written, set() if is_new else written - known, gone)]
+            names = ("partitions", "new_partitions", "gone_partitions")
             statement = f"CREATE TABLE {self.entry} AS SELECT 1" if is_new else ""
-            return PreparedTable(self.entry, files, statement, SCHEMA.json() if is_new else "", False, *told)
+            schema = SCHEMA.json() if is_new else ""
+            facts: dict[str, Any] = dict(zip(names, told, strict=True))
+            return PreparedTable(self.entry, files, statement, schema, location=self.path, **facts)
 
         job.prepare = with_table  # type: ignore[method-assign]
         return job
@@ -224,9 +232,15 @@ class Overtaken(Table):
 
     def write(self, job: Any) -> None:
         super().write(job)
-        place, name = (job, "prepare") if self.moment == "prepare" else (catalog_tables, "create_table")
-        original = getattr(place, name)
+        places: list[tuple[Any, str]] = {
+            "prepare": [(job, "prepare")],
+            "moved": [(PreparedFolders, "commit"), (PreparedFiles, "commit")],
+            "create_table": [(catalog_tables, "create_table")],
+        }[self.moment]
+        for place, name in places:
+            setattr(place, name, self.overtaken(getattr(place, name), name))
 
+    def overtaken(self, original: Any, name: str) -> Any:
         def overtaken(*args: Any, **kwargs: Any) -> Any:
             if name == "create_table":
                 self.make_theirs()
@@ -234,7 +248,7 @@ class Overtaken(Table):
             self.make_theirs()
             return result
 
-        setattr(place, name, overtaken)
+        return overtaken
 
 
 class Refused(TableFiles):
@@ -252,7 +266,7 @@ class Refused(TableFiles):
 
 @pytest.mark.parametrize("how", ["kill", "error"])
 @pytest.mark.parametrize("store", [False, True])
-@pytest.mark.parametrize("moment", ["prepare", "create_table"])
+@pytest.mark.parametrize("moment", ["prepare", "moved", "create_table"])
 def test_a_table_that_another_program_makes_meanwhile_stays(
     monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, how: str, store: bool, moment: str
 ) -> None:
@@ -296,21 +310,13 @@ def test_a_job_that_fails_before_it_is_ready_drops_no_table(
 
 @pytest.mark.parametrize("theirs", [True, False])
 def test_an_undone_append_keeps_partitions_with_rows_of_others(
-    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path, theirs: bool
+    catalog: Catalog, appended: PreparedTable, tmp_path: Path, theirs: bool
 ) -> None:
-    without_a_jvm(monkeypatch, tmp_path)
-    folder, staging = tmp_path / "t", tmp_path / "staging"
-    (staging / "p=1").mkdir(parents=True)
-    (staging / "p=1" / "a").touch()
-    folder.mkdir()
-    catalog.put("t", location=str(folder), partitions=["p=0"])
-    files = {"kind": "files", "path": str(folder), "staging": str(staging), "files": ("p=1/a",), "made": ("p=1",)}
-    record = PreparedTable("t", files, partitions=("p=1",), new_partitions=("p=1",))
-    record.commit(Access(None))  # type: ignore[arg-type]
+    appended.commit(NOBODY)
     assert catalog.tables()["t"]["partitions"] == ["p=0", "p=1"]
     if theirs:
-        (folder / "p=1" / "b").touch()
-    record.undo(Access(None))  # type: ignore[arg-type]
+        (tmp_path / "t" / "p=1" / "b").touch()
+    appended.undo(NOBODY)
     assert catalog.tables()["t"]["partitions"] == (["p=0", "p=1"] if theirs else ["p=0"])
 
 
@@ -331,6 +337,97 @@ def test_a_table_that_another_session_does_not_know_keeps_its_files(
     (staging / "a").touch()
     files = {"kind": "files", "path": str(tmp_path / "t"), "staging": str(staging), "files": ("a",)}
     bridge: JvmObject | None = None
-    PreparedTable("`gone`", files).commit(Access(bridge))  # type: ignore[arg-type]
+    PreparedTable("`gone`", files).complete(Access(bridge))  # type: ignore[arg-type]
     assert (tmp_path / "t" / "a").exists()
     assert "has no table `gone`" in caplog.text
+
+
+@pytest.fixture
+def appended(monkeypatch: pytest.MonkeyPatch, catalog: Catalog, tmp_path: Path) -> PreparedTable:
+    """A job that has rows ready for a new partition of a table that is there."""
+    without_a_jvm(monkeypatch, tmp_path)
+    folder, staging = tmp_path / "t", tmp_path / ".penstock-t-0123456789ab-00000000-1-00000000"
+    (staging / "p=1").mkdir(parents=True)
+    (staging / "p=1" / "a").touch()
+    folder.mkdir()
+    catalog.put("t", location=str(folder), partitions=["p=0"])
+    paths = {"path": f"file:{folder}", "staging": f"file:{staging}"}
+    files = {"kind": "files", **paths, "files": ("p=1/a",), "made": ("p=1",)}
+    return PreparedTable("t", files, partitions=("p=1",), new_partitions=("p=1",))
+
+
+NOBODY: Any = Access(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_table_that_was_dropped_meanwhile_is_told(
+    catalog: Catalog, appended: PreparedTable, tmp_path: Path, moved: bool
+) -> None:
+    """Another that has its name now hears of no partition, and keeps those it has."""
+    theirs = tmp_path / "theirs"
+    (theirs / "p=1").mkdir(parents=True)
+    catalog._write({})
+    if moved:
+        catalog.put("t", location=str(theirs), partitions=["p=1"])
+    with pytest.raises(SinkError, match=r"table t cannot be committed[\s\S]*it was dropped"):
+        appended.commit(NOBODY)
+    appended.undo(NOBODY)
+    assert catalog.tables() == ({"t": {"mark": "", "location": str(theirs), "partitions": ["p=1"]}} if moved else {})
+    assert not (tmp_path / "t" / "p=1").exists()
+
+
+def test_a_table_that_is_dropped_while_files_are_moved_is_told(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, appended: PreparedTable
+) -> None:
+    commit = PreparedFiles.commit
+
+    def dropped(self: Any, access: Any) -> None:
+        commit(self, access)
+        catalog._write({})
+
+    monkeypatch.setattr(PreparedFiles, "commit", dropped)
+    with pytest.raises(SinkError, match="table t cannot be committed"):
+        appended.commit(NOBODY)
+
+
+def test_a_partition_that_another_job_fills_while_it_is_forgotten_is_known(
+    monkeypatch: pytest.MonkeyPatch, catalog: Catalog, appended: PreparedTable, tmp_path: Path
+) -> None:
+    appended.commit(NOBODY)
+
+    def forget(bridge: Any, name: str, folders: Any) -> None:
+        (tmp_path / "t" / "p=1").mkdir()
+        catalog.add_partitions(bridge, name, ["p=1"])
+        catalog.forget_partitions(bridge, name, folders)
+
+    monkeypatch.setattr(catalog_tables, "forget_partitions", forget)
+    appended.undo(NOBODY)
+    assert catalog.tables()["t"]["partitions"] == ["p=0", "p=1"]
+
+
+@pytest.mark.parametrize("step", ["complete", "undo"])
+def test_a_session_with_another_catalogue_recovers_nothing(
+    monkeypatch: pytest.MonkeyPatch, appended: PreparedTable, tmp_path: Path, step: str
+) -> None:
+    monkeypatch.setattr(catalog_tables, "lasting_catalog", lambda bridge: "")
+    there = PreparedTable(**{**vars(appended), "catalog": "hive thrift://here"})
+    with pytest.raises(CommitError, match=r"spark\.sql\.catalogImplementation=hive"):
+        getattr(there, step)(NOBODY)
+    assert Path(appended.hidden[0].removeprefix("file:"), "p=1", "a").exists()
+
+
+@pytest.mark.parametrize("more", [{}, {"of a newer release": 1}, {"files": {"of a newer release": 1}}])
+def test_what_a_journal_of_a_table_needs_is_no_leftover(
+    monkeypatch: pytest.MonkeyPatch, appended: PreparedTable, tmp_path: Path, more: dict[str, Any]
+) -> None:
+    """The old rows may be there: whoever removes them, with a journal that could not be followed, loses them."""
+    written = appended.as_dict()
+    files = {**written["files"], **more.get("files", {})}
+    part = known_or_not({**written, **more, "files": files}, is_of_this_version=True)
+    assert (part.kind == "unknown") is bool(more)
+    assert part.folder == f"file:{tmp_path}/t"
+    monkeypatch.setattr(places, "journals_at", lambda access, folder: ["journal"])
+    monkeypatch.setattr(places, "read_journal", lambda access, path: SimpleNamespace(parts=[part]))
+    assert places.leftovers_at(NOBODY, str(tmp_path / "t")) == []
+    monkeypatch.setattr(places, "journals_at", lambda access, folder: [])
+    assert [left.path for left in places.leftovers_at(NOBODY, str(tmp_path / "t"))] == [appended.hidden[0]]

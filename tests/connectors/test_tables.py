@@ -228,3 +228,48 @@ def test_show(env: Environment, spark: SparkSession, capsys: Any, arguments: Any
     plain = capsys.readouterr().out
     env.show(df, **arguments)
     assert capsys.readouterr().out == plain
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_a_table_is_overwritten_by_rows_read_from_it(
+    make_env: Any, spark: SparkSession, tables: Any, threshold: str
+) -> None:
+    """Whether Spark runs the query as one, or Penstock step by step."""
+    env = make_env(**{"execution.batch.adaptive.whole__query__threshold": threshold})
+    spark.sql(f"create table {tables[0]} using parquet as {ROWS}")
+    kept = spark.table(tables[0]).where("k = 1")
+    expected = kept.collect()
+    env.write(kept, TableSink(tables[0], mode="overwrite"))
+    env.execute()
+    assert_same_rows(spark.table(tables[0]).collect(), expected)
+
+
+def test_a_token_that_a_table_holds_is_written_once(env: Environment, spark: SparkSession, tables: Any) -> None:
+    """As of a folder: a rerun is safe, also in the mode that refuses a table that is there."""
+    for _ in range(2):
+        env.write(spark.sql(ROWS), TableSink(tables[0], token="monday"))
+        env.execute()
+        assert spark.table(tables[0]).count() == 30
+    with pytest.raises(PenstockError, match="exists already"):
+        env.write(spark.sql(ROWS), TableSink(tables[0], token="tuesday"))
+        env.execute()
+
+
+def test_the_catalogue_s_name_in_capital_letters(env: Environment, spark: SparkSession, tables: Any) -> None:
+    env.write(spark.sql(ROWS), TableSink(f"SPARK_CATALOG.{tables[0]}"))
+    env.execute()
+    assert spark.table(tables[0]).count() == 30
+
+
+def test_a_table_below_a_symbolic_link_keeps_the_link_in_its_place(
+    env: Environment, spark: SparkSession, tmp_path: Path, tables: Any
+) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for name in tables:
+        place = f"file:{tmp_path}/link/{name.rpartition('.')[2]}"
+        statement = f"create table {name} using parquet location '{place}' as {ROWS}"
+        (env if name == tables[0] else spark).sql(statement)
+        told = {row.col_name: row.data_type for row in spark.sql(f"describe extended {name}").collect()}
+        assert told["Location"] == place
+        assert spark.table(name).count() == 30

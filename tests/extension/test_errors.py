@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.extension import runner
 from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def test_an_error_is_the_one_it_is_without(spark: SparkSession, tmp_path: Path, 
     with penstock.enabled(spark, config=OFF):
         found = error_of(lambda: FAILING[case](spark, tmp_path / "with"))
     assert found[:2] == expected[:2]
+    assert not [one for job in RECENT for one in job.decisions if one.chosen == HANDED_BACK]  # it did not run twice
     if case not in {"missing file", "unknown column"}:  # these name the path, and column ids
         assert found[2] == expected[2]
 
@@ -83,6 +85,41 @@ def test_a_failure_of_penstock_leaves_the_query_to_spark(
     assert "a defect" in decision.reason
     assert "a defect" in caplog.text
     assert RECENT[-1].ended is not None
+
+
+def test_an_error_of_spark_in_a_plan_of_penstock_s_is_not_the_query_s(
+    served: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        with penstock.enabled(served):
+            served.conf.set("spark.penstock.enabled", "false")
+            served.sql("select raise_error('of the plan')").collect()
+
+    monkeypatch.setattr(runner, "plan_query", fail)
+    assert sorted(grouped_by_third(served, "id")) == [(0, 1683), (1, 1617), (2, 1650)]
+    (decision,) = [one for one in RECENT[-1].decisions if one.chosen == HANDED_BACK]
+    assert "of the plan" in decision.reason
+    assert RECENT[-1].ended is not None
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_what_is_left_to_spark_is_planned_as_without(
+    served: SparkSession, monkeypatch: pytest.MonkeyPatch, adaptive: str
+) -> None:
+    """By the settings of its session, not by those of a job."""
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    def parts() -> int:
+        return served.range(100).groupBy((F.col("id") % 3).alias("k")).count().rdd.getNumPartitions()
+
+    with with_settings(served, {"spark.sql.adaptive.enabled": adaptive, "spark.sql.shuffle.partitions": "7"}):
+        with with_settings(served, {"spark.penstock.enabled": "false"}):
+            expected = parts()
+        monkeypatch.setattr(runner, "plan_query", fail)
+        assert parts() == expected
+    assert expected == (1 if adaptive == "true" else 7)
 
 
 def cached(df: DataFrame) -> Any:

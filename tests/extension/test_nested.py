@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 import penstock
 from penstock.scheduler.job import HANDED_BACK, RECENT
+from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 
 if TYPE_CHECKING:
@@ -203,3 +205,20 @@ def test_cached_rows_are_made_once(spark: SparkSession, tmp_path: Path) -> None:
     assert rows == again == [(number,) for number in range(ROWS)]
     assert total == [(sum(range(ROWS)),)]
     assert calls == ROWS
+
+
+def test_a_query_that_is_being_cached_does_not_wait_for_itself(served: SparkSession) -> None:
+    """Without adaptive execution, too, where Spark plans the whole query."""
+    settings = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism": "4",
+    }
+    with with_settings(served, settings):
+        df = served.range(60).repartition(3).withColumn("u", F.expr("uuid()")).cache()
+        pool = ThreadPoolExecutor(1)
+        try:
+            assert pool.submit(df.count).result(60) == 60
+            assert df.select("u").distinct().count() == 60
+        finally:
+            pool.shutdown(wait=False)
+            df.unpersist()

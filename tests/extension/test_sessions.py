@@ -9,6 +9,7 @@ from pyspark import RDD
 from pyspark.sql import functions as F
 
 import penstock
+from penstock.errors import ConfigError
 from penstock.scheduler.job import HANDED_BACK, RECENT
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
@@ -123,3 +124,32 @@ def test_the_last_stage_reads_the_snapshot_of_a_database(spark: SparkSession, po
 
 def test_reasons_are_counted(served: SparkSession) -> None:
     assert "planned again by AQE" not in query_hook.counts(Bridge(served))
+
+
+def test_blocks_that_overlap_leave_nothing_on(spark: SparkSession) -> None:
+    """Of two threads: the first to enter leaves first, and the other's queries still run as jobs."""
+    first, second = penstock.enabled(spark, config=OFF), penstock.enabled(spark, config=OFF)
+
+    def jobs() -> int:
+        before = len(RECENT)
+        assert spark.range(10).groupBy("id").count().count() == 10
+        return len(RECENT) - before
+
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert jobs() > 0
+    second.__exit__(None, None, None)
+    assert jobs() == 0
+    assert spark.conf.get("spark.penstock.enabled", None) is None
+    spark.conf.set("spark.penstock.enabled", "true")  # nobody serves it
+    try:
+        assert jobs() == 0
+    finally:
+        spark.conf.unset("spark.penstock.enabled")
+
+
+def test_an_option_that_is_wrong_changes_nothing(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError), penstock.enabled(spark, config={"no.such.option": 1}):
+        pass
+    assert spark.conf.get("spark.penstock.enabled", None) is None

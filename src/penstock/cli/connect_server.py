@@ -46,6 +46,7 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
     with common.output():
         settings = dict(common.conf)
         host, token = settings.get(connect.ADDRESS, host), token or settings.get(connect.TOKEN)
+        port = _checked_port(settings[connect.PORT]) if connect.PORT in settings else port
         if host not in LOOPBACK and not token:
             raise PenstockError(
                 f"the address {host} lets other machines in, and there is no token",
@@ -61,6 +62,12 @@ def connect_server(common: Common, host: str, port: int, token: str | None, ui: 
             os.environ["PENSTOCK_JOBMANAGER_ARCHIVE_FS_DIR"] = history
         with common.spark():
             _serve(common, host, port, token, ui=ui)
+
+
+def _checked_port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise SessionError(f"the port of the server is {text!r}", hint="give a whole number from 0 to 65535")
+    return int(text)
 
 
 def _check_port(host: str, port: int) -> None:

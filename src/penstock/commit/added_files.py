@@ -71,6 +71,11 @@ class PreparedFiles(Prepared):
         return tuple(sorted({folder_of(f"{self.path}/{name}") for name in self.files}))
 
     @property
+    def hidden(self) -> tuple[str, ...]:
+        """The folder of the new rows, and that of the old ones."""
+        return self.staging, f"{self.staging}-old"
+
+    @property
     def is_atomic(self) -> bool:
         """Whether there is nothing to do: a file alone may be added to what another job takes back just then."""
         return not (self.files or self.unmarked or self.made or self.away)

@@ -7,9 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.commit.prepared import Prepared, prepared_of
-from penstock.errors import SinkError
+from penstock.errors import CommitError, SinkError
 from penstock.spark.filesystem import Folder
-from penstock.spark.session_catalog import drop_table, find_table, is_marked, unmark_table, update_statistics
+from penstock.spark.session_catalog import (
+    drop_table,
+    find_table,
+    is_marked,
+    lasting_catalog,
+    unmark_table,
+    update_statistics,
+)
 from penstock.spark.table_partitions import add_partitions, forget_partitions
 from penstock.spark.table_writes import create_table
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.commit.prepared import Access
+    from penstock.spark.session_catalog import CatalogTable
 
 log = logging.getLogger("penstock.commit")
 
@@ -35,12 +43,16 @@ class PreparedTable(Prepared):
         How a new table is made, and the JSON of its columns; empty of a table that is there.
     external
         Whether the user has said where a new table lies.
+    location
+        Where that is, as the user or the catalogue says it: the files' own path leads through no symbolic link.
     partitions
         The folders of the partitions that were written, which the catalogue has to know.
     new_partitions
         Those of them that it did not know before.
     gone_partitions
         Those that it knew before, and that an overwrite has left without rows.
+    catalog
+        By which a catalogue that outlives the driver is known; empty of one that does not.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -54,6 +66,8 @@ class PreparedTable(Prepared):
     partitions: tuple[str, ...] = ()
     new_partitions: tuple[str, ...] = ()
     gone_partitions: tuple[str, ...] = ()
+    location: str = ""
+    catalog: str = ""
 
     @property
     def _files(self) -> Prepared:
@@ -84,6 +98,11 @@ class PreparedTable(Prepared):
         """As the record of the files says."""
         return self._files.added
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """As the record of the files says."""
+        return self._files.hidden
+
     def is_at(self, target: Folder) -> bool:
         """As the record of the files says."""
         return self._files.is_at(target)
@@ -98,31 +117,50 @@ class PreparedTable(Prepared):
         return str(self.files["staging"]).rpartition("/")[2]
 
     def commit(self, access: Access) -> None:
-        """Put the files into their places, then tell the catalogue."""
-        self._check_name(access)
+        """Put the files into their places, then tell the catalogue.
+
+        Raises
+        ------
+        SinkError
+            If somebody else has made, dropped or moved the table since the job began.
+        """
+        self._check_table(access)
         self._files.commit(access)
+        self._check_table(access)  # to move files takes minutes where they are copied
         self._tell(access)
 
     def complete(self, access: Access) -> None:
-        """As `commit`; files that were removed since stay away."""
-        self._check_name(access)
+        """As `commit`; files that were removed since stay away, and so does a table."""
+        self._check_catalog(access)
+        if self.statement:
+            self._check_table(access)
         self._files.complete(access)
         self._tell(access)
 
-    def _check_name(self, access: Access) -> None:
-        """Refuse a new table whose name somebody else has taken since."""
-        taken = self.statement and find_table(access.bridge, self.table) is not None
-        if taken and not is_marked(access.bridge, self.table, self._mark):
-            raise SinkError.exists(self.table, "table")
+    def _check_catalog(self, access: Access) -> None:
+        """Refuse a session that would not find the table, though it is there."""
+        if self.catalog and lasting_catalog(access.bridge) != self.catalog:
+            raise CommitError.other_catalog(self.table, self.catalog, lasting_catalog(access.bridge))
+
+    def _check_table(self, access: Access) -> None:
+        found = find_table(access.bridge, self.table)
+        if self.statement:
+            if found is not None and not is_marked(access.bridge, self.table, self._mark):
+                raise SinkError.exists(self.table, "table")
+        elif found is None or not self._is_here(access, found):
+            raise SinkError.table_is_gone(self.table, None if found is None else found.location)
+
+    def _is_here(self, access: Access, table: CatalogTable) -> bool:
+        """Whether the files are those of a table, and not of one that had its name."""
+        return self._files.is_at(Folder(access.bridge, table.location).resolved)
 
     def _tell(self, access: Access) -> None:
-        bridge = access.bridge
-        if find_table(bridge, self.table) is None:
-            location = self._files.folder
-            if not self.statement or location is None:
-                log.warning("the catalogue of this session has no table %s; its files are in their places", self.table)
-                return
-            create_table(bridge, self.statement, self.schema, location, self._mark, external=self.external)
+        bridge, found = access.bridge, find_table(access.bridge, self.table)
+        if found is None and self.statement:
+            create_table(bridge, self.statement, self.schema, self.location, self._mark, external=self.external)
+        elif found is None or not self._is_here(access, found):
+            log.warning("the catalogue of this session has no table %s; its files are in their places", self.table)
+            return
         forget_partitions(bridge, self.table, self.gone_partitions)
         add_partitions(bridge, self.table, self.partitions)
         update_statistics(bridge, self.table)
@@ -137,14 +175,17 @@ class PreparedTable(Prepared):
 
         A table of that name which is not known as this job's stays: another program has made it.
         """
+        self._check_catalog(access)
         if self.statement:
             if is_marked(access.bridge, self.table, self._mark):
                 drop_table(access.bridge, self.table)
             self._files.undo(access)
             return
         self._files.undo(access)
-        if find_table(access.bridge, self.table) is not None:
+        found = find_table(access.bridge, self.table)
+        if found is not None and self._is_here(access, found):
             self._restore_partitions(access)
+            update_statistics(access.bridge, self.table)
 
     def _restore_partitions(self, access: Access) -> None:
         """Let the catalogue forget new partitions, and know again those that it had to forget.
@@ -155,7 +196,8 @@ class PreparedTable(Prepared):
         empty = [name for name in self.new_partitions if not root.child(name).exists()]
         back = [name for name in self.gone_partitions if root.child(name).exists()]
         forget_partitions(bridge, self.table, empty)
-        add_partitions(bridge, self.table, back)
+        # Another job may have moved files into one of them just then, and have told the catalogue before it forgot.
+        add_partitions(bridge, self.table, [*back, *(name for name in empty if root.child(name).exists())])
 
     def finish(self, access: Access) -> None:
         """As the record of the files says; a new table is like any other then."""

@@ -68,6 +68,11 @@ class PreparedFolders(Prepared):
         return tuple(f"{self.path}/{name}".rstrip("/") for name in (*self.folders, *tokens))
 
     @property
+    def hidden(self) -> tuple[str, ...]:
+        """The folder of the new rows, and that of the old ones."""
+        return self.staging, f"{self.staging}-old"
+
+    @property
     def is_atomic(self) -> bool:
         """No: a job that comes after it has to wait until it can no longer be undone."""
         return False

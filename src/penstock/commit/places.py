@@ -49,10 +49,10 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
     """Return the hidden folders of a target, or of the targets in a folder, that no journal needs."""
     given = Folder(access.bridge, path).resolved
     beside, within = given.parent, given
-    needed = set()
+    needed: set[str] = set()
     for journal in {*journals_at(access, beside), *journals_at(access, within)}:
         known = read_journal(access, journal)
-        needed |= {getattr(part, "staging", "") for part in known.parts} if known is not None else set()
+        needed |= {folder for part in known.parts for folder in part.hidden} if known is not None else set()
     found = []
     for folder in [*beside.matching(".penstock-*"), *within.matching(".penstock-*")]:
         named = _STAGING.fullmatch(folder.name)
@@ -60,7 +60,7 @@ def leftovers_at(access: Access, path: str) -> list[Leftover]:
             continue
         if not folder.is_folder():  # a journal, or what belongs to one
             continue
-        if any(str(folder) == one or str(folder) == f"{one}-old" for one in needed):
+        if str(folder) in needed:
             continue
         holds_the_old_rows = folder.name.endswith("-old") and not folder.parent.child(named[1]).exists()
         is_used = tag_is_alive(named[2]) if named[2] and not holds_the_old_rows else None

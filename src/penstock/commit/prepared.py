@@ -83,6 +83,11 @@ class Prepared(ABC):
         """The paths of folders that get files beside those that are there."""
         return ()
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The hidden folders that new rows, or old ones, lie in until the commit has ended."""
+        return ()
+
     def is_at(self, target: Folder) -> bool:
         """Whether a folder is its target."""
         return self.folder is not None and place_of(self.folder) == place_of(str(target))
@@ -142,7 +147,9 @@ def prepared_of(found: Mapping[str, Any]) -> Prepared:
 def is_known(found: Mapping[str, Any]) -> bool:
     """Whether this release knows the kind of a record, and all that the record says."""
     kind = _KINDS.get(str(found.get("kind")))
-    return kind is not None and set(found) <= {"kind", *(one.name for one in fields(kind))}
+    if kind is None or not set(found) <= {"kind", *(one.name for one in fields(kind))}:
+        return False
+    return all(is_known(part) for part in found.values() if isinstance(part, dict) and "kind" in part)
 
 
 def _frozen(value: Any) -> Any:

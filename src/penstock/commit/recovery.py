@@ -93,12 +93,20 @@ def recover(access: Access, path: str) -> Recovery:
 _DONE = {Direction.FORWARD: "completed", Direction.BACK: "undone"}
 
 
-def recover_target(access: Access, target: Folder) -> None:
-    """Recover the commits that a dead process has left half-way at a target; called before it is written again."""
+def recover_target(access: Access, target: Folder) -> bool:
+    """Recover the commits that a dead process has left half-way at a target; called before it is written again.
+
+    Returns
+    -------
+    bool
+        Whether there were any: what was read of the target before is no longer true then.
+    """
+    found = False
     for path in journals_at(access, folder_beside(access, str(target))):
         journal = read_journal(access, path)
         if journal is not None and any(part.is_at(target) for part in journal.parts):
-            recover(access, path)
+            found |= recover(access, path).direction in _DONE
+    return found
 
 
 def _follow(access: Access, journal: Journal) -> Direction:

@@ -9,7 +9,7 @@ from penstock.commit.prepared import Prepared, is_known, prepared_of
 from penstock.errors import CommitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from penstock.commit.prepared import Access
 
@@ -37,8 +37,12 @@ class PreparedUnknown(Prepared):
     @property
     def folder(self) -> str | None:
         """The path, where it tells one."""
-        path = self.found.get("path")
-        return path if isinstance(path, str) else None
+        return next(_texts(self.found, "path"), None)
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Whatever it calls so: nobody may remove what it may need."""
+        return tuple(name for one in _texts(self.found, "staging") for name in (one, f"{one}-old"))
 
     @property
     def replaced(self) -> tuple[str, ...]:
@@ -68,6 +72,16 @@ class PreparedUnknown(Prepared):
     def _refuse(self, access: Access) -> NoReturn:
         del access
         raise CommitError.unknown(str(self.found.get("kind")))
+
+
+def _texts(found: Mapping[str, Any], key: str) -> Iterator[str]:
+    """Iterate over the texts that a record, or one within it, has of a name."""
+    value = found.get(key)
+    if isinstance(value, str):
+        yield value
+    for part in found.values():
+        if isinstance(part, dict):
+            yield from _texts(part, key)
 
 
 def known_or_not(found: Mapping[str, Any], is_of_this_version: bool) -> Prepared:  # noqa: FBT001

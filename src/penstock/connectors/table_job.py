@@ -14,7 +14,7 @@ from penstock.connectors.sink_checks import check_partition_columns, folded, is_
 from penstock.connectors.table_schema import as_nullable
 from penstock.errors import SinkError
 from penstock.spark.jvm import Bridge
-from penstock.spark.session_catalog import SESSION_CATALOG, CatalogTable, find_table
+from penstock.spark.session_catalog import SESSION_CATALOG, CatalogTable, find_table, lasting_catalog
 from penstock.spark.table_partitions import known_partitions
 from penstock.spark.table_writes import TableWrite, statement_of, table_write
 from penstock.spark_errors import in_words
@@ -126,8 +126,8 @@ class TableSinkJob(SinkJob):
             raise SinkError(f"{where} cannot be made by TableSink", cause=why, hint="write it with Spark")
 
     def _write_of(self, rows: DataFrame) -> TableWrite:
-        what = "OVERWRITE TABLE" if self._mode == "overwrite" else "INTO"
-        found = table_write(Bridge(rows.sparkSession), f"INSERT {what} {self._table.name} BY NAME SELECT 1", rows)
+        # Whatever the mode: Spark refuses to overwrite a table that the rows are read from, and a job may.
+        found = table_write(Bridge(rows.sparkSession), f"INSERT INTO {self._table.name} BY NAME SELECT 1", rows)
         if found is None:
             raise self._changed()
         return found
@@ -163,7 +163,16 @@ class TableSinkJob(SinkJob):
         schema = as_nullable(StructType([*inside, *(rows[name] for name in table.partition_by)]))
         statement = statement_of(table, self._options, schema.fieldNames())
         partitions = tuple(self._files.partitions) if table.tracked else ()
-        return PreparedTable(table.name, files.as_dict(), statement, schema.json(), self._external, partitions)
+        return PreparedTable(
+            table.name,
+            files.as_dict(),
+            statement,
+            schema.json(),
+            self._external,
+            partitions,
+            location=table.location,
+            catalog=lasting_catalog(self._bridge),
+        )
 
     def _known(self, files: Prepared) -> PreparedTable:
         """Return the record of a table that is there.
@@ -173,9 +182,9 @@ class TableSinkJob(SinkJob):
         SinkError
             If somebody has put a partition into another place since the job began: its rows would not be found.
         """
-        table = self._table
+        table, catalog = self._table, lasting_catalog(self._bridge)
         if not table.tracked:
-            return PreparedTable(table.name, files.as_dict())
+            return PreparedTable(table.name, files.as_dict(), catalog=catalog)
         known = known_partitions(self._bridge, table.name, table.location)
         if known.elsewhere:
             raise self._changed()
@@ -187,6 +196,7 @@ class TableSinkJob(SinkJob):
             partitions=tuple(sorted(written)),
             new_partitions=tuple(sorted(written - known.folders)),
             gone_partitions=tuple(sorted(known.folders - written)) if replaces_all else (),
+            catalog=catalog,
         )
 
     def abort(self) -> None:

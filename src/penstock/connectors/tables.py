@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.arguments import check_settings, check_table, columns_of
 from penstock.commit import recover_target, wait_for_commits_at
+from penstock.commit.file_tokens import has_token
 from penstock.connectors.base import NothingToWrite, Sink, checked_parallelism
 from penstock.connectors.files import FORMATS, MODES
 from penstock.connectors.sink_checks import check_rights, folded, is_case_sensitive
 from penstock.connectors.table_job import TableSinkJob
-from penstock.errors import SinkError
+from penstock.errors import CommitError, SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.session_catalog import (
@@ -22,12 +23,13 @@ from penstock.spark.session_catalog import (
     manages_partitions,
     quoted_name,
 )
+from penstock.spark.table_writes import table_write
 from penstock.spark_errors import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.commit import Access
     from penstock.connectors.base import SinkJob
@@ -116,7 +118,8 @@ class TableSink(Sink):
             table = find_table(bridge, self.table)
         if table is None:
             return self._opened(spark, self._new(bridge), is_new=True)
-        if self.mode == "error":
+        is_done = self.token is not None and has_token(Folder(bridge, table.location), self.token)
+        if self.mode == "error" and not is_done:
             raise SinkError(
                 f"table {self.table} exists already",
                 hint='choose another name, or mode="append", "overwrite" or "ignore"',
@@ -183,23 +186,10 @@ class StatementSink(Sink):
         """The table's partition columns."""
         return self._written.table.partition_by
 
-    def can_be_opened(self, access: Access) -> bool:
-        """Whether Penstock can write it: Spark asks less of the place, and is left with the statement if not.
-
-        It needs a hidden folder, and a journal, beside the table's folder, and renames from one to the other.
-        """
-        location = self._written.table.location
-        folder = Folder(access.bridge, location)
-        if not folder.name:
-            return False
-        try:
-            check_rights(location, folder, adds=True)
-            self.recover(access)
-            self.open(access.bridge.spark)
-        except SinkError as error:
-            log.info("the statement is left to Spark: %s", error)
-            return False
-        return True
+    @property
+    def rows(self) -> DataFrame:
+        """The rows that the statement writes."""
+        return self._written.rows
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
@@ -219,3 +209,37 @@ class StatementSink(Sink):
             external=written.external,
             shaped=True,
         )
+
+
+def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
+    """Return the table that a statement writes to, None where Spark runs it.
+
+    Penstock needs a hidden folder, and a journal, beside the table's folder, and renames from one to the other. Spark
+    asks less of the place, and is left with the statement where they cannot be had.
+
+    Raises
+    ------
+    CommitError
+        If a dead process has left a commit at the table that cannot be completed or undone.
+    """
+    written = table_write(access.bridge, statement)
+    if written is None:
+        return None
+    location = written.table.location
+    folder = Folder(access.bridge, location)
+    if not folder.name:
+        return None
+    try:
+        check_rights(location, folder, adds=True)
+        if recover_target(access, folder):
+            written = table_write(access.bridge, statement)  # the table may be gone now, or have other files
+        if written is None or written.is_half_made:
+            return None
+        sink = StatementSink(written)
+        sink.open(access.bridge.spark).check(written.rows.schema)
+    except CommitError:
+        raise
+    except SinkError as error:
+        log.info("the statement is left to Spark: %s", error)
+        return None
+    return sink

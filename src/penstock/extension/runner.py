@@ -12,6 +12,7 @@ from penstock.config import Configuration
 from penstock.config.options import SHADOW, SOURCES_TIMEOUT
 from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, JobCancelledError
+from penstock.events import ExecutionState
 from penstock.explain import Explanation
 from penstock.extension.written import WriterSink
 from penstock.optimizer.optimizer import strategies_of
@@ -19,12 +20,11 @@ from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
 from penstock.progress import Progress
 from penstock.results import ResultSink
-from penstock.scheduler.job import Job, clone_settings
+from penstock.scheduler.job import Job
 from penstock.scheduler.origin import QueryOrigin
-from penstock.spark.exchange import physical_plan
-from penstock.spark.jobs import active_session, vertex_thread
+from penstock.spark.jobs import active_session
 from penstock.spark.query_hook import SparkError, executed_plan, spark_error
-from penstock.spark.session import SessionPool, penstock_settings
+from penstock.spark.session import penstock_settings
 from penstock.spark.task_counts import stop_sparks_own_bar
 from penstock.threads import start_thread
 
@@ -71,8 +71,6 @@ class JobRunner:
     ----------
     arguments, file
         Options that hold for all queries, as in `penstock.enable`. Those of a query's session are added.
-    options
-        What these are together with those of the first session.
     strategies
         Further strategies.
     observer
@@ -92,7 +90,6 @@ class JobRunner:
         self,
         arguments: Mapping[str, object],
         file: str | None,
-        options: Configuration,
         strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
         observer: Observer,
         *,
@@ -101,7 +98,6 @@ class JobRunner:
         self._progress = progress
         self._arguments = dict(arguments)
         self._file = file
-        self._options = options
         self._strategies = tuple(strategies)
         self._observer = observer
         self._running: dict[int, Job] = {}
@@ -149,9 +145,10 @@ class JobRunner:
     def _run(self, query: HandedQuery, job: Job) -> None:
         try:
             try:
-                rows = self._rows(query, job)
+                query.complete(self._rows(query, job))
             except Exception as error:
-                failed = spark_error(query.bridge, error)
+                # What fails before the job has begun is a plan of Penstock's; if it is the query's, Spark says so too.
+                failed = spark_error(query.bridge, error) if job.state is not ExecutionState.CREATED else None
                 if failed is not None:
                     query.fail(failed)
                     return
@@ -160,8 +157,7 @@ class JobRunner:
                     return
                 log.warning("Spark runs %s itself, as Penstock could not: %s", job.name, error, exc_info=True)
                 job.hand_back(f"Penstock failed: {error}", error)
-                rows = self._plain_rows(query, job)
-            query.complete(rows)
+                query.leave()
         except BaseException as error:
             log.exception("a query has no answer")
             query.fail(spark_error(query.bridge, error) or SparkError.of(query.bridge, str(error)))
@@ -197,13 +193,6 @@ class JobRunner:
         job.wait()
         rows: PhysicalPlan = sink.value
         return rows
-
-    def _plain_rows(self, query: HandedQuery, job: Job) -> PhysicalPlan:
-        """Return the plan by which Spark runs a query itself."""
-        bridge = query.bridge
-        pool = SessionPool(bridge, clone_settings(bridge, self._options), query.properties)
-        with pool.use() as session, vertex_thread(session, query.properties, f"penstock-{job.id}-plain", job.name):
-            return physical_plan(session, query.plan)
 
 
 def _reads_what_is_open(job: Job, plan: JobPlan) -> bool:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from penstock.arguments import check_members, check_session, check_settings
 from penstock.config import Configuration
-from penstock.config.options import ENABLED, SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
+from penstock.config.options import SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
 from penstock.errors import SessionError
+from penstock.extension.blocks import ENABLED_SETTING, block
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
 from penstock.optimizer import StreamGraphOptimizationStrategy
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-_ENABLED = f"spark.penstock.{ENABLED.key}"
 
 
 def enable(
@@ -87,7 +86,7 @@ def enable(
         check_session(spark, "enable")
     spark = embedded_session() if spark is None else spark
     install(spark, config or {}, config_file, strategies, ui, progress=progress)
-    spark.conf.set(_ENABLED, "true")
+    spark.conf.set(ENABLED_SETTING, "true")
     return spark
 
 
@@ -104,7 +103,7 @@ def install(
     bridge = Bridge(spark)
     file = None if config_file is None else str(config_file)
     options = configuration(bridge, config, file)
-    runner = JobRunner(config, file, options, strategies, Observer(bridge, options, ui), progress=progress)
+    runner = JobRunner(config, file, strategies, Observer(bridge, options, ui), progress=progress)
     # Those of sessions are read where their queries are planned, as they are then.
     of_all = Configuration.load(config, file=file, environ=os.environ)
     threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)
@@ -124,12 +123,14 @@ def disable(spark: SparkSession | None = None) -> None:
     spark
         The session; if None, the active one.
     """
-    _session(spark).conf.set(_ENABLED, "false")
+    _session(spark).conf.set(ENABLED_SETTING, "false")
 
 
 @contextmanager
 def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[SparkSession]:
     """Let Penstock run the queries that are planned in the block; afterwards everything is as it was.
+
+    Blocks of several threads may overlap. The options of the one that was entered last hold for all of them.
 
     Parameters
     ----------
@@ -139,16 +140,8 @@ def enabled(spark: SparkSession | None = None, **options: object) -> Iterator[Sp
         As of `enable`.
     """
     found = _session(spark)
-    bridge = Bridge(found)
-    service, before = query_hook.use(bridge, None), found.conf.get(_ENABLED, None)
-    try:
-        yield enable(found, **options)  # type: ignore[arg-type]
-    finally:
-        if before is None:
-            found.conf.unset(_ENABLED)
-        else:
-            found.conf.set(_ENABLED, before)
-        query_hook.use(bridge, service)
+    with block(Bridge(found), lambda: enable(found, **options)) as session:  # type: ignore[arg-type]
+        yield session
 
 
 def _leave_to_spark_at_end(bridge: Bridge) -> None:

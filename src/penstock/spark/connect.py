@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
 
 
+PORT = "spark.connect.grpc.binding.port"
 ADDRESS = "spark.connect.grpc.binding.address"
 TOKEN = "spark.connect.authenticate.token"  # noqa: S105 - the name of a setting
 _ISOLATED = {
@@ -32,7 +33,7 @@ def settings(host: str, port: int, token: str | None) -> dict[str, str]:
     token
         What clients have to know; None where everybody may come.
     """
-    address = {ADDRESS: host, "spark.connect.grpc.binding.port": str(port), **_ISOLATED}
+    address = {ADDRESS: host, PORT: str(port), **_ISOLATED}
     return address if token is None else {**address, TOKEN: token}
 
 

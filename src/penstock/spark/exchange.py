@@ -186,8 +186,11 @@ def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: boo
         plan = aggregated_first(bridge, plan) or plan
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
-    is_adaptive = class_name(adaptive) == "AdaptiveSparkPlanExec"
-    return PhysicalPlan(bridge, adaptive if is_adaptive else query.executedPlan())
+    if class_name(adaptive) != "AdaptiveSparkPlanExec":
+        # Cached data is not looked for, as `query.executedPlan` would: a query that is being cached waits for itself.
+        maker = bridge.companion(EXECUTION + "QueryExecution")
+        adaptive = maker.prepareForExecution(maker.preparations(session, bridge.none, False), plan)
+    return PhysicalPlan(bridge, adaptive)
 
 
 def write(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> StagedResult:

@@ -21,4 +21,6 @@ def spark_plan(session: Session, logical: LogicalPlan) -> Any:
     maker = bridge.companion(EXECUTION + "QueryExecution")
     until_4_0 = [session] if bridge.version < (4, 1) else []
     planner = session._handle.sessionState().planner()
-    return maker.createSparkPlan(*until_4_0, planner, logical._handle.clone())
+    copy = logical._handle.clone()
+    bridge.helper("QueryHook").leave(copy)  # in a session that is served, the planner would hand it over
+    return maker.createSparkPlan(*until_4_0, planner, copy)

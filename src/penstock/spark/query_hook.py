@@ -6,12 +6,14 @@ Uses (Spark 4.0 to 4.3): ``SparkSessionExtensions.injectPlannerStrategy``, ``Exp
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.java_gateway import ensure_callback_server_started
 
 from penstock.spark import answers
@@ -136,6 +138,10 @@ class HandedQuery:
         """Answer with what the job would be; lines that belong to another are indented more."""
         self._handle.tell(explanation)
 
+    def leave(self) -> None:
+        """Answer that Spark has to run the query itself."""
+        self._handle.leave()
+
     def fail(self, error: SparkError) -> None:
         """Answer with an error, which the user gets as if Spark had raised it."""
         self._handle.fail(error)
@@ -160,7 +166,9 @@ def spark_error(bridge: Bridge, error: BaseException | None) -> SparkError | Non
         thrown = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if thrown is not None:
             return SparkError(bridge, thrown) if _is_of_query(thrown) else None
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        # PySpark 4.0 and 4.1 put an error of Python's in the place of Spark's, and keep Spark's as its context only.
+        is_hidden = error.__suppress_context__ and not isinstance(error, CapturedException)
+        error = error.__cause__ or (None if is_hidden else error.__context__)
     return None
 
 
@@ -170,7 +178,14 @@ _OF_ANALYSIS = ("org.apache.spark.sql.AnalysisException", "org.apache.spark.sql.
 def _is_of_query(thrown: Any) -> bool:
     text = str(thrown.toString())
     is_of_planning = "INTERNAL_ERROR" in text or text.startswith(_OF_ANALYSIS)
-    return text.startswith("org.apache.spark.") and not is_of_planning
+    return text.startswith("org.apache.spark.") and not is_of_planning and not _is_of_a_class_here(text)
+
+
+def _is_of_a_class_here(text: str) -> bool:
+    """Whether what failed in a task is a class of Penstock, by the innermost line of its trace, or was not found."""
+    innermost = re.search(r"\n\s*at (\S+)", text)
+    is_missing = re.search(r"(ClassNotFoundException|NoClassDefFoundError): penstock\b", text)
+    return is_missing is not None or (innermost is not None and innermost[1].startswith("penstock."))
 
 
 def executed_plan(df: DataFrame) -> PhysicalPlan:
@@ -233,8 +248,14 @@ def end(bridge: Bridge) -> None:
 
 
 def counts(bridge: Bridge) -> dict[str, int]:
-    """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason."""
-    return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
+    """Return how many queries were planned that Penstock takes, and how many that it leaves to Spark, by reason.
+
+    Nothing of a JVM that is gone.
+    """
+    try:
+        return {str(key): int(value) for key, value in answers.facts(bridge.helper("QueryHook").counts()).items()}
+    except (Py4JError, OSError):
+        return {}
 
 
 class _Callback:
@@ -261,7 +282,7 @@ class _Callback:
                 self._runner.cancel(query)
         except Exception:
             log.warning("Spark runs a query itself, as Penstock could not begin", exc_info=True)
-            handle.leave()
+            handle.leave()  # there may be no `HandedQuery`
 
 
 def _session(spark: SparkSession, handle: Any) -> SparkSession:

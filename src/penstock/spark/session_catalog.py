@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkError
+from penstock.masking import mask
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import items, option, with_fields
@@ -107,12 +108,27 @@ def put_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: 
     catalog_of(bridge).createTable(made, False, False)
 
 
+def lasting_catalog(bridge: Bridge) -> str:
+    """Return by which a catalogue that outlives its driver is known; an empty text for one that does not."""
+    if bridge.spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "hive":
+        return ""
+    settings = bridge.session._handle.sessionState().newHadoopConf()
+    place = settings.get("hive.metastore.uris") or settings.get("javax.jdo.option.ConnectionURL") or ""
+    # How a database is connected to says nothing of which it is.
+    return f"hive {mask(str(place).partition('?')[0].replace(';create=true', ''))}".rstrip()
+
+
+def mark_of(table: Any) -> str:
+    """Return the mark of a ``CatalogTable`` of Spark; an empty text of one whose commit has ended."""
+    return str(option(table.properties().get(_MARK)) or "")
+
+
 def is_marked(bridge: Bridge, name: str, mark: str) -> bool:
     """Whether there is a table of that name which was made with this mark, and still has it."""
     catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
     if not catalog.tableExists(identifier):
         return False
-    return str(option(catalog.getTableMetadata(identifier).properties().get(_MARK)) or "") == mark
+    return mark_of(catalog.getTableMetadata(identifier)) == mark
 
 
 def unmark_table(bridge: Bridge, name: str, mark: str) -> None:
@@ -173,7 +189,7 @@ def identifier_of(bridge: Bridge, name: str) -> Any:
     catalog = str(catalogs.currentCatalog().name())
     if len(parts) > 1 and catalogs.isCatalogRegistered(parts[0]):
         catalog, *parts = parts
-    if catalog != SESSION_CATALOG or len(parts) > 2:
+    if catalog.lower() != SESSION_CATALOG or len(parts) > 2:
         raise SinkError(
             f"table {name} cannot be written by TableSink",
             cause=f"the name leads to {'.'.join([catalog, *parts])}, which is no table of a database of Spark's own "

@@ -13,7 +13,7 @@ from penstock.spark.dataframes import dataframe
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import class_name, items, option, with_fields
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.session_catalog import catalog_of, facts_of, manages_partitions, put_table, quoted
+from penstock.spark.session_catalog import catalog_of, facts_of, manages_partitions, mark_of, put_table, quoted
 from penstock.spark.table_partitions import known_partitions
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class TableWrite:
         Whether the table is made by the statement.
     external
         Whether the statement says where a new table lies.
+    is_half_made
+        Whether a job that makes such a table has not ended, and may be dead.
     """
 
     table: CatalogTable
@@ -60,6 +62,7 @@ class TableWrite:
     rows: DataFrame = field(repr=False, compare=False)
     is_new: bool = False
     external: bool = False
+    is_half_made: bool = False
 
 
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
@@ -152,8 +155,12 @@ def _insert(bridge: Bridge, command: Any) -> TableWrite | None:
 
 
 def _create(bridge: Bridge, command: Any) -> TableWrite | None:
-    table = command.table()
-    if table.bucketSpec().isDefined() or catalog_of(bridge).tableExists(table.identifier()):
+    table, catalog = command.table(), catalog_of(bridge)
+    if catalog.tableExists(table.identifier()):
+        there = catalog.getTableMetadata(table.identifier())
+        found = facts_of(bridge, there)
+        return TableWrite(found, False, {}, _rows(bridge, command), is_half_made=True) if mark_of(there) else None
+    if table.bucketSpec().isDefined():
         return None
     if str(option(table.comment()) or "") or not table.properties().isEmpty():
         return None

@@ -100,6 +100,11 @@ public final class QueryHook {
         }
     }
 
+    /** Marks a plan that Penstock lets Spark plan, so that no part of it is handed over. */
+    public void leave(LogicalPlan plan) {
+        HandoverRule.leave(plan);
+    }
+
     /** Returns how many queries were taken, and how many were left to Spark for which reason. */
     public Object counts() throws JsonProcessingException {
         Map<String, Object> found = new TreeMap<>();
@@ -135,11 +140,11 @@ public final class QueryHook {
             try {
                 answer = current.rule.answer(plan);
             } catch (RuntimeException failed) { // Spark can plan the query, whatever is wrong here
-                return failed(failed);
+                return failed(plan, failed);
             } catch (LinkageError failed) { // another release of Spark than this class was made for
-                return failed(failed);
+                return failed(plan, failed);
             } catch (StackOverflowError failed) { // Spark may need less stack for a deep plan
-                return failed(failed);
+                return failed(plan, failed);
             }
             if (answer != null) {
                 count(answer);
@@ -151,7 +156,12 @@ public final class QueryHook {
         }
 
         /** Counts by the kind of what was thrown: its message may name columns, and would be counted for each query. */
-        private static Seq<SparkPlan> failed(Throwable thrown) {
+        private static Seq<SparkPlan> failed(LogicalPlan plan, Throwable thrown) {
+            try {
+                HandoverRule.leave(plan); // nor is a part of it taken
+            } catch (StackOverflowError deeper) {
+                thrown.addSuppressed(deeper);
+            }
             count("Penstock failed to look at it: " + thrown.getClass().getSimpleName());
             return Catalyst.none();
         }
