@@ -54,6 +54,10 @@ def tables(spark: SparkSession) -> Iterator[None]:
         spark.catalog.dropTempView(name)
 
 
+def shortened(text: str) -> str:
+    return text if len(text) <= 120 else text[:120].rpartition(" ")[0] + " …"
+
+
 def names() -> list[str]:
     return [job.name for job in RECENT]
 
@@ -62,7 +66,7 @@ def names() -> list[str]:
 def test_a_statement_is_the_name(served: SparkSession, statement: str) -> None:
     served.sql(statement).collect()
     (job,) = RECENT
-    assert job.name == " ".join(statement.split())[:120] + (" …" if len(statement) > 120 else "")
+    assert job.name == shortened(" ".join(statement.split()))
     record = record_of(job)
     assert record.query is not None
     assert record.query["statement"] == statement
@@ -107,7 +111,7 @@ def test_a_writing_statement_is_the_name(served: SparkSession, tmp_path: Path) -
     table = f"CREATE TABLE named_table USING parquet LOCATION '{tmp_path}/c' AS {GROUPED}"
     served.sql(table)
     served.sql("DROP TABLE named_table")
-    assert [name.removesuffix(" …") for name in names()] == [GROUPED, insert[:120], table[:120]]
+    assert names() == [GROUPED, shortened(insert), shortened(table)]
 
 
 def test_a_job_description_wins(served: SparkSession) -> None:

@@ -15,6 +15,7 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 import pandas as pd
 import pyspark
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from tests.equality import assert_same_rows
@@ -24,7 +25,7 @@ from penstock import Environment
 from penstock.connectors import FileSink
 from penstock.history.event_log import LocalFolder
 from penstock.history.logs import History
-from penstock.scheduler.job import RECENT
+from penstock.scheduler.job import HANDED_BACK, RECENT
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -245,12 +246,27 @@ def served():
     assert len(RECENT) >= before + 4
 
 
+def failing_in_python():
+    """The error of a Python function is the query's: Spark does not run it once more."""
+    before = len(RECENT)
+    with penstock.enabled(spark, config=CONFIG):
+        try:
+            joined.groupBy("n").agg(F.sum(F.udf(lambda v: 1 // 0, "long")("v"))).collect()
+        except PythonException as error:
+            assert "ZeroDivisionError" in str(error), error
+        else:
+            raise AssertionError("no error")
+    (job,) = list(RECENT)[before:]
+    assert HANDED_BACK not in {one.chosen for one in job.decisions}, decisions(job)
+
+
 CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} | {
     "files of two sinks": several_files,
     "explain": explained,
     "default options": as_they_come,
     "an event log": watched,
     "a served session": served,
+    "an error of a Python function": failing_in_python,
 }
 failed = 0
 started = time.time()
