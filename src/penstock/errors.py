@@ -227,7 +227,7 @@ class SinkError(PenstockError):
         return cls(
             f"table {table} of {database} cannot be written with the token {token!r}: two runs could write its rows",
             cause="the table penstock_commits has no unique key of target and token",
-            hint="add it: ALTER TABLE penstock_commits ADD PRIMARY KEY (target, token)",
+            hint="CREATE UNIQUE INDEX penstock_commits_key ON penstock_commits (target, token)",
         )
 
     @classmethod

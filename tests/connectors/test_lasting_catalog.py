@@ -51,10 +51,12 @@ def test_statements_at_tables_that_a_dead_job_has_left(left: Path) -> None:
 def test_recovered_from_the_command_line(left: Path) -> None:
     """A session with another catalogue would find no table, and would believe that nothing has to be told."""
     places = [left / "warehouse" / name for name in TABLES]
+    before = sorted(left.glob("warehouse/**/*")), sorted(left.glob("*"))
     for place in places[-2:]:
         done = run("-m", "penstock", "recover", place, "--apply")
         assert done.returncode != 0
         assert "spark.sql.catalogImplementation=hive" in done.stderr + done.stdout
+    assert before == (sorted(left.glob("warehouse/**/*")), sorted(left.glob("*")))
     url = f"spark.hadoop.javax.jdo.option.ConnectionURL=jdbc:derby:;databaseName={left}/metastore"
     conf = ("--conf", "spark.sql.catalogImplementation=hive", "--conf", url)
     for place in places[-2:]:

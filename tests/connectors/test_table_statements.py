@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.commit import catalog_tables
 from penstock.connectors import FileSink, TableSink, sink_checks
 from penstock.connectors.base import SinkJob
 from penstock.errors import JobError, PenstockError, SinkError
+from penstock.spark import table_partitions
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
-from penstock.spark.table_partitions import add_partitions
 from tests.connectors.test_tables import ROWS, assert_same_tables, partitions
 from tests.equality import assert_same_rows
 
@@ -359,14 +358,10 @@ def test_many_partitions_are_told_at_once(
     env: Environment, spark: SparkSession, tables: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark.sql("create table sinks.ours (id bigint, k bigint) using parquet partitioned by (k)")
-    told: list[tuple[str, ...]] = []
-
-    def add(bridge: Any, name: str, folders: Any) -> None:
-        told.append(tuple(folders))
-        add_partitions(bridge, name, folders)
-
-    monkeypatch.setattr(catalog_tables, "add_partitions", add)
+    commands = []
+    around = table_partitions.active_session
+    monkeypatch.setattr(table_partitions, "active_session", lambda session: commands.append(1) or around(session))
     env.write(spark.range(40).selectExpr("id", "id as k").coalesce(1), TableSink(tables[0], mode="append"))
     env.execute()
-    assert [len(folders) for folders in told] == [40]
+    assert len(commands) == 1
     assert len(partitions(spark, tables[0])) == 40

@@ -114,11 +114,17 @@ def test_what_is_left_to_spark_is_planned_as_without(
     def parts() -> int:
         return served.range(100).groupBy((F.col("id") % 3).alias("k")).count().rdd.getNumPartitions()
 
-    with with_settings(served, {"spark.sql.adaptive.enabled": adaptive, "spark.sql.shuffle.partitions": "7"}):
+    settings = {
+        "spark.sql.adaptive.enabled": adaptive,
+        "spark.sql.shuffle.partitions": "7",
+        "spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism": "4",  # taken without AQE, too
+    }
+    with with_settings(served, settings):
         with with_settings(served, {"spark.penstock.enabled": "false"}):
             expected = parts()
         monkeypatch.setattr(runner, "plan_query", fail)
         assert parts() == expected
+    assert HANDED_BACK in {one.chosen for one in RECENT[-1].decisions}
     assert expected == (1 if adaptive == "true" else 7)
 
 

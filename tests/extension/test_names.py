@@ -55,7 +55,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
 
 
 def shortened(text: str) -> str:
-    return text if len(text) <= 120 else text[:120].rpartition(" ")[0] + " …"
+    return text if len(text) <= 120 else text[:121].rpartition(" ")[0] + " …"
 
 
 def names() -> list[str]:

@@ -23,6 +23,9 @@ CONNECT = "Spark Connect - session_id: 7"
         (None, CONNECT, None, "query"),
         (None, None, None, "query"),
         ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 36) + "a, …"),
+        ("SELECT " + "a," * 100, None, None, "SELECT " + ("a," * 100)[:113] + " …"),
+        ("a" * 119 + " b", None, None, "a" * 119 + " …"),
+        ("a" * 120 + " b", None, None, "a" * 120 + " …"),
         ("SELECT * FROM t WHERE token = 'x'", LINE, None, f"SELECT * FROM t WHERE token = '{MASK}'"),
     ],
 )

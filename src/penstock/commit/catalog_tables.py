@@ -53,6 +53,8 @@ class PreparedTable(Prepared):
         Those that it knew before, and that an overwrite has left without rows.
     catalog
         By which a catalogue that outlives the driver is known; empty of one that does not.
+    created
+        When a table was made that is there, in milliseconds; 0 if nobody knows.
     """
 
     kind: ClassVar[str] = "catalog table"
@@ -68,6 +70,7 @@ class PreparedTable(Prepared):
     gone_partitions: tuple[str, ...] = ()
     location: str = ""
     catalog: str = ""
+    created: int = 0
 
     @property
     def _files(self) -> Prepared:
@@ -131,13 +134,12 @@ class PreparedTable(Prepared):
 
     def complete(self, access: Access) -> None:
         """As `commit`; files that were removed since stay away, and so does a table."""
-        self._check_catalog(access)
         if self.statement:
             self._check_table(access)
         self._files.complete(access)
         self._tell(access)
 
-    def _check_catalog(self, access: Access) -> None:
+    def check(self, access: Access) -> None:
         """Refuse a session that would not find the table, though it is there."""
         if self.catalog and lasting_catalog(access.bridge) != self.catalog:
             raise CommitError.other_catalog(self.table, self.catalog, lasting_catalog(access.bridge))
@@ -151,15 +153,18 @@ class PreparedTable(Prepared):
             raise SinkError.table_is_gone(self.table, None if found is None else found.location)
 
     def _is_here(self, access: Access, table: CatalogTable) -> bool:
-        """Whether the files are those of a table, and not of one that had its name."""
-        return self._files.is_at(Folder(access.bridge, table.location).resolved)
+        """Whether the files are those of a table, and not of one that had its name before, or has it since."""
+        is_other = self.created and table.created != self.created
+        return not is_other and self._files.is_at(Folder(access.bridge, table.location).resolved)
 
     def _tell(self, access: Access) -> None:
         bridge, found = access.bridge, find_table(access.bridge, self.table)
         if found is None and self.statement:
-            create_table(bridge, self.statement, self.schema, self.location, self._mark, external=self.external)
+            location = self.location or str(self._files.folder)  # journals of before do not tell it
+            create_table(bridge, self.statement, self.schema, location, self._mark, external=self.external)
         elif found is None or not self._is_here(access, found):
-            log.warning("the catalogue of this session has no table %s; its files are in their places", self.table)
+            where = self._files.folder
+            log.warning("the catalogue of this session has no table %s at %s; its files are there", self.table, where)
             return
         forget_partitions(bridge, self.table, self.gone_partitions)
         add_partitions(bridge, self.table, self.partitions)
@@ -175,7 +180,6 @@ class PreparedTable(Prepared):
 
         A table of that name which is not known as this job's stays: another program has made it.
         """
-        self._check_catalog(access)
         if self.statement:
             if is_marked(access.bridge, self.table, self._mark):
                 drop_table(access.bridge, self.table)

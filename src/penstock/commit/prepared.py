@@ -110,6 +110,9 @@ class Prepared(ABC):
     def commit(self, access: Access) -> None:
         """Make it visible."""
 
+    def check(self, access: Access) -> None:  # noqa: B027
+        """Raise an error if it cannot be recovered from here; asked of all parts of a journal before the first step."""
+
     def complete(self, access: Access) -> None:
         """As `commit`, later and by another process: what was committed, and somebody has removed since, stays away."""
         self.commit(access)

@@ -112,6 +112,8 @@ def recover_target(access: Access, target: Folder) -> bool:
 def _follow(access: Access, journal: Journal) -> Direction:
     """Do what a journal needs."""
     try:
+        for part in journal.parts:
+            part.check(access)
         direction = _direction(access, journal)
         if direction is Direction.FORWARD:
             _complete(access, journal)

@@ -184,7 +184,9 @@ class TableSinkJob(SinkJob):
         """
         table, catalog = self._table, lasting_catalog(self._bridge)
         if not table.tracked:
-            return PreparedTable(table.name, files.as_dict(), catalog=catalog)
+            return PreparedTable(table.name, files.as_dict(), catalog=catalog, created=table.created)
+        if find_table(self._bridge, table.name) is None:
+            raise SinkError.table_is_gone(table.name, None)
         known = known_partitions(self._bridge, table.name, table.location)
         if known.elsewhere:
             raise self._changed()
@@ -197,6 +199,7 @@ class TableSinkJob(SinkJob):
             new_partitions=tuple(sorted(written - known.folders)),
             gone_partitions=tuple(sorted(known.folders - written)) if replaces_all else (),
             catalog=catalog,
+            created=table.created,
         )
 
     def abort(self) -> None:

@@ -13,7 +13,7 @@ from penstock.connectors.base import NothingToWrite, Sink, checked_parallelism
 from penstock.connectors.files import FORMATS, MODES
 from penstock.connectors.sink_checks import check_rights, folded, is_case_sensitive
 from penstock.connectors.table_job import TableSinkJob
-from penstock.errors import CommitError, SinkError
+from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.session_catalog import (
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from penstock.spark.table_writes import TableWrite
 
 log = logging.getLogger("penstock.sinks")
+
+_LEFT = "the statement is left to Spark: %s"
 
 
 @dataclass(frozen=True)
@@ -219,7 +221,7 @@ def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
 
     Raises
     ------
-    CommitError
+    SinkError
         If a dead process has left a commit at the table that cannot be completed or undone.
     """
     written = table_write(access.bridge, statement)
@@ -231,15 +233,17 @@ def sink_of_statement(access: Access, statement: str) -> StatementSink | None:
         return None
     try:
         check_rights(location, folder, adds=True)
-        if recover_target(access, folder):
-            written = table_write(access.bridge, statement)  # the table may be gone now, or have other files
-        if written is None or written.is_half_made:
-            return None
-        sink = StatementSink(written)
-        sink.open(access.bridge.spark).check(written.rows.schema)
-    except CommitError:
-        raise
     except SinkError as error:
-        log.info("the statement is left to Spark: %s", error)
+        log.info(_LEFT, error)
+        return None
+    if recover_target(access, folder):
+        written = table_write(access.bridge, statement)  # the table may be gone now, or have other files
+    if written is None or written.is_half_made:
+        return None
+    sink = StatementSink(written)
+    try:
+        sink.open(access.bridge.spark).check(written.rows.schema)
+    except SinkError as error:
+        log.info(_LEFT, error)
         return None
     return sink

@@ -26,7 +26,6 @@ class _Block:
     session: SparkSession
     setting_before: str | None
     service_before: Service | None
-    service: Service | None
 
 
 _OPEN: list[_Block] = []
@@ -46,12 +45,8 @@ def block(bridge: Bridge, enable: Callable[[], SparkSession]) -> Iterator[SparkS
     """
     session = bridge.spark
     with _LOCK:
-        opened = _Block(session, session.conf.get(ENABLED_SETTING, None), query_hook.use(bridge, None), None)
-        try:
-            enable()
-            opened.service = query_hook.use(bridge, None)
-        finally:
-            query_hook.use(bridge, opened.service or opened.service_before)
+        opened = _Block(session, session.conf.get(ENABLED_SETTING, None), query_hook.current(bridge))
+        enable()
         _OPEN.append(opened)
     try:
         yield session
@@ -68,7 +63,7 @@ def _end(bridge: Bridge, ended: _Block) -> None:
         later[0].service_before = ended.service_before
     else:
         query_hook.use(bridge, ended.service_before)
-    of_session = [one for one in later if one.session is ended.session]
+    of_session = [one for one in later if query_hook.is_same_session(one.session, ended.session)]
     if of_session:
         of_session[0].setting_before = ended.setting_before
     elif ended.setting_before is None:

@@ -61,8 +61,14 @@ class QueryOrigin:
             return self.description
         if self.statement is not None:
             text = " ".join(self.statement.split())
-            return text if len(text) <= _SHORT else f"{text[:_SHORT].rsplit(' ', 1)[0]} …"
+            return text if len(text) <= _SHORT else f"{_cut(text)} …"
         return self.line or "query"
+
+
+def _cut(text: str) -> str:
+    """Return the beginning of a text, up to the end of a word unless the word is a long one."""
+    words = text[: _SHORT + 1].rpartition(" ")[0]
+    return words if len(words) > _SHORT // 2 else text[:_SHORT]
 
 
 def _of_user(text: str | None) -> str | None:

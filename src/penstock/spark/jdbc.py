@@ -284,12 +284,16 @@ class JdbcConnection:
             prepared.close()
 
     def unique_keys(self, table: str) -> list[set[str]]:
-        """Return the columns, in small letters, of each unique index of a table in any schema of the database."""
+        """Return the columns, in small letters, of each unique index of a table in any schema of the database.
+
+        Indexes of some of the rows are left out.
+        """
         found = self._handle.getMetaData().getIndexInfo(self._handle.getCatalog(), None, table, True, True)
         keys: dict[tuple[str, str], set[str]] = {}
         try:
             while found.next():
-                if found.getString("COLUMN_NAME") is not None:
+                is_whole = not found.getBoolean("NON_UNIQUE") and found.getString("FILTER_CONDITION") is None
+                if is_whole and found.getString("COLUMN_NAME") is not None:
                     index = str(found.getString("TABLE_SCHEM")), str(found.getString("INDEX_NAME"))
                     keys.setdefault(index, set()).add(str(found.getString("COLUMN_NAME")).lower())
             return list(keys.values())

@@ -206,10 +206,20 @@ class Service(JvmObject):
     """Who runs the queries that are handed over, and which are."""
 
 
-def use(bridge: Bridge, service: Service | None) -> Service | None:
-    """Let queries be handed over to a service from now on, or no more; return the one of before."""
-    before = bridge.helper("QueryHook").use(service)
-    return None if before is None else Service(bridge, before)
+def use(bridge: Bridge, service: Service | None) -> None:
+    """Let queries be handed over to a service from now on, or no more."""
+    bridge.helper("QueryHook").use(service)
+
+
+def current(bridge: Bridge) -> Service | None:
+    """Return the service that queries are handed over to now."""
+    found = bridge.helper("QueryHook").current()
+    return None if found is None else Service(bridge, found)
+
+
+def is_same_session(one: SparkSession, other: SparkSession) -> bool:
+    """Whether two objects of PySpark are one session of Spark."""
+    return bool(one._jsparkSession.equals(other._jsparkSession))
 
 
 def service(

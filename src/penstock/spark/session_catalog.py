@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import SinkError
-from penstock.masking import mask
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import items, option, with_fields
@@ -41,6 +40,8 @@ class CatalogTable:
         Its partition columns.
     tracked
         Whether the catalogue has to be told of new partitions.
+    created
+        When it was made, in milliseconds; 0 of one that is not there yet.
     """
 
     name: str
@@ -48,6 +49,7 @@ class CatalogTable:
     format: str
     partition_by: tuple[str, ...]
     tracked: bool
+    created: int = 0
 
 
 def quoted_name(bridge: Bridge, name: str) -> str:
@@ -110,12 +112,10 @@ def put_table(bridge: Bridge, template: Any, columns: Any, location: str, mark: 
 
 def lasting_catalog(bridge: Bridge) -> str:
     """Return by which a catalogue that outlives its driver is known; an empty text for one that does not."""
+    # Not by its address: the same metastore has several, and may move.
     if bridge.spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "hive":
         return ""
-    settings = bridge.session._handle.sessionState().newHadoopConf()
-    place = settings.get("hive.metastore.uris") or settings.get("javax.jdo.option.ConnectionURL") or ""
-    # How a database is connected to says nothing of which it is.
-    return f"hive {mask(str(place).partition('?')[0].replace(';create=true', ''))}".rstrip()
+    return "hive"
 
 
 def mark_of(table: Any) -> str:
@@ -167,6 +167,7 @@ def facts_of(bridge: Bridge, table: Any) -> CatalogTable:
         provider if of_files else "",
         tuple(str(name) for name in items(table.partitionColumnNames())),
         bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge),
+        int(table.createTime()),
     )
 
 

@@ -402,6 +402,7 @@ def test_a_token_wants_a_ledger_that_refuses_it_a_second_time(
     server = request.getfixturevalue(kind)
     server.sql("drop table if exists penstock_commits")
     server.sql(f"create table penstock_commits (target varchar(200) not null, token varchar(200) not null{key})")
+    server.sql("create index penstock_plain on penstock_commits (token)")
     sink = JdbcSink(server.url, "tokens", server.properties, token="monday")
     try:
         if LEDGER_KEYS[key]:

@@ -60,8 +60,15 @@ def check_ledger(dialect: JdbcDialect, database: JdbcConnection) -> None:
 
 
 def keeps_tokens_apart(database: JdbcConnection) -> bool:
-    """Whether the ledger refuses a token that it has; one that somebody else has made may not."""
-    return any(key <= {"target", "token"} for key in database.unique_keys(_LEDGER))
+    """Whether the ledger refuses a token that it has; one that somebody else has made may not.
+
+    If the database does not tell, it is taken for one that does.
+    """
+    try:
+        return any(key <= {"target", "token"} for key in database.unique_keys(_LEDGER))
+    except Exception:
+        log.warning("whether %s has a unique key is not known", _LEDGER, exc_info=True)
+        return True
 
 
 def has_token(dialect: JdbcDialect, database: JdbcConnection, table: str, token: str) -> bool:

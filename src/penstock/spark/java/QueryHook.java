@@ -59,11 +59,14 @@ public final class QueryHook {
         }
     }
 
-    /** Lets queries be run from now on, or no more with null; returns who did so until now, null of nobody. */
-    public Service use(Service next) {
-        Service before = service;
+    /** Lets queries be run from now on, or no more with null. */
+    public void use(Service next) {
         service = next;
-        return before;
+    }
+
+    /** Returns who runs queries now, null of nobody. */
+    public Service current() {
+        return service;
     }
 
     /** Lets Spark run all queries from now on, planned ones too: the program ends, and can start no threads any more. */
