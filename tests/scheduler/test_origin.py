@@ -22,7 +22,7 @@ CONNECT = "Spark Connect - session_id: 7"
         (None, LINE, "mine", "mine"),
         (None, CONNECT, None, "query"),
         (None, None, None, "query"),
-        ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 36) + "a, …"),
+        ("SELECT " + "a, " * 100, None, None, "SELECT " + ("a, " * 37) + "a, …"),
         ("SELECT " + "a," * 100, None, None, "SELECT " + ("a," * 100)[:113] + " …"),
         ("a" * 119 + " b", None, None, "a" * 119 + " …"),
         ("a" * 120 + " b", None, None, "a" * 120 + " …"),
