@@ -14,24 +14,14 @@ folder, what = Path(sys.argv[1]), sys.argv[2]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pyspark.sql import SparkSession
+from tests.hive import hive_session
 from tests.outcomes import outcome
 
 from penstock import Environment
 from penstock.commit import catalog_tables
 from penstock.connectors import FileSink, TableSink
 
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.log.level", "ERROR")
-    .config("spark.ui.showConsoleProgress", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    .config("spark.hadoop.javax.jdo.option.ConnectionURL", f"jdbc:derby:;databaseName={folder}/metastore;create=true")
-    .enableHiveSupport()
-    .getOrCreate()
-)
+spark = hive_session(folder)
 MADE = "create table {} using parquet as select id from range(10)"
 AGAIN = {
     "made": MADE,

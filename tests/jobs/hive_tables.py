@@ -12,25 +12,14 @@ folder = Path(sys.argv[1])
 os.environ["PYSPARK_PYTHON"] = sys.executable
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pyspark.sql import SparkSession
 from tests.equality import plain
+from tests.hive import hive_session
 from tests.stages import stages
 
 from penstock import Environment
 from penstock.connectors import FileSink
 
-spark = (
-    SparkSession.builder.master("local[2]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.log.level", "ERROR")
-    .config("spark.ui.showConsoleProgress", "false")
-    .config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    .config("spark.hadoop.javax.jdo.option.ConnectionURL", f"jdbc:derby:;databaseName={folder}/metastore;create=true")
-    .config("spark.hadoop.hive.exec.dynamic.partition.mode", "nonstrict")
-    .enableHiveSupport()
-    .getOrCreate()
-)
+spark = hive_session(folder)
 events = spark.range(0, 20_000, 1, 2).selectExpr(
     "id", "repeat(concat('event ', id, ' '), 8) as text", "concat('2024-01-', lpad(id % 8 + 1, 2, '0')) as day"
 )
