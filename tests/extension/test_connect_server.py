@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
@@ -169,6 +170,30 @@ def test_what_a_client_adds_to_its_session_is_there_in_every_task_and_for_nobody
         (tmp_path / "added.txt").write_text(f"by {factor}")
         found = client(ADDED, server.address, str(tmp_path / "added_module.py"), str(tmp_path / "added.txt"))
         assert found == [[[0, 10], [factor, 10]], [[f"by {factor}", 100]], [[0, 0], [1, factor], [2, 2 * factor]]]
+
+
+COPIES = """
+from glob import glob
+from pathlib import Path
+from tempfile import gettempdir
+
+added = Path(sys.argv[2])
+spark.addArtifact(str(added), file=True)
+copies = []
+for number in range(4):
+    rows = spark.range(100).groupBy((F.col("id") % 3 + number).alias("k")).count().collect()
+    found = [glob(f"{gettempdir()}/{folder}/{added.name}") for folder in ("artifacts-*/*/files", "spark-*/userFiles-*/*")]
+    copies.append([len(rows), *map(len, found)])
+print(json.dumps(copies))
+"""
+
+
+def test_queries_make_no_copies_of_what_a_client_adds(server: Server, tmp_path: Path) -> None:
+    """Each runs in clones of the client's session; a clone that Spark makes has files of its own for good."""
+    added, before = tmp_path / f"added-{uuid.uuid4()}.bin", len(list(server.logs.iterdir()))
+    added.write_bytes(b"some bytes")
+    assert client(COPIES, server.address, str(added)) == [[3, 1, 1]] * 4
+    assert len(list(server.logs.iterdir())) == before + 4  # they were jobs
 
 
 def test_tasks_of_every_client_have_the_classes_of_this_package(server: Server) -> None:

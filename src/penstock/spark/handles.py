@@ -28,8 +28,8 @@ class Session(JvmObject):
     """A session: the user's, or a clone of it with settings of its own."""
 
     def clone(self) -> Session:
-        """Return a session with the same settings, catalog, temporary views and cached data."""
-        return Session(self._bridge, self._handle.cloneSession())
+        """Return a session with the same settings, catalog, temporary views, cached data and artifacts."""
+        return Session(self._bridge, self._bridge.helper("Artifacts").cloneOf(self._handle))
 
 
 class LocalProperties(JvmObject):

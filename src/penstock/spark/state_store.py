@@ -97,7 +97,7 @@ class StateSession:
 
     def __init__(self, bridge: Bridge, format_version: int) -> None:
         self.bridge = bridge
-        self._session: Any = bridge.session._handle.cloneSession()
+        self._session: Any = bridge.session.clone()._handle
         self._session.conf().set(FORMAT_VERSION, str(format_version))
 
     def _rows(self, location: str, batch: int, operator: int, store: str) -> Any:

@@ -7,10 +7,13 @@ import org.apache.spark.JobArtifactSet;
 import org.apache.spark.JobArtifactSet$;
 import org.apache.spark.JobArtifactState;
 import org.apache.spark.SparkContext;
+import org.apache.spark.sql.artifact.ArtifactManager;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.internal.SessionState;
 
 import scala.Option;
 import scala.collection.Map;
+import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction0;
 
@@ -43,6 +46,25 @@ public final class Artifacts {
         session.artifactManager().withResources(found);
         restore(found);
         return before;
+    }
+
+    /**
+     * Returns a clone of a session, as SparkSession.cloneSession makes it, but with what was added to the session itself.
+     * Spark gives each clone a copy of all files and cached rows, which stays until the server ends.
+     */
+    public SparkSession cloneOf(SparkSession session) throws ReflectiveOperationException {
+        SparkSession clone = new SparkSession(session.sparkContext(), Option.apply(session.sharedState()),
+            Option.apply(session.sessionState()), session.extensions(), Map$.MODULE$.empty(), Map$.MODULE$.empty());
+        final ArtifactManager added = session.artifactManager();
+        Field maker = SessionState.class.getDeclaredField("artifactManagerBuilder");
+        maker.setAccessible(true);
+        maker.set(clone.sessionState(), new AbstractFunction0<ArtifactManager>() { // called when it is first wanted
+            @Override
+            public ArtifactManager apply() {
+                return added;
+            }
+        });
+        return clone;
     }
 
     /**
