@@ -175,13 +175,30 @@ def observations(spark: SparkSession, folder: Path) -> Any:
 def several_ends(spark: SparkSession, folder: Path) -> Any:
     df = points(spark, folder).groupBy("label").agg(F.count("*").alias("n")).orderBy("label")
     return [
-        df.take(2), df.tail(1), df.first(), df.head(2), df.isEmpty(), df.limit(2).count(), df.offset(1).collect(),
-        list(df.toLocalIterator()), list(df.toLocalIterator(prefetchPartitions=True)), df.toPandas().to_dict("list"),
-        df.toArrow().to_pydict(), df.rdd.map(tuple).collect(), df.limit(0).collect(),
-        df.describe("n").collect(), df.summary("count", "max").collect(), df.stat.crosstab("label", "n").orderBy("label_n").collect(),
-        df.approxQuantile("n", [0.5], 0.0), df.stat.freqItems(["label"]).first()[0], df.collect(), df.collect(),
-        df.inputFiles()[0].endswith(".parquet"), df.rdd.zipWithIndex().count(), df.dropDuplicates(["n"]).count(),
-    ]  # fmt: skip
+        df.take(2),
+        df.tail(1),
+        df.first(),
+        df.head(2),
+        df.isEmpty(),
+        df.limit(2).count(),
+        df.offset(1).collect(),
+        list(df.toLocalIterator()),
+        list(df.toLocalIterator(prefetchPartitions=True)),
+        df.toPandas().to_dict("list"),
+        df.toArrow().to_pydict(),
+        df.rdd.map(tuple).collect(),
+        df.limit(0).collect(),
+        df.describe("n").collect(),
+        df.summary("count", "max").collect(),
+        df.stat.crosstab("label", "n").orderBy("label_n").collect(),
+        df.approxQuantile("n", [0.5], 0.0),
+        df.stat.freqItems(["label"]).first()[0],
+        df.collect(),
+        df.collect(),
+        df.inputFiles()[0].endswith(".parquet"),
+        df.rdd.zipWithIndex().count(),
+        df.dropDuplicates(["n"]).count(),
+    ]
 
 
 def objects(spark: SparkSession, folder: Path) -> Any:
@@ -204,7 +221,14 @@ PROGRAMS: dict[str, Callable[[SparkSession, Path], Any]] = {
     program.__name__: program
     for program in (
         numbers_of_partitions,
-        sort_within_partitions, cache_from_threads, python_functions, streams, writes, observations, several_ends, objects,
+        sort_within_partitions,
+        cache_from_threads,
+        python_functions,
+        streams,
+        writes,
+        observations,
+        several_ends,
+        objects,
         pandas_frames,
     )
-}  # fmt: skip
+}

@@ -147,9 +147,11 @@ def own_source(spark: SparkSession, folder: Path) -> Any:
     grouped = df.groupBy("n").agg(F.count("*").alias("c"))
     grouped.write.format("evens").mode("append").save(str(folder / "count"))
     return [
-        df.rdd.getNumPartitions(), df.orderBy("part", "n").collect(), grouped.orderBy("n").collect(),
+        df.rdd.getNumPartitions(),
+        df.orderBy("part", "n").collect(),
+        grouped.orderBy("n").collect(),
         (folder / "count").read_text(),
-    ]  # fmt: skip
+    ]
 
 
 def other_sessions(spark: SparkSession, folder: Path) -> Any:

@@ -141,10 +141,12 @@ LEFT_LATE: dict[str, Callable[[DataFrame], Any]] = {
     "asked twice": lambda df: (sorted(df.collect()), sorted(df.collect())),
     "limit": lambda df: df.orderBy("k").limit(2).collect(),
     "cached": cached,
-    "subquery": lambda df: df.sparkSession.sql("SELECT count(*) FROM {df} WHERE n > (SELECT min(n) FROM {df})", df=df).collect(),
+    "subquery": lambda df: df.sparkSession.sql(
+        "SELECT count(*) FROM {df} WHERE n > (SELECT min(n) FROM {df})", df=df
+    ).collect(),
     "rdd": lambda df: sorted(df.rdd.map(tuple).collect()),
     "iterator": lambda df: sorted(df.toLocalIterator()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", LEFT_LATE)

@@ -161,7 +161,10 @@ def test_edges(partitioner: Any, words: str) -> None:
     assert edge_words(partitioner, COLUMNS) == words
 
 
-@pytest.mark.parametrize(("number", "words"), [(4, "the join has"), (1, "the reading of the table has"), (8, "the write has"), (2, "the step has")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(4, "the join has"), (1, "the reading of the table has"), (8, "the write has"), (2, "the step has")],
+)
 def test_what_has_started(number: int, words: str) -> None:
     assert has_started(GRAPH.node(number)) == f"{words} started already"
 

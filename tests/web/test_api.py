@@ -141,7 +141,18 @@ def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
     assert client.get(path).json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["/", "/?q=none&state=failed&sort=-took&page=3", "/ui/dashboard", f"/ui/jobs/{ID}", f"/ui/jobs/{ID}?pending=true&sort=-took&kind=x", f"/ui/jobs/{ID}/vertices/v1", f"/ui/jobs/{ID}/compare/{ID}"])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/?q=none&state=failed&sort=-took&page=3",
+        "/ui/dashboard",
+        f"/ui/jobs/{ID}",
+        f"/ui/jobs/{ID}?pending=true&sort=-took&kind=x",
+        f"/ui/jobs/{ID}/vertices/v1",
+        f"/ui/jobs/{ID}/compare/{ID}",
+    ],
+)
 def test_pages_answer(client: Any, path: str) -> None:
     assert client.get(path).status_code == 200
 

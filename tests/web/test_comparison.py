@@ -11,7 +11,17 @@ from tests.history.records import record, vertex
 
 
 def stage(rows: int, spilled: int = 0) -> dict[str, Any]:
-    return {"id": 1, "attempt": 0, "tasks": 3, "bytes_in": 0, "bytes_out": 0, "rows_in": rows, "rows_out": 0, "spilled": spilled, "seconds": 1.0}  # fmt: skip
+    return {
+        "id": 1,
+        "attempt": 0,
+        "tasks": 3,
+        "bytes_in": 0,
+        "bytes_out": 0,
+        "rows_in": rows,
+        "rows_out": 0,
+        "spilled": spilled,
+        "seconds": 1.0,
+    }
 
 
 def told(index: int, kind: str, sentence: str, **more: Any) -> dict[str, Any]:

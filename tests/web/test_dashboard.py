@@ -27,10 +27,23 @@ def digest(number: int, days_ago: float, now: float, made: Any) -> Digest:
 
 def test_all_jobs_together() -> None:
     now = time.mktime((2026, 11, 20, 12, 0, 0, 0, 0, -1))
-    missed = {"what": "bytes of orders", "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100, "text": "10 B foreseen, 1000 B came"}  # fmt: skip
+    missed = {
+        "what": "bytes of orders",
+        "unit": "bytes",
+        "foreseen": 10,
+        "came": 1000,
+        "missed_by": 100,
+        "text": "10 B foreseen, 1000 B came",
+    }
     slightly = missed | {"came": 30, "missed_by": 3.0, "text": "10 B foreseen, 30 B came"}
     old = run(1000, 1.0, told(0, "broadcast", "a", not_shuffled=1 << 20, estimate=slightly))
-    new = run(3000, 1.0, told(0, "broadcast", "a", not_shuffled=2 << 20, estimate=missed), told(1, "exchange", "b"), told(2, "exchange", "c", shown=False))  # fmt: skip
+    new = run(
+        3000,
+        1.0,
+        told(0, "broadcast", "a", not_shuffled=2 << 20, estimate=missed),
+        told(1, "exchange", "b"),
+        told(2, "exchange", "c", shown=False),
+    )
     jobs = [summary(2, 0, now), summary(1, 2, now), summary(3, 2, now, "FAILED")]
     found = Dashboard.of(jobs, [digest(2, 0, now, new), digest(1, 2, now, old)], now)
     assert (found.jobs, found.looked, found.states) == (3, 2, (("finished", 2), ("failed", 1)))
@@ -62,7 +75,14 @@ def test_runs_that_did_not_finish_tell_nothing_of_their_sources() -> None:
 
 
 def test_estimates_of_which_nothing_came() -> None:
-    nothing = {"what": "bytes of orders", "unit": "bytes", "foreseen": 20 << 20, "came": 0, "missed_by": 20_971_520, "text": "20.0 MiB foreseen, 0 B came (missed)"}  # fmt: skip
+    nothing = {
+        "what": "bytes of orders",
+        "unit": "bytes",
+        "foreseen": 20 << 20,
+        "came": 0,
+        "missed_by": 20_971_520,
+        "text": "20.0 MiB foreseen, 0 B came (missed)",
+    }
     slightly = nothing | {"what": "bytes of users", "foreseen": 8 << 20, "came": 20 << 20, "missed_by": 2.5}
     little = nothing | {"what": "bytes of items", "foreseen": 5 << 20, "missed_by": 5_242_880}
     made = [told(number, "exchange", "a", estimate=one) for number, one in enumerate((slightly, little, nothing))]

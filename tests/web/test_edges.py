@@ -16,7 +16,10 @@ from penstock.web.edges import distribution
         ("HASH(_groupingexpression)", "shuffled by an expression"),
         ("HASH(none#7)", "shuffled by an expression"),
         ("HASH(a, b, a_name_that_was_cu", "shuffled by a, b and a_name_that_was_cu"),
-        ("RANGE(l_orderkey#3 ASC NULLS FIRST, o_date#4L DESC NULLS LAST)", "sorted into ranges by l_orderkey and o_date DESC"),
+        (
+            "RANGE(l_orderkey#3 ASC NULLS FIRST, o_date#4L DESC NULLS LAST)",
+            "sorted into ranges by l_orderkey and o_date DESC",
+        ),
         ("REBALANCE(least loaded of 4)", "to the least loaded task"),
         ("RESCALE(least loaded of 4)", "to the least loaded task"),
         ("REBALANCE", "dealt out evenly"),
@@ -28,7 +31,7 @@ from penstock.web.edges import distribution
         ("FORWARD_FOR_UNSPECIFIED", "in the same task"),
         ("CUSTOM", "dealt out evenly"),
     ],
-)  # fmt: skip
+)
 def test_logs_of_older_releases(partitioner: str, words: str) -> None:
     assert distribution({"partitioner": partitioner}) == words
 

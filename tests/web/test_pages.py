@@ -63,7 +63,14 @@ def test_a_decision_is_a_sentence_with_the_option_that_changes_it() -> None:
 
 
 def test_a_missed_estimate_is_marked() -> None:
-    missed = {"what": "bytes of x", "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": "10 B foreseen, 1000 B came"}  # fmt: skip
+    missed = {
+        "what": "bytes of x",
+        "unit": "bytes",
+        "foreseen": 10,
+        "came": 1000,
+        "missed_by": 100.0,
+        "text": "10 B foreseen, 1000 B came",
+    }
     fine = missed | {"came": 10, "missed_by": None}
     assert job_page(decided(record(), 1, estimate=fine)).count("badge miss") == 0
     assert job_page(decided(record(), 1, estimate=missed)).count("badge miss") == 2, (
@@ -182,7 +189,17 @@ def test_tasks_are_compared_with_those_of_their_stage() -> None:
 @pytest.mark.parametrize(("tasks", "told"), [(3, ""), (1000, "The first 3 of 1,000 tasks are shown.")])
 def test_it_is_told_how_many_tasks_are_not_shown(tasks: int, told: str) -> None:
     one = record()
-    stage = {"id": 1, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": 9.0}  # fmt: skip
+    stage = {
+        "id": 1,
+        "attempt": 0,
+        "tasks": tasks,
+        "bytes_in": 0,
+        "bytes_out": 0,
+        "rows_in": 0,
+        "rows_out": 0,
+        "spilled": 0,
+        "seconds": 9.0,
+    }
     one.apply({"type": "tasks", "at": 13.0, "vertex": "v1", "tasks": one.tasks["v1"], "stages": [stage]})
     page = pages.vertex(one, one.vertices["v1"], 20.0)
     assert re.findall(r"The first [^<]*", page) == ([told] if told else [])
@@ -231,10 +248,14 @@ def test_user_text_is_no_markup() -> None:
     missed = {"what": EVIL, "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": EVIL}
     for event in (
         {"type": "exception", "at": 1.0, "message": EVIL, "trace": EVIL, "vertex": None},
-        {"type": "nodes", "at": 1.0, "nodes": [made.nodes["1"] | {"kind": "Source", "name": EVIL, "description": EVIL, "label": EVIL}]},
+        {
+            "type": "nodes",
+            "at": 1.0,
+            "nodes": [made.nodes["1"] | {"kind": "Source", "name": EVIL, "description": EVIL, "label": EVIL}],
+        },
         {"type": "vertex", "at": 1.0, "id": "v1", "name": EVIL, "label": EVIL, "reason": EVIL},
         {"type": "refused", "at": 1.0, "what": EVIL, "because": EVIL, "nodes": []},
-    ):  # fmt: skip
+    ):
         made.apply(event)
     decided(made, 1, sentence=EVIL, option=EVIL, estimate=missed, kind=EVIL)
     made.config = {EVIL: {"value": EVIL, "origin": EVIL}}

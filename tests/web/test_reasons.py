@@ -19,7 +19,10 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (step("a", (0, 10), stages=(ran(4.0, 5.0),), busy=((0, 5),)), ["its 2 tasks took 9.0 s together, 1.8 at a time"]),
+        (
+            step("a", (0, 10), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
+            ["its 2 tasks took 9.0 s together, 1.8 at a time"],
+        ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
             ["its tasks ran for 1.0 s only; the rest went to planning it, or it waited for a core"],
@@ -32,27 +35,45 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
         ),
         (
             step("a", (0, 10), stages=(ran(1.0, 1.0, 9.0),)),
-            ["rows are skewed: its slowest task took 9.0 s, the median 1.0 s", "its 3 tasks took 11.0 s together, 1.1 at a time"],
+            [
+                "rows are skewed: its slowest task took 9.0 s, the median 1.0 s",
+                "its 3 tasks took 11.0 s together, 1.1 at a time",
+            ],
         ),
         # of a thousand tasks two hundred were recorded
-        (step("a", (0, 100), stages=(ran(*[1.0] * 200, tasks=1000, total=1000.0),)), ["its 1,000 tasks took 16 min 40 s together, 10.0 at a time"]),
+        (
+            step("a", (0, 100), stages=(ran(*[1.0] * 200, tasks=1000, total=1000.0),)),
+            ["its 1,000 tasks took 16 min 40 s together, 10.0 at a time"],
+        ),
         (
             step("a", (0, 20), stages=(ran(*[1.0] * 199, 9.0, tasks=1000, total=1008.0),)),
-            ["rows are skewed: the slowest of its first 200 tasks took 9.0 s, the median 1.0 s", "its 1,000 tasks took 16 min 48 s together, 50.4 at a time"],
+            [
+                "rows are skewed: the slowest of its first 200 tasks took 9.0 s, the median 1.0 s",
+                "its 1,000 tasks took 16 min 48 s together, 50.4 at a time",
+            ],
         ),
         # tasks of one stage take longer than those of another: that is no skew
-        (step("a", (0, 10), stages=(ran(*[0.1] * 5), ran(3.0, 3.0, 3.0, number=2))), ["its 8 tasks of 2 stages took 9.5 s together, 0.9 at a time"]),
+        (
+            step("a", (0, 10), stages=(ran(*[0.1] * 5), ran(3.0, 3.0, 3.0, number=2))),
+            ["its 8 tasks of 2 stages took 9.5 s together, 0.9 at a time"],
+        ),
         (
             step("a", (0, 10), stages=(ran(2.0, 2.0, 2.0), ran(0.1, 0.1, 2.5, number=2))),
-            ["rows are skewed: its slowest task took 2.5 s, the median 0.10 s", "its 6 tasks of 2 stages took 8.7 s together, 0.9 at a time"],
+            [
+                "rows are skewed: its slowest task took 2.5 s, the median 0.10 s",
+                "its 6 tasks of 2 stages took 8.7 s together, 0.9 at a time",
+            ],
         ),
         (
             step("a", (0, 10), spilled=1 << 20, rows_in=5_000_000, bytes_in=1 << 30),
-            ["1.0 MiB did not fit into memory and went over the disk", "it read 5.0 M rows, 1.0 GiB (more than any other step)"],
+            [
+                "1.0 MiB did not fit into memory and went over the disk",
+                "it read 5.0 M rows, 1.0 GiB (more than any other step)",
+            ],
         ),
         (step("a", (0, 10), rows_in=1), ["it read 1 row"]),
         (step("a", None), []),
     ],
-)  # fmt: skip
+)
 def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
     assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected

@@ -10,7 +10,17 @@ from penstock.web.stages import Stage, stages_of
 
 
 def figures(number: int, tasks: int, seconds: float) -> dict[str, Any]:
-    return {"id": number, "attempt": 0, "tasks": tasks, "bytes_in": 0, "bytes_out": 0, "rows_in": 0, "rows_out": 0, "spilled": 0, "seconds": seconds}  # fmt: skip
+    return {
+        "id": number,
+        "attempt": 0,
+        "tasks": tasks,
+        "bytes_in": 0,
+        "bytes_out": 0,
+        "rows_in": 0,
+        "rows_out": 0,
+        "spilled": 0,
+        "seconds": seconds,
+    }
 
 
 @pytest.mark.parametrize(

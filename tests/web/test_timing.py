@@ -83,9 +83,29 @@ def test_times_without_overlaps() -> None:
 def test_a_step_has_what_was_recorded_of_it() -> None:
     made = record()
     stages = [
-        {"id": 1, "attempt": 0, "tasks": 3, "bytes_in": 10, "bytes_out": 5, "rows_in": 7, "rows_out": 1, "spilled": 40, "seconds": 1.4},
-        {"id": 2, "attempt": 0, "tasks": 0, "bytes_in": 10, "bytes_out": 5, "rows_in": 9, "rows_out": 1, "spilled": 2, "seconds": 0.0},
-    ]  # fmt: skip
+        {
+            "id": 1,
+            "attempt": 0,
+            "tasks": 3,
+            "bytes_in": 10,
+            "bytes_out": 5,
+            "rows_in": 7,
+            "rows_out": 1,
+            "spilled": 40,
+            "seconds": 1.4,
+        },
+        {
+            "id": 2,
+            "attempt": 0,
+            "tasks": 0,
+            "bytes_in": 10,
+            "bytes_out": 5,
+            "rows_in": 9,
+            "rows_out": 1,
+            "spilled": 2,
+            "seconds": 0.0,
+        },
+    ]
     made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": made.tasks["v1"], "stages": stages})
     first, second = steps_of(made, 30.0)
     assert (first.number, first.ran, first.seconds, first.tasks) == ("1", (1.0, 2.5), 1.5, 3)
