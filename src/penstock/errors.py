@@ -359,6 +359,24 @@ class RebalanceError(PenstockError):
         )
 
     @classmethod
+    def in_part(cls, tasks: int) -> Self:
+        """Build the error for a stage of which Spark runs some tasks only; the others are of another attempt."""
+        return cls(
+            f"Spark runs {tasks} tasks of the rebalance, and not all of its stage",
+            cause="the others ended well just as one of their attempt failed; rows would be lost and come twice",
+            hint="Spark repeats the whole stage now",
+        )
+
+    @classmethod
+    def perhaps_in_part(cls, tasks: int, planned: int | None) -> Self:
+        """Build the error for tasks of which nobody can tell whether they are all of their stage."""
+        return cls(
+            f"{tasks} tasks of the rebalance run, and {planned or 'an unknown number'} were planned",
+            cause="the driver, which could tell whether this is the whole stage, cannot be reached by its executors",
+            hint="let executors connect to the driver's host at any port, or use adaptive=False",
+        )
+
+    @classmethod
     def refused(cls, reason: str, hint: str) -> Self:
         """Build the error for a session in which no adaptive rebalance can run."""
         return cls("an adaptive rebalance cannot run in this session", cause=reason, hint=hint)

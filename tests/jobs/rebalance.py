@@ -8,6 +8,7 @@ import datetime as dt
 import decimal
 import json
 import os
+import random
 import sys
 import time
 from pathlib import Path
@@ -324,6 +325,37 @@ def faults(how):
     return said
 
 
+def ends_well():
+    """Tasks that end well in the moments after another one was killed: Spark keeps the rows of some of them."""
+    rows = spark.range(0, 20_000, 1, 4)
+    parts = []
+
+    def function(marker, delays):
+        def work(batches):
+            dies = False
+            for batch in batches:
+                dies |= pa.compute.any(pa.compute.equal(batch.column(0), 777)).as_py()
+                yield pa.record_batch({"id": batch.column(0), "reader": pa.array([0] * batch.num_rows, pa.int32())})
+            if os.path.exists(marker):
+                return
+            if dies:
+                time.sleep(0.3)  # the others have read all by now
+                Path(marker).touch()
+                os._exit(9)
+            while not os.path.exists(marker):
+                time.sleep(0.0005)
+            time.sleep(delays[TaskContext.get().partitionId()])
+
+        return work
+
+    for i in range(60):  # Spark kept the rows of some tasks in one round of fifteen
+        delays = [random.uniform(0, 0.02) for _ in range(4)]
+        work = function(f"{folder}/well{i}", delays)
+        out = penstock.rebalance(rows, 4, adaptive=True).map_in_arrow(work, WHERE)
+        parts.append(facts(out) == facts(rows))
+    return {"same": all(parts), "wrong": parts.count(False)}
+
+
 def lost_block():
     """An executor that is killed once the exchange is over, when tasks behind it have read some of what it wrote."""
     spark.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
@@ -431,6 +463,7 @@ CASES = dict(shapes()) | {
     "many splits": many_splits,
     "behind an aggregate": behind_an_aggregate,
     "driver out of reach": driver_out_of_reach,
+    "ends well": ends_well,
 }
 
 

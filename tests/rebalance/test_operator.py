@@ -59,6 +59,7 @@ SLOW = (
     "pandas",
     "values",
     "rests",
+    "ends well",
 )
 CLUSTER = ("rebalance, plain", "rescale 2 to 4", "values", "slow reader", "exception", "exit", "executor", "lost block")
 

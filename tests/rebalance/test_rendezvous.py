@@ -16,13 +16,20 @@ from penstock.rebalance import rendezvous
 from penstock.rebalance.rendezvous import Caller, Rendezvous
 from penstock.rebalance.rendezvous_server import RendezvousServer
 from penstock.rebalance.transport import Peer
+from penstock.spark.barrier import StageAttempt
 
 ALL = [Peer("host", 1000 + index) for index in range(4)]
 
 
+def tenth(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
+    """Spark, as these tests play it: the tasks of attempt 0 have one figure, those of attempt 1 begin with a 1."""
+    del stage, index
+    return StageAttempt(task_attempt // 10, is_whole=True)
+
+
 @pytest.fixture
 def place() -> Any:
-    return RendezvousServer("127.0.0.1", patience=5)
+    return RendezvousServer("127.0.0.1", tenth, patience=5)
 
 
 def at(place: Any, exchange: str = "x") -> Any:
@@ -78,12 +85,47 @@ def test_stages_do_not_mix(place: Any) -> None:
     assert all(answers(one))
 
 
-def test_a_later_attempt_of_a_task_takes_its_place(place: Any) -> None:
+def test_attempts_of_a_stage_do_not_mix(place: Any) -> None:
+    """A task of the first attempt still waits when the second begins; it had been taken for one of the second."""
     early = Task(at(place), 0, attempt=0)
-    later = [Task(at(place), index, attempt=10 + index) for index in (0, 1)]
-    assert "later attempt of task 0" in early.answer()
-    assert "later attempt of task 1" in Task(at(place), 1, attempt=1).answer()  # one of the first attempt that is late
-    assert all(answers(later + [Task(at(place), index, attempt=10 + index) for index in (2, 3)]))
+    later = [Task(at(place), index, attempt=10 + index) for index in (1, 2, 3)]
+    assert all(task.is_alive() for task in later)
+    later.append(Task(at(place), 0, attempt=10))
+    assert all(answers(later))
+    assert early.is_alive()
+
+
+def test_a_task_of_an_attempt_that_is_over() -> None:
+    place = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: None)
+    assert "a later attempt of the exchange has taken the place of task 2" in Task(at(place), 2).answer()
+
+
+def test_a_part_of_a_stage() -> None:
+    """What the other tasks gave is of an earlier attempt, in which rows had gone other ways."""
+    place = RendezvousServer("127.0.0.1", lambda stage, task_attempt, index: StageAttempt(1, is_whole=False))
+    assert "Spark runs 3 tasks of the rebalance, and not all of its stage" in Task(at(place), 0, tasks=3).answer()
+
+
+def test_a_result_of_an_earlier_attempt_that_comes_while_tasks_wait() -> None:
+    asked: list[int] = []
+
+    def running(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
+        del stage, task_attempt
+        asked.append(index)
+        return StageAttempt(1, is_whole=len(asked) <= 4)
+
+    place = RendezvousServer("127.0.0.1", running)
+    told = answers([Task(at(place), index) for index in range(4)])
+    assert all("not all of its stage" in one for one in told)
+    assert len(asked) == 5
+
+
+def test_where_spark_does_not_tell_its_attempts_all_meet_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    def unknown(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
+        raise RuntimeError("no such method")
+
+    assert answers([Task(at(RendezvousServer("127.0.0.1", unknown)), index) for index in range(4)]) == [None] * 4
+    assert "Spark does not tell which attempt of stage 7 runs" in caplog.text
 
 
 def test_who_has_gone_is_not_counted(place: Any) -> None:
@@ -95,13 +137,13 @@ def test_who_has_gone_is_not_counted(place: Any) -> None:
     time.sleep(0.2)
     tasks = [Task(at(place), index) for index in (1, 2, 3)]
     assert all(task.is_alive() for task in tasks)
-    told = answers([*tasks, Task(at(place), 0, 9)])
+    told = answers([*tasks, Task(at(place), 0)])
     assert told[0][0] == ALL
 
 
 @pytest.mark.alone
 def test_where_one_does_not_come_all_meet_elsewhere() -> None:
-    place = RendezvousServer("127.0.0.1", patience=0.5)
+    place = RendezvousServer("127.0.0.1", tenth, patience=0.5)
     assert answers([Task(at(place), index) for index in (0, 1, 2)]) == [None] * 3
     started = time.monotonic()
     assert Task(at(place), 3).answer() is None
@@ -157,7 +199,7 @@ def test_a_place_is_made_where_a_loop_runs() -> None:
     """As in a notebook."""
 
     async def cell() -> Any:
-        return RendezvousServer("127.0.0.1")
+        return RendezvousServer("127.0.0.1", tenth)
 
     assert Task(at(asyncio.run(cell())), 0, tasks=1).answer()
 

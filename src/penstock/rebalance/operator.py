@@ -247,15 +247,15 @@ def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple
     tasks = narrow_partitions(df)
     if parallelism is None and tasks is not None:
         readers = min(slots, max(tasks, 1)) if spec.pointwise else slots
+    spec = replace(spec, readers=readers)
     if tasks is None or tasks > slots:
-        tasks = slots
-        return df.repartition(tasks), replace(spec, readers=readers)
+        return df.repartition(slots), replace(spec, tasks=slots)
     if tasks >= readers:
-        return df, replace(spec, readers=readers)
+        return df, replace(spec, tasks=tasks)
     if tasks == 0:
-        return df.repartition(readers), replace(spec, readers=readers)
+        return df.repartition(readers), replace(spec, tasks=readers)
     # There must be a task for each reader: more tasks than have rows, which come first.
-    return _in_first(df, tasks, readers), replace(spec, readers=readers, writers=tasks)
+    return _in_first(df, tasks, readers), replace(spec, writers=tasks, tasks=readers)
 
 
 def _in_first(df: DataFrame, filled: int, partitions: int) -> DataFrame:

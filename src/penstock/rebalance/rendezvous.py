@@ -34,6 +34,8 @@ ALONE = b"null"
 """The answer to who came while the others did not."""
 REPLACED = b"false"
 """The answer to who is late by an attempt."""
+IN_PART = b"[]"
+"""The answer to tasks of an attempt in which Spark runs only some of the stage's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Caller:
     exchange, stage
         What it belongs to.
     task_attempt
-        Its number in the application: of two tasks with the same index, the one with the higher number counts.
+        Its number in the application.
     index, tasks
         Which task of how many.
     host, port
@@ -152,7 +154,8 @@ class Rendezvous:
         Raises
         ------
         RebalanceError
-            If a later attempt of the task has come.
+            If a later attempt of the stage runs, or Spark runs only a part of the stage: the rest has read another
+            attempt's rows.
         """
         nonce = os.urandom(NONCE_BYTES)
         caller = Caller(self.exchange, stage, task_attempt, index, tasks, *address, nonce.hex())
@@ -169,7 +172,9 @@ class Rendezvous:
         if answer == ALONE:
             return None
         if answer == REPLACED:
-            raise RebalanceError(f"a later attempt of task {index} of the exchange has taken the place of this one")
+            raise RebalanceError(f"a later attempt of the exchange has taken the place of task {index} of this one")
+        if answer == IN_PART:
+            raise RebalanceError.in_part(tasks)
         peers = [Peer(host, port) for host, port in json.loads(answer)["peers"]]
         return peers, hmac.digest(self.secret, b"stage" + answer, hashlib.sha256)
 

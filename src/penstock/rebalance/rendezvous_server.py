@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import threading
@@ -13,10 +14,15 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import RebalanceError
 from penstock.rebalance import rendezvous
-from penstock.rebalance.rendezvous import ALONE, REPLACED, Caller, Rendezvous
+from penstock.rebalance.rendezvous import ALONE, IN_PART, REPLACED, Caller, Rendezvous
+from penstock.spark.barrier import StageAttempt, running_attempt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("penstock.rebalance")
 
 _HANDSHAKE_SECONDS = 10.0
 _STRANGERS = 512
@@ -32,7 +38,7 @@ def rendezvous_of(spark: SparkSession) -> Rendezvous:
 
 @cache
 def _server_at(host: str) -> RendezvousServer:
-    return RendezvousServer(host.strip("[]"))
+    return RendezvousServer(host.strip("[]"), running_attempt)
 
 
 @dataclass(eq=False, slots=True)
@@ -41,22 +47,37 @@ class _Call:
     answer: asyncio.Future[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class _Key:
+    exchange: str
+    stage: int
+    attempt: int
+
+
 class RendezvousServer:
-    """Tells tasks where the others listen, once all of a stage have called.
+    """Tells tasks where the others listen, once all of an attempt of a stage have called.
 
     Parameters
     ----------
     host
         The address to listen at.
+    running
+        Takes a stage, a task's number and its index; returns the attempt it belongs to, None of one that is over.
     patience
         Seconds after which those who have come are told that the others did not.
     """
 
-    def __init__(self, host: str, patience: float = rendezvous.PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        host: str,
+        running: Callable[[int, int, int], StageAttempt | None],
+        patience: float = rendezvous.PATIENCE_SECONDS,
+    ) -> None:
         self.secret = secrets.token_bytes(32)
+        self._running = running
         self._patience = patience
-        self._stages: dict[tuple[str, int], dict[int, _Call]] = {}
-        self._given_up: set[tuple[str, int]] = set()
+        self._attempts: dict[_Key, dict[int, _Call]] = {}
+        self._given_up: set[_Key] = set()
         self._strangers = 0
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="penstock-rendezvous", daemon=True).start()
@@ -92,12 +113,17 @@ class RendezvousServer:
 
     async def _answer(self, caller: Caller, reader: asyncio.StreamReader) -> bytes | None:
         """Wait for the others; None for who is gone."""
-        key = caller.exchange, caller.stage
+        attempt = await self._attempt_of(caller)
+        if isinstance(attempt, bytes):
+            return attempt
+        key = _Key(caller.exchange, caller.stage, attempt.number)
         if key in self._given_up:
             return ALONE
         call = _Call(caller, self._loop.create_future())
-        if not self._join(key, call):
-            return REPLACED
+        waiting = self._attempts.setdefault(key, {})
+        waiting[caller.index] = call
+        if len(waiting) == caller.tasks:
+            await self._answer_all(self._attempts.pop(key))
         gone = asyncio.ensure_future(reader.read(1))
         await asyncio.wait({call.answer, gone}, timeout=self._patience, return_when=asyncio.FIRST_COMPLETED)
         has_left = gone.done()
@@ -107,28 +133,38 @@ class RendezvousServer:
         if has_left:
             self._leave(key, caller)
             return None
-        self._given_up.add(key)
-        for waiting in self._stages.pop(key).values():
-            waiting.answer.set_result(ALONE)
+        self._give_up(key)
         return ALONE
 
-    def _leave(self, key: tuple[str, int], caller: Caller) -> None:
-        waiting = self._stages[key]
-        del waiting[caller.index]
-        if not waiting:
-            del self._stages[key]
+    async def _attempt_of(self, caller: Caller) -> StageAttempt | bytes:
+        """Return which attempt a task belongs to, or the answer to it where it cannot meet the others."""
+        try:
+            attempt = await self._loop.run_in_executor(
+                None, self._running, caller.stage, caller.task_attempt, caller.index
+            )
+        except Exception:
+            log.warning("Spark does not tell which attempt of stage %s runs", caller.stage, exc_info=True)
+            return ALONE
+        if attempt is None:
+            return REPLACED
+        return attempt if attempt.is_whole else IN_PART
 
-    def _join(self, key: tuple[str, int], call: _Call) -> bool:
-        """Add a task to those who wait, and answer all if it is the last; False if it is late by an attempt."""
-        waiting = self._stages.setdefault(key, {})
-        earlier = waiting.get(call.caller.index)
-        if earlier is not None:
-            if earlier.caller.task_attempt > call.caller.task_attempt:
-                return False
-            earlier.answer.set_result(REPLACED)
-        waiting[call.caller.index] = call
-        if len(waiting) == call.caller.tasks:
-            body = rendezvous.answer_of([one.caller for one in self._stages.pop(key).values()])
-            for one in waiting.values():
-                one.answer.set_result(body)
-        return True
+    async def _answer_all(self, waiting: dict[int, _Call]) -> None:
+        """Answer all tasks of an attempt, once more sure that what an earlier one gave does not count."""
+        callers = [call.caller for call in waiting.values()]
+        attempt = await self._attempt_of(callers[0])
+        body = attempt if isinstance(attempt, bytes) else rendezvous.answer_of(callers)
+        for call in waiting.values():
+            if not call.answer.done():
+                call.answer.set_result(body)
+
+    def _leave(self, key: _Key, caller: Caller) -> None:
+        waiting = self._attempts.get(key, {})
+        waiting.pop(caller.index, None)
+        if not waiting:
+            self._attempts.pop(key, None)
+
+    def _give_up(self, key: _Key) -> None:
+        self._given_up.add(key)
+        for waiting in self._attempts.pop(key, {}).values():
+            waiting.answer.set_result(ALONE)

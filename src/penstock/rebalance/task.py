@@ -51,6 +51,8 @@ class ExchangeSpec:
         Seconds without any progress of a consumer after which a writer that waits for it fails.
     reader_bytes
         What may wait at a reader.
+    tasks
+        How many tasks the stage was planned with; it may have fewer in a job. None if that is unknown.
     """
 
     readers: int
@@ -59,6 +61,7 @@ class ExchangeSpec:
     pointwise: bool = False
     idle_timeout: float = 1800.0
     reader_bytes: int = READER_BYTES
+    tasks: int | None = None
 
     def targets(self, writer: int, tasks: int) -> range:
         """Return the readers that a task writes to."""
@@ -184,6 +187,8 @@ class ExchangeTask:
         """Tell all tasks of this attempt where this one listens; return all of them, and their common secret."""
         tasks = len(context.getTaskInfos())
         met = self._rendezvous.meet(context.stageId(), context.taskAttemptId(), context.partitionId(), tasks, address)
+        if met is None and tasks != self._spec.tasks:
+            raise RebalanceError.perhaps_in_part(tasks, self._spec.tasks)
         return met or _gathered(context, address)
 
 

@@ -1,10 +1,12 @@
-"""Barrier stages: whether one can run in a session, and plans that make one."""
+"""Barrier stages: whether one can run in a session, plans that make one, and whether Spark runs one as a whole."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from penstock.errors import RebalanceError
@@ -154,3 +156,59 @@ def with_output(plan: LogicalPlan, output: Attributes) -> LogicalPlan:
     pairs = zip(items(plan._handle.output()), items(output._handle), strict=True)
     named = [alias(old, new.name(), new.exprId(), empty, bridge.none, empty) for old, new in pairs]
     return plan.projected(Attributes(bridge, bridge.seq(named)))
+
+
+@dataclass(frozen=True, slots=True)
+class StageAttempt:
+    """The attempt of a barrier stage that runs now.
+
+    Parameters
+    ----------
+    number
+        Which attempt, from 0.
+    is_whole
+        Whether it runs all tasks of the stage, and no result of an earlier attempt counts.
+    """
+
+    number: int
+    is_whole: bool
+
+
+def running_attempt(stage: int, task_attempt: int, index: int) -> StageAttempt | None:
+    """Return the attempt of a stage that a running task belongs to; None if Spark has given that attempt up.
+
+    When a task of a barrier stage fails, Spark forgets what the others gave, and runs all again a moment later. A task
+    that ends well within that moment still counts, and then only the others run again. This tells.
+
+    Uses ``DAGScheduler.stageIdToStage``, ``Stage.findMissingPartitions`` and ``TaskSetManager.taskAttempts``.
+
+    Parameters
+    ----------
+    stage
+        Its number.
+    task_attempt, index
+        The task's number in the application, and its partition.
+
+    Raises
+    ------
+    RebalanceError
+        If no Spark context runs, or it knows no such stage.
+    Py4JError
+        If Spark has no such methods.
+    """
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise RebalanceError("no Spark context runs")
+    scheduler: Any = context._jsc.sc().dagScheduler()
+    found: Any = scheduler.stageIdToStage().get(stage)
+    if found.isEmpty():
+        raise RebalanceError(f"Spark knows no stage {stage}")
+    number = int(found.get().latestInfo().attemptNumber())
+    tasks: Any = scheduler.taskScheduler().taskSetManagerForAttempt(stage, number)
+    if tasks.isEmpty() or tasks.get().isZombie():
+        return None
+    partitions = int(found.get().numPartitions())
+    is_whole = partitions == int(tasks.get().numTasks()) == int(found.get().findMissingPartitions().size())
+    if is_whole and all(info.taskId() != task_attempt for info in items(tasks.get().taskAttempts()[index])):
+        return None
+    return StageAttempt(number, is_whole)
