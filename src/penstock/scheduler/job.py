@@ -24,6 +24,7 @@ from penstock.scheduler.ending import Ending
 from penstock.scheduler.failure import cause_of, forget_frames
 from penstock.spark import jobs
 from penstock.spark.filters import BLOOM_SETTINGS
+from penstock.spark.garbage import collect_soon
 from penstock.spark.session import SessionPool
 from penstock.spark.task_counts import task_counts
 from penstock.summary import JobSummary
@@ -369,6 +370,7 @@ class Job:
             self._account.emit(ErrorOccurred(error, trace, next(failed, None), at=self.ended))
         self._account.emit(JobStateChanged(state, self.pending_operators, at=self.ended))
         # With these go the plans and results in the JVM, and sessions of clients that have gone.
+        collect_soon()
         self._scheduler = self._bridge = None
         forget_frames(error)
 
