@@ -111,6 +111,15 @@ class SessionError(PenstockError):
         )
 
     @classmethod
+    def not_pinned(cls) -> Self:
+        """Build the error for a driver whose threads have no threads of the JVM of their own."""
+        return cls(
+            "Penstock needs a thread of the JVM for each thread of Python",
+            cause="PYSPARK_PIN_THREAD is false, so the session, settings and job groups of one thread reach others",
+            hint="unset PYSPARK_PIN_THREAD, or set it to true, before Spark starts",
+        )
+
+    @classmethod
     def unsupported_version(cls, version: str) -> Self:
         """Build the error for a Spark release outside the supported range."""
         return cls(f"Spark {version} is not supported", hint="install pyspark 4.0, 4.1, 4.2 or 4.3")

@@ -28,9 +28,10 @@ ROWS = "ROWS [(0, 34), (1, 33), (2, 33)] ['--day', '2026-11'] 7"
 BIN = Path(sys.executable).parent
 
 
-def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str | Path], **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
+        **variables,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
     }  # spark-submit looks for Python there
     return subprocess.run(
@@ -71,6 +72,26 @@ def test_a_program_that_makes_its_session_of_a_context(tmp_path: Path) -> None:
     assert "ROWS [(0, 34), (1, 33), (2, 33)]" in done.stderr
     (query_ran,) = json.loads(done.stdout)["queries"]["ran"]
     assert query_ran["state"] == "FINISHED"
+
+
+def test_the_master_is_that_of_the_spark_defaults(tmp_path: Path) -> None:
+    """As without Penstock, where nothing else says one."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.master local[3]\nspark.ui.enabled false\n")
+    job, embedded = tmp_path / "job.py", tmp_path / "embedded.py"
+    told = "print('MASTER', spark.sparkContext.master)\n"
+    job.write_text(f"from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()\n{told}")
+    embedded.write_text(f"import penstock\nspark = penstock.enable()\n{told}")
+    for command in ([sys.executable, "-m", "penstock", "run", job], [sys.executable, embedded]):
+        done = run(command, SPARK_CONF_DIR=str(tmp_path))
+        assert "MASTER local[3]" in done.stdout, done.stderr
+
+
+def test_threads_that_are_not_pinned_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text("import penstock\npenstock.enable()\n")
+    done = run([sys.executable, file], PYSPARK_PIN_THREAD="false")
+    assert done.returncode != 0
+    assert "PYSPARK_PIN_THREAD is false" in done.stderr
 
 
 def test_what_is_left_to_spark_is_told_with_the_reason(tmp_path: Path) -> None:

@@ -82,9 +82,7 @@ class Common:
             os.environ["PENSTOCK_CONFIG"] = self.config
         given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", _SHELL))
         others = given[:-1] if given[-1:] == [_SHELL] else given
-        has_master = "--master" in others or "MASTER" in os.environ
-        master = self.master or (None if has_master else "local[*]")
-        ours = ["--master", master] if master else []
+        ours = ["--master", self.master] if self.master else []  # else Spark's own rule holds, its defaults file too
         for key, value in (*(() if self.verbose else QUIET), *self.conf):
             ours += ["--conf", f"{key}={value}"]
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*others, *ours, _SHELL])  # of two that differ the last counts

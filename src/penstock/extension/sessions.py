@@ -43,8 +43,8 @@ def enable(
 
     - small ones, commands, and streams;
     - those without a shuffle, unless they read what Penstock can divide better, such as a table of a database;
-    - those with a sample, or with rand or monotonically_increasing_id of rows as they are read: what they give depends
-      on the partitions in which Spark reads;
+    - those with a sample, or with rand, monotonically_increasing_id or zipWithIndex of rows as they are read: what they
+      give depends on the partitions in which Spark reads;
     - those of a session without adaptive execution, of which a program knows the number of partitions.
 
     Parameters
@@ -71,7 +71,7 @@ def enable(
     Raises
     ------
     SessionError
-        If the session is a Spark Connect client, or Spark's version is not supported.
+        If the session is a Spark Connect client, Spark's version is not supported, or PySpark does not pin threads.
     ConfigError
         If an option is unknown or its value not allowed.
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.plan_hints import stage_of
 from penstock.spark import catalyst
-from penstock.spark.barrier import is_boundary
+from penstock.spark.barrier import function_id, is_boundary
 from penstock.spark.catalyst import MERGEABLE
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ PARTITION_DEPENDENT = frozenset(
         "InputFileBlockStart",
         "InputFileBlockLength",
         "Sample",
+        "AttachDistributedSequence",
     }
 )
 """What gives each row a value by the task and the position it is at: the same each time for the same tasks."""
@@ -44,6 +46,7 @@ PRESERVES_PARTITIONS = frozenset(
         "Generate",
         "Expand",
         "Sample",
+        "AttachDistributedSequence",
         "BatchEvalPython",
         "ArrowEvalPython",
         "DeserializeToObject",
@@ -84,6 +87,7 @@ def why_run_by_spark(plan: LogicalNode) -> str:
         *(_unknown(node) for node in nodes),
         *(_counts_places(node) for node in nodes),
         *(_is_called_again(node) for node in nodes),
+        *(_is_barrier(node) for node in nodes),
         _observed_order(plan)[1],
     )
     found = next(filter(None, reasons), "")
@@ -134,6 +138,13 @@ def _is_called_again(node: LogicalNode) -> str:
     called = sorted(name for child in node.children for part in child.walk() for name in part.unstable & CALL_DEPENDENT)
     why = "is not deterministic, and only Spark's own plan calls it as often as Spark does"
     return f"{called[0]} {why}" if called else ""
+
+
+def _is_barrier(node: LogicalNode) -> str:
+    """Return which function of the user's, not of an adaptive exchange, runs in tasks that all start together."""
+    if not node.is_barrier or stage_of(function_id(node)) is not None:
+        return ""
+    return f"{node.name} is a barrier stage, and only Spark's own plan has Spark's number of tasks"
 
 
 def _observed_order(node: LogicalNode) -> tuple[bool, str]:

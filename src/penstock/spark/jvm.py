@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from py4j.clientserver import ClientServer
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 
@@ -50,7 +51,7 @@ class Bridge:
     Raises
     ------
     SessionError
-        If it is a Spark Connect session, or Spark's version is not supported.
+        If it is a Spark Connect session, Spark's version is not supported, or PySpark does not pin threads.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -62,6 +63,8 @@ class Bridge:
             raise SessionError.unsupported_version(spark.version)
         self.spark = spark
         self._gateway: Any = spark.sparkContext._gateway
+        if not isinstance(self._gateway, ClientServer):
+            raise SessionError.not_pinned()
         self._companions: dict[str, Any] = {}
         self._helpers: dict[str, Any] = {}
 

@@ -106,6 +106,8 @@ class LogicalNode(LogicalPlan):
         The names of the aggregate functions in its expressions.
     unstable
         The names of all else in its expressions that is not deterministic; ``Subquery`` for one that has such in it.
+    is_barrier
+        Whether all of its tasks must run at the same time.
     only_not_null
         Whether it is a filter that wants nothing but columns that are not null.
     moved
@@ -131,6 +133,7 @@ class LogicalNode(LogicalPlan):
     cannot_fail: bool = field(default=False, repr=False)
     functions: frozenset[str] = field(default=frozenset(), repr=False)
     unstable: frozenset[str] = field(default=frozenset(), repr=False)
+    is_barrier: bool = field(default=False, repr=False)
     only_not_null: bool = field(default=False, repr=False)
     moved: Mapping[str, str] = field(default_factory=dict, repr=False)
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -155,6 +158,7 @@ class LogicalNode(LogicalPlan):
             cannot_fail=facts["cannot_fail"],
             functions=frozenset(facts["functions"]),
             unstable=frozenset(facts["unstable"]),
+            is_barrier=facts.get("is_barrier", False),
             only_not_null=facts.get("only_not_null", False),
             moved=facts.get("moved", {}),
             renames=facts.get("renames", {}),

@@ -49,8 +49,8 @@ def embedded_session(master: str | None = None, conf: Mapping[str, str] | None =
         check_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("penstock")
-    if master or not ({"MASTER", "SPARK_REMOTE"} & set(os.environ) or "PYSPARK_SUBMIT_ARGS" in os.environ):
-        builder = builder.master(master or "local[*]")
+    if master:
+        builder = builder.master(master)
     settings = {"spark.ui.showConsoleProgress": "false", "spark.api.mode": "classic", **(conf or {})}
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -38,13 +38,20 @@ public final class PenstockExec extends SparkPlan {
         this.service = service;
     }
 
-    /** Runs the query, once. Janino would let a synchronized private method hold the lock of the class. */
+    /**
+     * Runs the query, once: a second action runs its last stage again, as in Spark. One without a shuffle is its last
+     * stage, so it is run as a whole again: its sources may hold other rows by then.
+     *
+     * Janino would let a synchronized private method hold the lock of the class.
+     */
     private SparkPlan result() {
         synchronized (this) {
-            if (result == null) {
-                result = new HandedQuery(service, query, session()).result();
+            if (result != null) {
+                return result;
             }
-            return result;
+            SparkPlan made = new HandedQuery(service, query, session()).result();
+            result = RowLayout.isNarrow(query) ? null : made;
+            return made;
         }
     }
 

@@ -19,6 +19,8 @@ import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MapInArrow;
+import org.apache.spark.sql.catalyst.plans.logical.MapInPandas;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Repartition;
 import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression;
@@ -94,6 +96,10 @@ public final class PlanReader {
             facts.put("partition_columns", columns);
         } else if (plan instanceof Sort) {
             facts.put("sort", sort((Sort) plan));
+        } else if (plan instanceof MapInPandas) {
+            facts.put("is_barrier", ((MapInPandas) plan).isBarrier());
+        } else if (plan instanceof MapInArrow) {
+            facts.put("is_barrier", ((MapInArrow) plan).isBarrier());
         } else if (plan instanceof Repartition) {
             facts.put("repartition", repartition(((Repartition) plan).shuffle(), ((Repartition) plan).numPartitions()));
         } else if (plan instanceof RepartitionByExpression) {

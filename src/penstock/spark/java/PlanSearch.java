@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.catalog.HiveTableRelation;
 import org.apache.spark.sql.catalyst.plans.logical.CollectMetrics;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.RebalancePartitions;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
@@ -21,9 +22,10 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** Looks through a whole plan, its subqueries included, for what somebody may have written into it. */
 public final class PlanSearch {
-    /** Whether metrics are observed on a plan or on one of its subqueries. */
+    /** Whether metrics are observed on a plan, on one of its subqueries, or on what was cached of it. */
     public boolean observesMetrics(LogicalPlan plan) {
-        boolean found = plan instanceof CollectMetrics;
+        boolean found = plan instanceof CollectMetrics || plan instanceof InMemoryRelation
+                && observesMetrics(((InMemoryRelation) plan).cacheBuilder().logicalPlan());
         for (Object below : Catalyst.below(plan)) {
             found = found || observesMetrics((LogicalPlan) below);
         }

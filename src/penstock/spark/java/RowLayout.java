@@ -19,11 +19,14 @@ import scala.collection.immutable.Seq;
 
 /** What a program sees of the partitions in which the rows of a query are read. */
 final class RowLayout {
+    /** Numbers rows by the partitions they are in: DataFrame.zipWithIndex, and the default index of pandas on Spark. */
+    static final String NUMBERED = "AttachDistributedSequence";
+
     /** Operators that need no shuffle. */
     private static final Set<String> NARROW = new HashSet<>(Arrays.asList(new String[] {
             "Project", "Filter", "Generate", "Expand", "Sample", "LocalLimit", "BatchEvalPython", "ArrowEvalPython",
             "MapInPandas", "MapInArrow", "PythonMapInArrow", "DeserializeToObject", "SerializeFromObject", "MapElements",
-            "MapPartitions", "TypedFilter", "SubqueryAlias", "Union"}));
+            "MapPartitions", "TypedFilter", "SubqueryAlias", "Union", NUMBERED}));
 
     /** Leaves besides files that Spark divides the same way for each query. */
     private static final Set<String> DIVIDED_BY_SPARK = new HashSet<>(Arrays.asList(new String[] {
@@ -58,7 +61,8 @@ final class RowLayout {
      * up the whole.
      */
     static boolean decidesValues(LogicalPlan plan) {
-        if (plan instanceof Sample || usesPartitions(plan.expressions()) && isNarrow(plan)) {
+        boolean uses = Catalyst.name(plan).equals(NUMBERED) || usesPartitions(plan.expressions());
+        if (plan instanceof Sample || uses && isNarrow(plan)) {
             return true;
         }
         for (Object each : Catalyst.below(plan)) {

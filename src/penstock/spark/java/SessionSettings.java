@@ -75,9 +75,11 @@ public final class SessionSettings {
         if (found.getProperty("spark.jobGroup.id") == null) {
             found.setProperty("spark.jobGroup.id", tag);
         }
-        found.setProperty("spark.job.interruptOnCancel", "true");
-        String own = found.getProperty("spark.job.description");
         String execution = users.getProperty(SQLExecution.EXECUTION_ID_KEY());
+        if (execution == null || users.getProperty("spark.jobGroup.id") == null) { // else the program has said it
+            found.setProperty("spark.job.interruptOnCancel", "true");
+        }
+        String own = found.getProperty("spark.job.description");
         String waiting = execution == null ? "" : " (for SQL execution " + execution + ")";
         found.setProperty("spark.job.description", (own == null ? "" : own + ": ") + description + waiting);
         found.setProperty(INSIDE, tag);
