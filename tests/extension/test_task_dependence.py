@@ -53,7 +53,7 @@ def numbered_groups(spark: SparkSession, path: str) -> Any:
     return torn_by_index(groups.orderBy("id").zipWithIndex("i"))
 
 
-def of_pandas(spark: SparkSession, path: str) -> Any:  # noqa: ARG001 - it takes the active session
+def of_pandas(spark: SparkSession, path: str) -> Any:
     import pyspark.pandas as ps
 
     with warnings.catch_warnings():
