@@ -77,11 +77,23 @@ def test_what_differs_is_told() -> None:
         "5,000 rows of orders were read, 1,000 before",
         "now: orders broadcast, as it is 5 MiB",
         "x is 2 instead of 1",
-        "No task ran for 4.0 s, in the run before for 8.0 s",
         "read orders: 4.0 s longer",
+        "No task ran for 4.0 s, in the run before for 8.0 s",
     ]
     (first, *_) = found.steps
     assert (first.label, first.more_seconds) == ("read orders", 4.0)
+
+
+def test_the_steps_that_explain_a_slower_run_come_first() -> None:
+    before, after = run(1000, 5.0), run(1000, 3.0)
+    times = {"RUNNING": 20.0, "FINISHED": 29.0}
+    after.apply(vertex(9, [], "FINISHED", label="only now", timestamps=times))
+    after.ended = before.ended + 7.0
+    told_of = [text for text in Comparison.of(before, after, 40.0).sentences if " s" in text and "No task" not in text]
+    assert told_of == ["new: only now, 9.0 s", "read orders: 2.0 s less"]
+    after.ended = before.ended - 1.0
+    told_of = [text for text in Comparison.of(after, before, 40.0).sentences if " s" in text and "No task" not in text]
+    assert told_of == ["read orders: 2.0 s longer", "gone: only now, 9.0 s"]
 
 
 def test_the_same_run_differs_in_nothing() -> None:
@@ -99,7 +111,7 @@ def test_steps_and_decisions_that_one_run_has_only() -> None:
     back = Comparison.of(after, before, 30.0)
     assert [(one.label, one.before is None, one.after is None) for one in back.steps][-1] == ("only now", False, True)
     assert [(one.before, one.after) for one in back.choices] == [("orders broadcast", None)]
-    assert back.sentences == ["no longer: orders broadcast"]
+    assert back.sentences == ["no longer: orders broadcast", "gone: only now, 1.5 s"]
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED", "CANCELED"])

@@ -104,6 +104,16 @@ def test_what_was_read_less_comes_with_its_reason() -> None:
     assert texts == ["bytes of c: 1000 foreseen, 3 came", "bytes of b: 10 foreseen, 8 came", "a filter"]
 
 
+def test_what_was_only_filtered_was_not_read_less() -> None:
+    found = answers(
+        "read-less", decisions=[decision("dynamic filter", "a filter"), decision("dynamic filter", "a filter")]
+    )
+    assert [item.text for item in found.items] == [
+        "No table is known to have been read less. Rows that no join needs were dropped right after reading",
+        "a filter",
+    ]
+
+
 def test_the_worst_estimate_comes_first_and_each_once() -> None:
     wrong = estimate("bytes of a", 10, 100, 10.0)
     found = answers(
@@ -120,6 +130,7 @@ def test_the_worst_estimate_comes_first_and_each_once() -> None:
         ("bytes of d: 90 foreseen, 0 came", "missed"),
         ("bytes of b: 10 foreseen, 1000 came", "missed"),
         ("bytes of a: 10 foreseen, 100 came", "missed"),
+        ("Missed is an estimate that was off by a factor of two or more; small tables do not count", ""),
     ]
 
 

@@ -54,6 +54,23 @@ class StepPair:
         before, after = (None if one is None or one.state != "finished" else one.seconds for one in ends)
         return None if before is None or after is None else after - before
 
+    @property
+    def cost(self) -> float | None:
+        """How many seconds more the later run has spent on it, all of them if it is new; None if that is not known."""
+        if self.before is None and self.after is not None:
+            return self.after.seconds if self.after.state == "finished" else None
+        if self.after is None and self.before is not None:
+            return None if self.before.seconds is None else -self.before.seconds
+        return self.more_seconds
+
+    def __str__(self) -> str:
+        took = words.seconds(abs(self.cost or 0.0))
+        if self.before is None:
+            return f"new: {self.label}, {took}"
+        if self.after is None:
+            return f"gone: {self.label}, {took}"
+        return f"{self.label}: {took} {'longer' if (self.cost or 0.0) > 0 else 'less'}"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -113,13 +130,13 @@ class Comparison:
             for one in self.figures
             if one.name == _IDLE and abs(one.more) >= _SLOWER
         ]
-        steps = sorted(self.steps, key=lambda pair: -abs(pair.more_seconds or 0.0))
-        found += [
-            f"{pair.label}: {words.seconds(abs(pair.more_seconds))} {'longer' if pair.more_seconds > 0 else 'less'}"
-            for pair in steps[:_MOST]
-            if pair.more_seconds is not None and abs(pair.more_seconds) >= _SLOWER
-        ]
-        return found
+        return found[:_MOST] + self._times() + found[_MOST:]
+
+    def _times(self) -> list[str]:
+        """Return the steps that explain most of the seconds in between, first those that changed as the whole did."""
+        sign = 1 if self.figures[0].more >= 0 else -1
+        changed = [pair for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _SLOWER]
+        return [str(pair) for pair in sorted(changed, key=lambda pair: -sign * (pair.cost or 0.0))[:_MOST]]
 
 
 def _figures(

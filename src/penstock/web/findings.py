@@ -153,8 +153,11 @@ def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
     less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
     yield from (Item(text) for text in dict.fromkeys(map(str, less)))
-    for one in together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER):
-        yield Item(one.sentence, _otherwise(one), mark=_mark(one))
+    filters = list(together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER))
+    if filters and not less:
+        yield Item("No table is known to have been read less. Rows that no join needs were dropped right after reading")
+    for text, one in {one.sentence: one for one in filters}.items():
+        yield Item(text, _otherwise(one), mark=_mark(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
@@ -169,6 +172,8 @@ def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     missed = [one.estimate for one in decisions if one.estimate is not None and one.is_missed]
     for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
         yield Item(text, mark="missed")
+    if missed:
+        yield Item("Missed is an estimate that was off by a factor of two or more; small tables do not count")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:

@@ -35,11 +35,11 @@ class Growth:
 
 
 def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
-    """Return the sources of which clearly more or fewer rows were read, most changed first."""
+    """Return the sources of which clearly more or fewer rows were read, those with most more or fewer first."""
     before = rows_of_sources(old)
     found = [Growth(name, before[name], rows) for name, rows in rows_of_sources(new).items() if name in before]
     changed = [one for one in found if one.factor >= GREW or one.factor <= 1 / GREW]
-    return sorted(changed, key=lambda one: max(one.factor, 1 / one.factor), reverse=True)
+    return sorted(changed, key=lambda one: abs(one.after - one.before), reverse=True)
 
 
 def rows_of_sources(steps: Sequence[Step]) -> dict[str, int]:
