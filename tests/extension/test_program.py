@@ -29,11 +29,9 @@ BIN = Path(sys.executable).parent
 
 
 def run(command: Sequence[str | Path], **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        **variables,
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
-    }  # spark-submit looks for Python there
+    ours = {key: value for key, value in os.environ.items() if key not in {"PYSPARK_SUBMIT_ARGS", "MASTER"}}
+    # spark-submit looks for Python in the path
+    environment = {**ours, **variables, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(
         [*map(str, command)], capture_output=True, text=True, timeout=180, check=False, env=environment
     )
