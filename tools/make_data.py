@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib import resources
 from pathlib import Path
 
 import duckdb
@@ -20,6 +21,12 @@ def make_tpch(folder: Path, scale: str) -> None:
     (folder / ".done").touch()
 
 
+def load(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Load an extension from the package that carries it."""
+    (folder,) = (resources.files(f"duckdb_extension_{name}") / "extensions").iterdir()
+    db.execute(f"LOAD '{folder / name}.duckdb_extension'")
+
+
 def make_tpcds(folder: Path, scale: str) -> None:
     if (folder / ".done").exists():
         return
@@ -28,7 +35,7 @@ def make_tpcds(folder: Path, scale: str) -> None:
     print(f"Making TPC-DS at scale {scale} in {folder}")
     kept = folder / "tables.db"  # on disk: a large scale does not fit the memory
     with duckdb.connect(str(kept)) as db:
-        db.execute("LOAD tpcds")
+        load(db, "tpcds")
         db.execute("SET enable_progress_bar = false")
         db.execute(f"CALL dsdgen(sf={scale})")
         for (table,) in db.execute("SHOW TABLES").fetchall():
@@ -41,7 +48,7 @@ def make_queries(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with duckdb.connect() as db:
         for name in ("tpch", "tpcds"):
-            db.execute(f"LOAD {name}")
+            load(db, name)
             queries = db.execute(f"SELECT query_nr, query FROM {name}_queries()").fetchall()  # noqa: S608
             # Spark quotes identifiers with back quotes.
             texts = {number: text.replace('"', "`") if name == "tpcds" else text for number, text in queries}

@@ -41,6 +41,7 @@ class DecisionKind(StrEnum):
     EXCHANGE = "exchange"
     REBALANCE = "rebalance"
     STRATEGY = "strategy"
+    NATIVE = "native"
     WHOLE_QUERY = "whole query"
     CANCEL = "cancel"
 

@@ -81,6 +81,22 @@ VERIFY = Option(
     doc="Let every job check itself while it runs: each row is in the task that the plan says, every written row "
     "is read exactly once, broadcasts and filters keep all rows they must keep. A failed check fails the job.",
 )
+NATIVE = Option(
+    "execution.native",
+    BOOL,
+    default=False,
+    doc="Let DuckDB, in Spark's Python workers, read Parquet files and sum up their rows before the first exchange, "
+    "where all that is done to them is known to give Spark's values. Whatever it cannot do, Spark does, and a decision "
+    "says why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`.",
+)
+NATIVE_MEMORY = Option(
+    "execution.native.memory",
+    SIZE,
+    default=192 * MIB,
+    minimum=16 * MIB,
+    doc="The memory that DuckDB may use in a task before it writes to the disk. It is outside of the JVM, so it counts "
+    "as `spark.executor.memoryOverhead`; two tasks at a time fit the 384 MiB that an executor has at least.",
+)
 SHADOW = Option(
     "execution.shadow",
     STRING,

@@ -55,6 +55,8 @@ class JobContext:
         Whether every claim about rows is checked.
     exact_keys
         Up to so many keys, a dynamic filter keeps their values.
+    native_memory
+        Bytes that DuckDB may use in a task that it computes a leaf in; None if Spark computes all.
     """
 
     bridge: Bridge
@@ -66,6 +68,7 @@ class JobContext:
     decisions: DecisionLog
     verify: bool
     exact_keys: int
+    native_memory: int | None = None
 
     @property
     def graph(self) -> StreamGraph:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.config.options import NATIVE
+from penstock.decisions import Choice, DecisionKind, NodeRef, Told, plain
 from penstock.graph import AggregateOperator
 from penstock.planner.plan import WriteKind
 from penstock.spark import exchange, fragment
+from penstock.spark.native_leaves import NativeLeaves
 
 if TYPE_CHECKING:
     from penstock.execution.broadcasts import Broadcasts
@@ -41,4 +44,23 @@ def write_output(
             logical = logical.rebalanced(setup.subpartitions)
     reader = context.graph.node(edge.target_id).operator
     aggregates_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
-    return exchange.write(session, logical, pre_aggregated=aggregates_first)
+    native = None if context.native_memory is None else NativeLeaves(context.native_memory)
+    try:
+        return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
+    finally:
+        if native is not None:
+            _record(context, edge, native)
+
+
+def _record(context: JobContext, edge: StreamEdge, native: NativeLeaves) -> None:
+    """Record which leaves of a vertex DuckDB has computed, and why not the others."""
+    for leaf in native.leaves:
+        why_not = leaf.declined or native.failure
+        table = plain(leaf.table)
+        if why_not is None:
+            chosen, told = "DuckDB", f"{table} is read and summed up by DuckDB, in Spark's Python workers"
+            why = "all that is done to its rows before the exchange is known to give what Spark gives"
+        else:
+            chosen, why, told = "Spark", why_not, f"{table} is read by Spark, not by DuckDB: {why_not}"
+        node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
+        context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, why, told=Told(told, NATIVE.key)))

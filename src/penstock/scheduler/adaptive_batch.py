@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, SOURCES_TIMEOUT, VERIFY
+from penstock.config.options import DYNAMIC_FILTERING_EXACT_KEYS, NATIVE, NATIVE_MEMORY, SOURCES_TIMEOUT, VERIFY
 from penstock.errors import GraphError, JobCancelledError, SourceTimeoutError
 from penstock.events import ExecutionState, GraphPlanned, VerticesCreated
 from penstock.execution.context import JobContext, group_of
@@ -145,6 +145,7 @@ class AdaptiveBatchScheduler:
             decisions,
             verify=config.flag(VERIFY),
             exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
+            native_memory=config.integer(NATIVE_MEMORY) if config.flag(NATIVE) else None,
         )
         self._runner = VertexRunner(context)
         results, cores = self._runner.results, jobs.cluster_cores(bridge)

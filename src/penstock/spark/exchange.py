@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
+    from penstock.spark.native_leaves import NativeLeaves
     from penstock.spark.plans import LogicalNode
 
 _STAGE = "ShuffleQueryStageExec"
@@ -167,7 +168,9 @@ class BroadcastResult:
         return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
 
 
-def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> PhysicalPlan:
+def physical_plan(
+    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeLeaves | None = None
+) -> PhysicalPlan:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
     The plan is not optimised again: that costs more than planning, and the parts of an optimised plan are optimal.
@@ -177,6 +180,8 @@ def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: boo
     ----------
     pre_aggregated
         Whether an aggregate over grouping sets sums up before rows are multiplied.
+    native
+        Lets DuckDB compute leaves, if given.
     """
     bridge = session._bridge
     logical._handle.setAnalyzed()
@@ -184,6 +189,8 @@ def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: boo
     plan = spark_plan(session, logical)
     if pre_aggregated:
         plan = aggregated_first(bridge, plan) or plan
+    if native is not None:
+        plan = native.rewritten(session, PhysicalPlan(bridge, plan))._handle
     context = bridge.find(EXECUTION + "adaptive.AdaptiveExecutionContext")(session, query)
     adaptive = bridge.find(EXECUTION + "adaptive.InsertAdaptiveSparkPlan")(context).apply(plan)
     if class_name(adaptive) != "AdaptiveSparkPlanExec":
@@ -193,11 +200,27 @@ def physical_plan(session: Session, logical: LogicalPlan, *, pre_aggregated: boo
     return PhysicalPlan(bridge, adaptive)
 
 
-def write(session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False) -> StagedResult:
-    """Run the shuffle stages of a plan, not what is above them."""
-    bridge, plan = session._bridge, physical_plan(session, logical, pre_aggregated=pre_aggregated)
+def write(
+    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeLeaves | None = None
+) -> StagedResult:
+    """Run the shuffle stages of a plan, not what is above them.
+
+    Parameters
+    ----------
+    session, logical, pre_aggregated, native
+        See `physical_plan`. Where DuckDB fails, Spark computes the leaves.
+    """
+    bridge = session._bridge
     executors = executors_of(bridge)
-    above = _with_stages_run(plan)
+    plan = partial(physical_plan, session, logical, pre_aggregated=pre_aggregated, native=native)
+    try:
+        above = _with_stages_run(plan())
+    except Exception as error:
+        if native is None or not native.gives_up(error):
+            raise
+        above = _with_stages_run(plan())
+    if native is not None and native.refuses(above):
+        above = _with_stages_run(plan())
     stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))

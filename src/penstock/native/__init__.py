@@ -1,0 +1,1 @@
+"""Native vertices: what an embedded engine computes in Spark's Python workers, in place of Spark's operators."""

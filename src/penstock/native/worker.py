@@ -1,0 +1,226 @@
+"""Runs the leaf of a vertex in a Python worker of Spark: DuckDB reads the task's part of Parquet files, and computes.
+
+A task reads the row groups whose middle lies in its ranges of the files, as Spark's own reader does. Anything that
+DuckDB might read otherwise than Spark raises `NotNativeError`, and so does every error of DuckDB: Spark then computes
+the rows.
+
+The module is sent to the workers as it is, so it imports nothing of the package.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+_BATCH_ROWS = 10_000
+"""Rows of a batch of columns, as Spark's own ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
+_TYPES = {
+    "boolean": "bool",
+    "tinyint": "int8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "float": "float",
+    "double": "double",
+    "date": "date32[day]",
+    "string": "string",
+}
+"""Spark's types, and Arrow's names for them."""
+_TEXTS = {"large_string", "string_view"}
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+"""Keys of files whose old dates follow another calendar."""
+
+
+NOT_NATIVE = "penstock: not computed by DuckDB: "
+"""The beginning of errors after which Spark is to compute the rows."""
+
+
+class NotNativeError(Exception):
+    """The rows are not computed here."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(NOT_NATIVE + " ".join(why.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its name, and its type as Spark's SQL spells it."""
+
+    name: str
+    type: str
+
+    @property
+    def arrow(self) -> str:
+        """The name of its type in Arrow."""
+        if self.type.startswith("decimal("):
+            return "decimal128" + self.type.removeprefix("decimal").replace(",", ", ")
+        return _TYPES[self.type]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRange:
+    """A range of bytes of a file, and the file as it was when the query was planned.
+
+    Parameters
+    ----------
+    path
+        Where it lies, with or without ``file:``.
+    start, length
+        The range.
+    modified
+        Milliseconds since 1970.
+    size
+        Bytes of the whole file.
+    """
+
+    path: str
+    start: int
+    length: int
+    modified: int
+    size: int
+
+    @property
+    def local(self) -> str:
+        """The path for the operating system."""
+        return self.path.removeprefix("file:")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeLeaf:
+    """What every task computes of its files; a function for ``DataFrame.mapInArrow``.
+
+    Parameters
+    ----------
+    sql
+        The query; ``{scan}`` stands for the rows of the files.
+    read
+        The columns that it reads, none if it only counts rows.
+    columns
+        What it gives.
+    memory
+        Bytes that DuckDB may use in a task before it spills.
+    """
+
+    sql: str
+    read: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    memory: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Compute the rows of the files that a task is told to read."""
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                yield from self.rows([FileRange(**one) for one in json.loads(text)])
+
+    def rows(self, files: list[FileRange]) -> Iterator[pa.RecordBatch]:
+        """Compute the rows of ranges of files."""
+        try:
+            import duckdb
+        except ImportError as error:
+            raise NotNativeError("the package duckdb is not installed on this executor") from error
+        import pyarrow as pa
+
+        schema = pa.schema([(one.name, _arrow_type(one)) for one in self.columns])
+        scans = [scan for file in files if (scan := self._scan(file)) is not None]
+        if not scans:
+            scans = ["(SELECT " + self._names(empty=True) + " LIMIT 0)"]
+        sql = self.sql.replace("{scan}", "(" + " UNION ALL ".join(scans) + ")")
+        with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spill:
+            settings: dict[str, str | bool | int | float | list[str]] = {
+                "threads": 1,  # a task has one core
+                "memory_limit": f"{self.memory}B",
+                "temp_directory": spill,
+                "autoinstall_known_extensions": False,
+            }
+            try:
+                with duckdb.connect(config=settings) as connection:
+                    for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+                        columns = [one.cast(kind) for one, kind in zip(batch.columns, schema.types, strict=True)]
+                        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            except (duckdb.Error, pa.ArrowInvalid) as error:
+                raise NotNativeError(str(error)) from error
+
+    def _names(self, *, empty: bool = False) -> str:
+        if not self.read:
+            return "1 AS nothing"
+        if empty:
+            return ", ".join(f"CAST(NULL AS {one.type}) AS {_quoted(one.name)}" for one in self.read)
+        return ", ".join(_quoted(one.name) for one in self.read)
+
+    def _scan(self, file: FileRange) -> str | None:
+        """Return the query for the rows of a range of a file, None if no row group belongs to it."""
+        import pyarrow.parquet as pq
+
+        if set("*?[") & set(file.local):
+            raise NotNativeError(f"DuckDB would take the path {file.path} for a pattern")
+        try:
+            found = Path(file.local).stat()
+        except OSError as error:
+            raise NotNativeError(str(error)) from error
+        if found.st_size != file.size or found.st_mtime_ns // 1_000_000 != file.modified:
+            raise NotNativeError(f"{file.path} has changed since the query was planned")
+        with pq.ParquetFile(file.local) as parquet:
+            self._check(parquet, file.path)
+            first, last = _rows(parquet.metadata, file)
+            total = parquet.metadata.num_rows
+        if first == last:
+            return None
+        path = "'" + file.local.replace("'", "''") + "'"
+        if (first, last) == (0, total):
+            return f"SELECT {self._names()} FROM read_parquet({path}, hive_partitioning = false)"  # noqa: S608 - quoted
+        numbered = f"read_parquet({path}, hive_partitioning = false, file_row_number = true)"
+        where = f"file_row_number >= {first} AND file_row_number < {last}"
+        return f"SELECT {self._names()} FROM {numbered} WHERE {where}"  # noqa: S608 - quoted
+
+    def _check(self, parquet: Any, path: str) -> None:
+        """Raise if a file has columns that might be read otherwise than Spark reads them."""
+        schema = parquet.schema_arrow
+        for column in self.read:
+            places = [one for one in schema.names if one.lower() == column.name.lower()]
+            if places != [column.name]:
+                raise NotNativeError(f"{path} has the columns {places} for {column.name}")
+            there = str(schema.field(column.name).type)
+            if ("string" if there in _TEXTS else there) != column.arrow:
+                raise NotNativeError(f"{column.name} is {there} in {path}, and {column.type} in the table")
+        if any(column.type == "date" for column in self.read):
+            known = parquet.metadata.metadata or {}
+            if any(key in known for key in _LEGACY):
+                raise NotNativeError(f"{path} has dates of another calendar")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _arrow_type(column: Column) -> Any:
+    import pyarrow as pa
+
+    if column.type.startswith("decimal("):
+        return pa.decimal128(*map(int, column.type[len("decimal(") : -1].split(",")))
+    return pa.type_for_alias(column.arrow.removesuffix("[day]"))
+
+
+def _rows(metadata: Any, file: FileRange) -> tuple[int, int]:
+    """Return the first row of the row groups whose middle lies in a range, and the first one after them."""
+    first = last = None
+    row = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        head = group.column(0)
+        start = head.data_page_offset
+        if head.has_dictionary_page and head.dictionary_page_offset:
+            start = min(start, head.dictionary_page_offset)
+        size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+        if file.start <= start + size // 2 < file.start + file.length:
+            first = row if first is None else first
+            last = row + group.num_rows
+        row += group.num_rows
+    return (0, 0) if first is None or last is None else (first, last)

@@ -1,0 +1,125 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.types.DecimalType;
+
+/** What a task sums up of its rows before they are exchanged, in the SQL of DuckDB: the buffers of Spark's functions. */
+final class NativeAggregate {
+    /** The largest long integer. */
+    private static final String LONGEST = "9223372036854775807";
+
+    /** Up to here, whole numbers are exact as doubles, so their sum is the same in any order. */
+    private static final String EXACT_AS_DOUBLE = "9007199254740992";
+
+    final String columns;
+    final String groups;
+
+    NativeAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
+        if (plan.requiredChildDistributionExpressions().isDefined()) {
+            throw new NativeSql.Declined("an aggregate of exchanged rows");
+        }
+        Map<Object, Object> values = new HashMap<>();
+        StringBuilder grouped = new StringBuilder();
+        for (Object each : Catalyst.each(plan.groupingExpressions())) {
+            NamedExpression group = (NamedExpression) each;
+            String type = NativeSql.type(((Expression) each).dataType());
+            if (type.equals("FLOAT") || type.equals("DOUBLE")) {
+                throw new NativeSql.Declined("groups by floating-point numbers");
+            }
+            String sql = NativeSql.of((Expression) each);
+            values.put(group.exprId().id(), sql);
+            grouped.append(grouped.length() == 0 ? " GROUP BY " : ", ").append(sql);
+        }
+        for (Object each : Catalyst.each(plan.aggregateExpressions())) {
+            AggregateExpression one = (AggregateExpression) each;
+            if (!one.mode().toString().equals("Partial") || one.isDistinct()) {
+                throw new NativeSql.Declined("a distinct aggregate");
+            }
+            String only = one.filter().isEmpty() ? "" : " FILTER (WHERE " + NativeSql.condition((Expression) (Object) one.filter().get()) + ")";
+            List<?> buffers = Catalyst.each(one.aggregateFunction().inputAggBufferAttributes());
+            List<?> sql = buffers(one.aggregateFunction(), buffers, only);
+            for (int i = 0; i < buffers.size(); i++) {
+                values.put(((AttributeReference) buffers.get(i)).exprId().id(), sql.get(i));
+            }
+        }
+        StringBuilder found = new StringBuilder();
+        for (Object each : Catalyst.each(plan.resultExpressions())) {
+            NamedExpression result = (NamedExpression) each;
+            Object sql = each instanceof AttributeReference ? values.get(result.exprId().id()) : null;
+            if (sql == null) {
+                throw new NativeSql.Declined("an aggregate that gives more than its parts");
+            }
+            found.append(found.length() == 0 ? "" : ", ").append(sql).append(" AS c").append(result.exprId().id());
+        }
+        columns = found.length() == 0 ? "1 AS nothing" : found.toString();
+        groups = grouped.toString();
+    }
+
+    /** Returns the parts of an aggregate function, of which Spark makes its result after the exchange. */
+    private static List<String> buffers(AggregateFunction function, List<?> buffers, String only)
+            throws NativeSql.Declined {
+        String name = Catalyst.name(function);
+        List<Object> types = new ArrayList<>();
+        for (Object buffer : buffers) {
+            types.add(NativeSql.type(((Expression) buffer).dataType()));
+        }
+        if (name.equals("Count") && types.size() == 1) {
+            StringBuilder known = new StringBuilder();
+            for (Object part : Catalyst.each(function.children())) {
+                known.append(known.length() == 0 ? "" : " AND ").append(NativeSql.of((Expression) part)).append(" IS NOT NULL");
+            }
+            return Arrays.asList("count(CASE WHEN " + known + " THEN 1 END)" + only);
+        }
+        if (function.children().size() != 1) {
+            throw new NativeSql.Declined("aggregate " + name);
+        }
+        Expression child = Catalyst.first(function);
+        String sql = NativeSql.of(child);
+        String type = NativeSql.type(child.dataType());
+        boolean floats = type.equals("FLOAT") || type.equals("DOUBLE");
+        if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !floats) {
+            return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + only);
+        }
+        if (!name.equals("Sum") && !name.equals("Average") || NativeSql.mode(function).equals("TRY")) {
+            throw new NativeSql.Declined("aggregate " + name);
+        }
+        String count = "count(" + sql + ")" + only;
+        if (child.dataType() instanceof DecimalType && types.size() == 2) {
+            boolean fits = NativeSql.isSummedExactly(child.dataType());
+            String sum = sum(sql, only, (String) types.get(0), fits ? null : NativeSql.largest(child.dataType()));
+            String known = "coalesce(" + sum + ", " + NativeSql.zero(((Expression) buffers.get(0)).dataType()) + ")";
+            return Arrays.asList(known, name.equals("Sum") ? "(" + count + " = 0)" : count);
+        }
+        if (name.equals("Sum") && NativeSql.isWhole(child.dataType()) && types.size() == 1) {
+            boolean anyOrder = NativeSql.isSmall(child) || NativeSql.mode(function).equals("LEGACY");
+            return Arrays.asList(sum(sql, only, (String) types.get(0), anyOrder ? null : LONGEST));
+        }
+        if (name.equals("Average") && NativeSql.isWhole(child.dataType()) && types.size() == 2) {
+            return Arrays.asList("coalesce(" + sum(sql, only, (String) types.get(0), EXACT_AS_DOUBLE) + ", 0)", count);
+        }
+        throw new NativeSql.Declined("aggregate " + name + " of " + type);
+    }
+
+    /** Returns a sum; if there is a bound, an error where a part of the rows might have a larger one than that. */
+    private static String sum(String sql, String only, String type, String bound) {
+        String sum = "sum(" + sql + ")" + only;
+        if (bound != null) {
+            String whole = bound.startsWith("CAST") ? sql : "CAST(" + sql + " AS HUGEINT)";
+            sum = "CASE WHEN sum(abs(" + whole + "))" + only + " > " + bound + " THEN error('a sum that may not fit') ELSE "
+                    + sum + " END";
+        }
+        return "CAST(" + sum + " AS " + type + ")";
+    }
+}

@@ -1,0 +1,281 @@
+"""Generated aggregates over generated expressions: with DuckDB and by plain Spark, in both ANSI modes.
+
+python -m tests.native.expressions --queries 1000 --seed 7      each query has six expressions
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import random
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+COLUMNS = {
+    "b": "boolean",
+    "i8": "tinyint",
+    "i16": "smallint",
+    "i32": "int",
+    "i64": "bigint",
+    "d5": "decimal(5,2)",
+    "d15": "decimal(15,2)",
+    "d38": "decimal(38,6)",
+    "f": "double",
+    "day": "date",
+    "s": "string",
+    "small15": "decimal(15,2)",
+}
+SMALL = {
+    "small15": ["0.00BD", "0.05BD", "-12.34BD", "3.00BD"],
+}
+"""Values of the columns that arithmetic is done with mostly: of others it overflows, and then Spark computes."""
+VALUES: dict[str, list[str]] = {
+    "boolean": ["true", "false"],
+    "tinyint": ["0Y", "1Y", "-1Y", "127Y", "-128Y"],
+    "smallint": ["0S", "7S", "-3S", "32767S", "-32768S"],
+    "int": ["0", "1", "-1", "12345", "2147483647", "-2147483648"],
+    "bigint": ["0L", "1L", "-5L", "9007199254740993L", "9223372036854775807L", "-9223372036854775807L - 1L"],
+    "decimal(5,2)": ["0.00BD", "0.01BD", "-999.99BD", "999.99BD", "1.50BD"],
+    "decimal(15,2)": ["0.00BD", "9999999999999.99BD", "-9999999999999.99BD", "0.05BD", "1234.56BD"],
+    "decimal(38,6)": ["0BD", "99999999999999999999999999999999.999999BD", "-1.000001BD", "0.5BD"],
+    "double": [
+        "0D",
+        "-0.0D",
+        "double('NaN')",
+        "double('Infinity')",
+        "double('-Infinity')",
+        "1.5D",
+        "1e-300D",
+        "-1e300D",
+    ],
+    "date": ["date'1970-01-01'", "date'0001-01-01'", "date'9999-12-31'", "date'2026-02-28'", "date'1582-10-10'"],
+    "string": ["''", "'a'", "'A'", "'ab%c'", "'é'", "'z😀z'", "'it''s'", "' a '", "'_x'", "'abcabc'"],
+}
+PATTERNS = ["%", "a%", "%a", "%a%", "_b%", "a_c", "", "%é%", "_", "z_z"]
+NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal(5,2)", "decimal(15,2)")
+ROWS = 600
+
+
+def write_rows(spark: SparkSession, folder: str, seed: int = 1) -> None:
+    """Write rows of nulls, extremes and ordinary values, in two files."""
+    chosen = random.Random(seed)
+    for part in range(2):
+        lines = []
+        for _ in range(ROWS // 2):
+            values = [
+                "NULL" if chosen.random() < 0.15 else f"CAST({chosen.choice(SMALL.get(name, VALUES[kind]))} AS {kind})"
+                for name, kind in COLUMNS.items()
+            ]
+            lines.append("(" + ", ".join(values) + ")")
+        rows = spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS t({', '.join(COLUMNS)})").coalesce(1)
+        rows.write.mode("overwrite" if part == 0 else "append").option("parquet.block.size", 4096).parquet(folder)
+
+
+@dataclass
+class Generator:
+    """Makes expressions of a type, as SQL."""
+
+    chosen: random.Random
+
+    def of(self, kind: str, depth: int) -> str:
+        """Return an expression of a type."""
+        if depth == 0 or self.chosen.random() < 0.2:
+            return self.leaf(kind)
+        ways = [self._case, self._coalesce]
+        if kind == "boolean":
+            ways = [
+                self._compared,
+                self._compared,
+                self._logic,
+                self._null,
+                self._listed,
+                self._text_test,
+                self._between,
+            ]
+        elif kind in NUMBERS:
+            ways += [self._arithmetic] * (
+                2 if kind in {COLUMNS[name] for name in SMALL} else self.chosen.random() < 0.1
+            )
+        elif kind == "string":
+            ways += [self._part]
+        if kind == "int":
+            ways += [self._of_date]
+        if kind in {"int", "bigint"}:
+            ways += [self._widened]
+        return str(self.chosen.choice(ways)(kind, depth - 1))
+
+    def leaf(self, kind: str) -> str:
+        """Return a column or a value."""
+        columns = [name for name, there in COLUMNS.items() if there == kind]
+        if columns and self.chosen.random() < 0.75:
+            return self.chosen.choice(columns)
+        return (
+            f"CAST({self.chosen.choice(VALUES[kind])} AS {kind})"
+            if self.chosen.random() < 0.95
+            else f"CAST(NULL AS {kind})"
+        )
+
+    def _any(self) -> str:
+        kinds = [kind for kind in COLUMNS.values() if kind != "double"]
+        return self.chosen.choice(kinds) if self.chosen.random() < 0.98 else "double"
+
+    def _case(self, kind: str, depth: int) -> str:
+        condition, one, other = self.of("boolean", depth), self.of(kind, depth), self.of(kind, depth)
+        return self.chosen.choice(
+            [f"if({condition}, {one}, {other})", f"CASE WHEN {condition} THEN {one} ELSE {other} END"]
+        )
+
+    def _coalesce(self, kind: str, depth: int) -> str:
+        return f"coalesce({self.of(kind, depth)}, {self.of(kind, depth)})"
+
+    def _arithmetic(self, kind: str, depth: int) -> str:
+        operator = self.chosen.choice(["+", "-", "*"])
+        small = [name for name in SMALL if COLUMNS[name] == kind]
+        if small and self.chosen.random() < 0.9:
+            return f"({small[0]} {operator} {self.chosen.choice([small[0], *SMALL[small[0]]])})"
+        sum_ = f"({self.of(kind, depth)} {operator} {self.of(kind, depth)})"
+        return f"CAST({sum_} AS {kind})" if kind.startswith("decimal") and self.chosen.random() < 0.3 else sum_
+
+    def _compared(self, _: str, depth: int) -> str:
+        kind = self._any()
+        operator = self.chosen.choice(["=", "<", "<=", ">", ">=", "<>", "<=>"])
+        return f"({self.of(kind, depth)} {operator} {self.of(kind, depth)})"
+
+    def _between(self, _: str, depth: int) -> str:
+        kind = self._any()
+        return f"({self.of(kind, depth)} BETWEEN {self.leaf(kind)} AND {self.leaf(kind)})"
+
+    def _logic(self, _: str, depth: int) -> str:
+        one, other = self.of("boolean", depth), self.of("boolean", depth)
+        return self.chosen.choice([f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})"])
+
+    def _null(self, _: str, depth: int) -> str:
+        return f"({self.of(self._any(), depth)} IS {self.chosen.choice(['', 'NOT '])}NULL)"
+
+    def _listed(self, _: str, depth: int) -> str:
+        kind = self._any()
+        values = ", ".join(self.leaf(kind) for _ in range(self.chosen.choice([1, 3, 12])))
+        return f"({self.of(kind, depth)} IN ({values}))"
+
+    def _text_test(self, _: str, depth: int) -> str:
+        text = self.of("string", depth)
+        other = self.chosen.choice(VALUES["string"])
+        return self.chosen.choice(
+            [
+                f"({text} LIKE '{self.chosen.choice(PATTERNS)}')",
+                f"startswith({text}, {other})",
+                f"endswith({text}, {other})",
+                f"contains({text}, {other})",
+            ]
+        )
+
+    def _part(self, _: str, depth: int) -> str:
+        return f"substring({self.of('string', depth)}, {self.chosen.choice([1, 2, 3])}, {self.chosen.choice([0, 1, 2, 9])})"
+
+    def _of_date(self, _: str, depth: int) -> str:
+        return f"{self.chosen.choice(['year', 'month', 'day'])}({self.of('date', depth)})"
+
+    def _widened(self, kind: str, depth: int) -> str:
+        narrower = {"int": ["tinyint", "smallint"], "bigint": ["tinyint", "smallint", "int"]}[kind]
+        return f"CAST({self.of(self.chosen.choice(narrower), depth)} AS {kind})"
+
+
+EXPRESSIONS = 6
+"""How many there are in a query."""
+
+
+def query(seed: int) -> str:
+    """Return a query that sums up six expressions."""
+    chosen = random.Random(seed)
+    make = Generator(chosen)
+    found = []
+    for place in range(EXPRESSIONS):
+        kind = chosen.choice(list(COLUMNS.values()))
+        text = make.of(kind, chosen.choice([1, 2, 3]))
+        function = chosen.choice(["min", "max", "count", "sum", "avg"])
+        if (
+            (function in {"sum", "avg"} and kind not in NUMBERS)
+            or kind == "double"
+            or (function == "avg" and "int" in kind)
+        ):
+            function = "count"
+        only = f" FILTER (WHERE {make.of('boolean', 1)})" if chosen.random() < 0.2 else ""
+        found.append(f"{function}({text}){only} AS a{place}")
+    where = f" WHERE {make.of('boolean', 2)}" if chosen.random() < 0.6 else ""
+    keys = chosen.sample(["b", "i8", "d5", "day", "s"], chosen.choice([0, 1, 1, 2]))
+    keys = [*keys, make.of(chosen.choice(["int", "string"]), 1)] if chosen.random() < 0.2 else keys
+    named = [f"{key} AS k{place}" for place, key in enumerate(keys)]
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join([*named, *found])} FROM t{where}{grouped}"
+
+
+def outcome(run: Any) -> list[str] | str:
+    """Return the rows of a query as sorted texts, or that it fails."""
+    from pyspark.errors import PySparkException
+
+    from penstock.errors import JobError
+
+    try:
+        return sorted(map(str, run()))
+    except (PySparkException, JobError):
+        return "an error"  # of several that are possible, tasks race for the one that is told
+
+
+def is_native(env: Environment) -> bool:
+    """Whether DuckDB has computed a leaf of the last job."""
+    job = env.last_job
+    return job is not None and any(one.kind == "native" and one.chosen == "DuckDB" for one in job.decisions)
+
+
+def main() -> int:
+    """Compare as many queries as were asked for; print those that differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    logging.disable(logging.ERROR)
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2")
+    builder = builder.config("spark.sql.codegen.wholeStage", "false").config(
+        "spark.sql.codegen.factoryMode", "NO_CODEGEN"
+    )
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": 0}
+    env = Environment(spark, config=options, progress=False)
+    differ = native = failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        write_rows(spark, folder + "/t")
+        spark.read.parquet(folder + "/t").createOrReplaceTempView("t")
+        for number in range(arguments.queries):
+            text = query(arguments.seed * 1_000_000 + number)
+            spark.conf.set("spark.sql.ansi.enabled", str(number % 2 == 0).lower())
+            plain = outcome(lambda text=text: spark.sql(text).collect())
+            ours = outcome(lambda text=text: env.collect(spark.sql(text)))
+            native += is_native(env)
+            failed += isinstance(plain, str)
+            if plain != ours:
+                differ += 1
+                print(f"DIFFERS {text}\n  plain {plain[:3]}\n  ours  {ours[:3]}", flush=True)
+            if number % 100 == 99:
+                print(f"{number + 1} queries, {native} by DuckDB, {failed} with an error, {differ} differ", flush=True)
+    print(
+        f"{arguments.queries} queries of {EXPRESSIONS} expressions: {native} by DuckDB, {failed} fail, {differ} differ"
+    )
+    return int(differ > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Leaves that DuckDB computes: rows as plain Spark's, and Spark's own plan wherever it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Environment
+from penstock.native.worker import NativeLeaf
+from penstock.spark import native_leaves
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+from tests.native.expressions import is_native, outcome, query, write_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def native(spark: SparkSession) -> Environment:
+    return Environment(spark, config=OFF | {"execution.native": True}, progress=False)
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = str(tmp_path_factory.mktemp("rows") / "t")
+    write_rows(spark, folder)
+    spark.read.parquet(folder).createOrReplaceTempView("t")
+    yield folder
+    spark.catalog.dropTempView("t")
+
+
+def reasons(env: Environment) -> list[tuple[str, str]]:
+    """Return what was chosen for the leaves of the last job, and why."""
+    assert env.last_job is not None
+    return [(str(one.chosen), one.reason) for one in env.last_job.decisions if one.kind == "native"]
+
+
+def tpch(spark: SparkSession, data: Path, number: int) -> DataFrame:
+    for file in sorted((data / "tpch-0.1").glob("*.parquet")):
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+    return spark.sql(json.loads((data / "queries" / "tpch.json").read_text())[str(number)])
+
+
+@pytest.mark.parametrize("number", range(1, 23))
+def test_tpch(spark: SparkSession, native: Environment, data: Path, number: int) -> None:
+    df = tpch(spark, data, number)
+    assert_same_rows(native.collect(df), df.collect())
+    assert is_native(native) or number != 1
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_generated_expressions(spark: SparkSession, native: Environment, ansi: bool) -> None:
+    """More of them: ``python -m tests.native.expressions --queries 1000``."""
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
+    try:
+        by_duckdb = 0
+        for seed in range(40):
+            text = query(seed)
+            expected = outcome(spark.sql(text).collect)
+            assert outcome(lambda text=text: native.collect(spark.sql(text))) == expected, text
+            by_duckdb += is_native(native)
+        assert by_duckdb >= 10
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", str(before))
+
+
+DECLINED = {
+    "floating-point sums": ("SELECT sum(f) FROM t", "aggregate Sum of DOUBLE"),
+    "groups by floating-point numbers": ("SELECT f, count(*) FROM t GROUP BY f", "groups by floating-point numbers"),
+    "arithmetic that may not fit": ("SELECT max(i8 * 0Y) FROM t", "arithmetic of tinyint"),
+    "an unknown expression": ("SELECT max(upper(s)) FROM t", "expression Upper"),
+    "another collation": ("SELECT max(s COLLATE UTF8_LCASE) FROM t", "type string collate UTF8_LCASE"),
+    "a distinct count of two": ("SELECT count(distinct s), count(distinct i32) FROM t", "operator ExpandExec"),
+    "a pattern that is escaped": (r"SELECT count(*) FROM t WHERE s LIKE '%\\_%'", "a condition that may fail"),
+    "no aggregate": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
+}
+
+
+@pytest.mark.parametrize("case", DECLINED, ids=str)
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_what_is_not_known_to_be_equal_is_left_to_spark(spark: SparkSession, native: Environment, case: str) -> None:
+    text, why = DECLINED[case]
+    df = spark.sql(text)
+    assert_same_rows(native.collect(df), df.collect())
+    assert reasons(native)
+    assert all(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_sum_that_may_not_fit_is_sparks(spark: SparkSession, native: Environment, rows: str) -> None:
+    for ansi in ("true", "false"):
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        try:
+            text = "SELECT sum(i64), max(small15) FROM t"
+            assert outcome(lambda text=text: native.collect(spark.sql(text))) == outcome(spark.sql(text).collect)
+            assert [chosen for chosen, _ in reasons(native)] == ["Spark"]
+        finally:
+            spark.conf.unset("spark.sql.ansi.enabled")
+    assert rows
+
+
+def counted(spark: SparkSession, folder: str) -> DataFrame:
+    return spark.read.parquet(folder).groupBy("b").count()
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_file_that_changes_after_planning(spark: SparkSession, native: Environment, tmp_path: Path) -> None:
+    folder = str(tmp_path / "t")
+    write_rows(spark, folder)
+    df = counted(spark, folder)
+    expected = df.collect()
+    for file in (tmp_path / "t").glob("*.parquet"):
+        os.utime(file, (1, 1))
+    assert_same_rows(native.collect(df), expected)
+    ((chosen, why),) = reasons(native)
+    assert chosen == "Spark"
+    assert "has changed since the query was planned" in why
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_without_the_package(
+    spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_leaves, "find_spec", lambda _: None)
+    df = counted(spark, rows)
+    assert_same_rows(native.collect(df), df.collect())
+    assert reasons(native) == [("Spark", "the package duckdb is not installed")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_worker_that_dies(
+    spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real process that is gone: the leaf's function ends it as the kernel would for want of memory."""
+
+    class Dying(NativeLeaf):
+        def __call__(self, _: Any) -> Any:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(native_leaves, "NativeLeaf", Dying)
+    df = counted(spark, rows)
+    assert_same_rows(native.collect(df), df.collect())
+    assert reasons(native) == [("Spark", "a Python worker failed")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_little_memory_is_no_error(spark: SparkSession, rows: str) -> None:
+    config = OFF | {"execution.native": True, "execution.native.memory": "16m"}
+    env = Environment(spark, config=config, progress=False)
+    df = spark.read.parquet(rows).groupBy("s", "i64", "day").count()
+    assert_same_rows(env.collect(df), df.collect())

@@ -1,0 +1,128 @@
+"""What a worker computes of ranges of files, and what it refuses."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.native.worker import Column, FileRange, NativeLeaf, NotNativeError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+ROWS = 1000
+MEMORY = 64 << 20
+PLAIN = "SELECT id AS c1, price AS c2 FROM {scan}"
+READ = (Column("id", "bigint"), Column("price", "decimal(15,2)"))
+GIVEN = (Column("c1", "bigint"), Column("c2", "decimal(15,2)"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a b'c.parquet"
+    table = pa.table(
+        {
+            "id": pa.array(range(ROWS), pa.int64()),
+            "price": pa.array([Decimal(one) / 100 for one in range(ROWS)], pa.decimal128(15, 2)),
+            "day": pa.array([dt.date(2026, 11, 1)] * ROWS, pa.date32()),
+            "Day": pa.array([1] * ROWS, pa.int32()),
+        }
+    )
+    pq.write_table(table, path, row_group_size=90)
+    return path
+
+
+def ranges(path: Path, tasks: int) -> list[FileRange]:
+    found = path.stat()
+    length = -(-found.st_size // tasks)
+    modified = found.st_mtime_ns // 1_000_000
+    return [FileRange(f"file:{path}", i * length, length, modified, found.st_size) for i in range(tasks)]
+
+
+def rows(leaf: NativeLeaf, files: Sequence[FileRange]) -> list[dict[str, Any]]:
+    return [row for batch in leaf.rows(list(files)) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 11, 40])
+def test_every_row_is_read_by_one_task(file: Path, tasks: int) -> None:
+    leaf = NativeLeaf(PLAIN, READ, GIVEN, MEMORY)
+    found = [row["c1"] for one in ranges(file, tasks) for row in rows(leaf, [one])]
+    assert found == list(range(ROWS))
+
+
+def test_a_task_reads_several_ranges(file: Path) -> None:
+    sums = NativeLeaf("SELECT count(*) AS c1 FROM {scan}", (), (Column("c1", "bigint"),), MEMORY)
+    parts = ranges(file, 5)
+    assert rows(sums, [parts[0], *parts[3:]]) == [{"c1": ROWS - sum(rows(sums, [one])[0]["c1"] for one in parts[1:3])}]
+
+
+def test_a_task_without_a_row_group_gives_what_no_rows_give(file: Path) -> None:
+    (whole,) = ranges(file, 1)
+    nothing = [FileRange(whole.path, 0, 1, whole.modified, whole.size)]
+    sums = NativeLeaf("SELECT count(id) AS c1, max(price) AS c2 FROM {scan}", READ, GIVEN, MEMORY)
+    assert rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), nothing) == []
+    assert rows(sums, nothing) == [{"c1": 0, "c2": None}]
+
+
+def test_the_function_of_a_stage_is_told_its_files_as_text(file: Path) -> None:
+    texts = [json.dumps([{name: getattr(one, name) for name in FileRange.__slots__}]) for one in ranges(file, 2)]
+    batches = [pa.record_batch({"files": pa.array([text])}) for text in texts]
+    found = [row["c1"] for batch in NativeLeaf(PLAIN, READ, GIVEN, MEMORY)(iter(batches)) for row in batch.to_pylist()]
+    assert found == list(range(ROWS))
+
+
+REFUSED = {
+    "another type": ((Column("id", "int"),), "id is int64"),
+    "a column that is missing": ((Column("nobody", "int"),), "has the columns \\[\\] for nobody"),
+    "names that differ by their case only": ((Column("day", "date"),), "has the columns \\['day', 'Day'\\]"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_files_that_differ_from_the_table_are_refused(file: Path, case: str) -> None:
+    read, message = REFUSED[case]
+    leaf = NativeLeaf("SELECT 1 AS c1 FROM {scan}", read, (Column("c1", "int"),), MEMORY)
+    with pytest.raises(NotNativeError, match=message):
+        rows(leaf, ranges(file, 1))
+
+
+def test_a_file_that_has_changed_since_is_refused(file: Path) -> None:
+    planned = ranges(file, 1)
+    os.utime(file, (1, 1))
+    with pytest.raises(NotNativeError, match="has changed since the query was planned"):
+        rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), planned)
+    file.unlink()
+    with pytest.raises(NotNativeError, match="No such file"):
+        rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), planned)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT CAST(9223372036854775807 AS BIGINT) + id AS c1, price AS c2 FROM {scan}", "Overflow"),
+        ("SELECT id AS c1, CAST(price AS DECIMAL(3,2)) AS c2 FROM {scan}", "Could not cast|[Cc]onversion"),
+    ],
+)
+def test_an_error_of_duckdb_leaves_the_rows_to_spark(file: Path, sql: str, message: str) -> None:
+    planned = ranges(file, 1)
+    if "CAST(price" in sql:
+        sql = sql.replace("price AS", "price * 100 AS")
+    with pytest.raises(NotNativeError, match=message):
+        rows(NativeLeaf(sql, READ, GIVEN, MEMORY), planned)
+
+
+def test_dates_of_another_calendar_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "old.parquet"
+    table = pa.table({"day": pa.array([dt.date(1500, 1, 1)], pa.date32())})
+    pq.write_table(table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), path)
+    leaf = NativeLeaf("SELECT day AS c1 FROM {scan}", (Column("day", "date"),), (Column("c1", "date"),), MEMORY)
+    with pytest.raises(NotNativeError, match="another calendar"):
+        rows(leaf, ranges(path, 1))
