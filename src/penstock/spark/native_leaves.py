@@ -109,8 +109,8 @@ class NativeLeaves:
             return plan
 
     def _rewritten(self, session: Session, plan: Any) -> Any:
-        helper = session._bridge.helper("NativeLeaves")
-        answer = helper.find(plan)
+        bridge = session._bridge
+        answer = bridge.helper("NativeLeaves").find(plan)
         self.leaves = [LeafFacts.of(one) for one in answers.facts(answer)]
         if find_spec("duckdb") is None:
             self.failure = "the package duckdb is not installed"
@@ -118,7 +118,7 @@ class NativeLeaves:
         old = [answer.handle(place) for place, leaf in enumerate(self.leaves) if leaf.declined is None]
         taken = [leaf for leaf in self.leaves if leaf.declined is None]
         made = [self._made(session, node, leaf) for node, leaf in zip(old, taken, strict=True)]
-        return helper.replaced(plan, old, made) if old else plan
+        return bridge.helper("NativeLeaves").replaced(plan, old, made) if old else plan
 
     def gives_up(self, error: Exception) -> bool:
         """Whether an error comes from a worker of a leaf, perhaps; from now on Spark computes all leaves then.

@@ -34,7 +34,7 @@ final class NativeAggregate {
         StringBuilder grouped = new StringBuilder();
         for (Object each : Catalyst.each(plan.groupingExpressions())) {
             NamedExpression group = (NamedExpression) each;
-            String type = NativeSql.type(((Expression) each).dataType());
+            String type = NativeTypes.nameOf(((Expression) each).dataType());
             if (type.equals("FLOAT") || type.equals("DOUBLE")) {
                 throw new NativeSql.Declined("groups by floating-point numbers");
             }
@@ -73,7 +73,7 @@ final class NativeAggregate {
         String name = Catalyst.name(function);
         List<Object> types = new ArrayList<>();
         for (Object buffer : buffers) {
-            types.add(NativeSql.type(((Expression) buffer).dataType()));
+            types.add(NativeTypes.nameOf(((Expression) buffer).dataType()));
         }
         if (name.equals("Count") && types.size() == 1) {
             StringBuilder known = new StringBuilder();
@@ -87,26 +87,26 @@ final class NativeAggregate {
         }
         Expression child = Catalyst.first(function);
         String sql = NativeSql.of(child);
-        String type = NativeSql.type(child.dataType());
+        String type = NativeTypes.nameOf(child.dataType());
         boolean floats = type.equals("FLOAT") || type.equals("DOUBLE");
         if ((name.equals("Min") || name.equals("Max")) && types.size() == 1 && !floats) {
             return Arrays.asList(name.toLowerCase(Locale.ROOT) + "(" + sql + ")" + only);
         }
-        if (!name.equals("Sum") && !name.equals("Average") || NativeSql.mode(function).equals("TRY")) {
+        if (!name.equals("Sum") && !name.equals("Average") || NativeTypes.mode(function).equals("TRY")) {
             throw new NativeSql.Declined("aggregate " + name);
         }
         String count = "count(" + sql + ")" + only;
         if (child.dataType() instanceof DecimalType && types.size() == 2) {
-            boolean fits = NativeSql.isSummedExactly(child.dataType());
-            String sum = sum(sql, only, (String) types.get(0), fits ? null : NativeSql.largest(child.dataType()));
-            String known = "coalesce(" + sum + ", " + NativeSql.zero(((Expression) buffers.get(0)).dataType()) + ")";
+            boolean fits = NativeTypes.isSummedExactly(child.dataType());
+            String sum = sum(sql, only, (String) types.get(0), fits ? null : NativeTypes.largest(child.dataType()));
+            String known = "coalesce(" + sum + ", " + NativeTypes.zero(((Expression) buffers.get(0)).dataType()) + ")";
             return Arrays.asList(known, name.equals("Sum") ? "(" + count + " = 0)" : count);
         }
-        if (name.equals("Sum") && NativeSql.isWhole(child.dataType()) && types.size() == 1) {
-            boolean anyOrder = NativeSql.isSmall(child) || NativeSql.mode(function).equals("LEGACY");
+        if (name.equals("Sum") && NativeTypes.isWhole(child.dataType()) && types.size() == 1) {
+            boolean anyOrder = NativeTypes.isSmall(child) || NativeTypes.mode(function).equals("LEGACY");
             return Arrays.asList(sum(sql, only, (String) types.get(0), anyOrder ? null : LONGEST));
         }
-        if (name.equals("Average") && NativeSql.isWhole(child.dataType()) && types.size() == 2) {
+        if (name.equals("Average") && NativeTypes.isWhole(child.dataType()) && types.size() == 2) {
             return Arrays.asList("coalesce(" + sum(sql, only, (String) types.get(0), EXACT_AS_DOUBLE) + ", 0)", count);
         }
         throw new NativeSql.Declined("aggregate " + name + " of " + type);

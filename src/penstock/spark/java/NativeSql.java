@@ -15,12 +15,9 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DecimalType;
 
-import scala.Enumeration;
 import scala.Option;
-import scala.Product;
 
 /**
  * Spells expressions in the SQL of DuckDB: only those that are known to give the values that Spark gives.
@@ -28,10 +25,7 @@ import scala.Product;
  * An overflow is an error in DuckDB. The rows are then computed by Spark, so it may be an error or a value there.
  */
 final class NativeSql {
-    private static final Map<String, Object> TYPES = new HashMap<>();
     private static final Map<String, Object> OPERATORS = new HashMap<>();
-    private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
-    private static final int[] DIGITS = {3, 5, 10, 19};
     private static final List<String> DATE_PARTS = Arrays.asList("Year Month DayOfMonth".split(" "));
     private static final List<String> DATE_FUNCTIONS = Arrays.asList("year month day".split(" "));
 
@@ -39,8 +33,6 @@ final class NativeSql {
     private static final int LISTED = 1000;
 
     static {
-        put(TYPES, "boolean BOOLEAN tinyint TINYINT smallint SMALLINT int INTEGER bigint BIGINT float FLOAT "
-                + "double DOUBLE date DATE string VARCHAR");
         put(OPERATORS, "And AND Or OR EqualTo = LessThan < LessThanOrEqual <= GreaterThan > GreaterThanOrEqual >= "
                 + "Add + Subtract - Multiply *");
     }
@@ -64,37 +56,25 @@ final class NativeSql {
         }
     }
 
-    /** Returns a type's name. */
-    static String type(DataType type) throws Declined {
-        if (type instanceof DecimalType) {
-            return "DECIMAL(" + ((DecimalType) type).precision() + "," + ((DecimalType) type).scale() + ")";
-        }
-        Object name = TYPES.get(type.catalogString());
-        if (name == null) {
-            throw new Declined("type " + type.catalogString());
-        }
-        return (String) name;
-    }
-
     /** Returns the name of a column. */
     static String column(AttributeReference column) throws Declined {
-        type(column.dataType());
+        NativeTypes.nameOf(column.dataType());
         return "c" + Catalyst.id(column);
     }
 
     /** Returns an expression. */
     static String of(Expression one) throws Declined {
-        String type = type(one.dataType());
+        String type = NativeTypes.nameOf(one.dataType());
         String name = Catalyst.name(one);
         List<?> parts = Catalyst.each(one.children());
         if (one instanceof AttributeReference) {
             return column((AttributeReference) one);
         }
         if (one instanceof Literal) {
-            return literal(((Literal) one).value(), one.dataType());
+            return NativeTypes.literal(((Literal) one).value(), one.dataType());
         }
         if (one instanceof Cast) {
-            return cast((Cast) one, type);
+            return NativeTypes.castWord((Cast) one) + part(parts, 0) + " AS " + type + ")";
         }
         if (one instanceof InSet) {
             return inSet((InSet) one);
@@ -106,7 +86,10 @@ final class NativeSql {
             return caseWhen((CaseWhen) one);
         }
         if (one instanceof BinaryArithmetic) {
-            checkArithmetic((BinaryArithmetic) one, name);
+            if (!OPERATORS.containsKey(name)) {
+                throw new Declined("expression " + name);
+            }
+            NativeTypes.checkArithmetic((BinaryArithmetic) one, name);
             String sum = "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
             return "CAST(" + sum + " AS " + type + ")";
         }
@@ -182,14 +165,9 @@ final class NativeSql {
     /** Checks that values can be compared. What files say of their largest numbers knows nothing of NaN. */
     private static void checkComparable(List<?> parts) throws Declined {
         checkSameTypes(parts);
-        if (isFloating(((Expression) parts.get(0)).dataType())) {
+        if (NativeTypes.isFloating(((Expression) parts.get(0)).dataType())) {
             throw new Declined("a comparison of floating-point numbers");
         }
-    }
-
-    /** Whether a type is one of floating-point numbers. */
-    static boolean isFloating(DataType type) {
-        return type.catalogString().equals("float") || type.catalogString().equals("double");
     }
 
     private static void checkSameTypes(List<?> parts) throws Declined {
@@ -199,98 +177,6 @@ final class NativeSql {
                 throw new Declined("values of different types side by side");
             }
         }
-    }
-
-    /** Returns a value in Spark's own form. */
-    private static String literal(Object value, DataType type) throws Declined {
-        String name = type(type);
-        if (value == null) {
-            return "CAST(NULL AS " + name + ")";
-        }
-        String text = value.toString();
-        if (name.equals("VARCHAR")) {
-            if (text.indexOf('\0') >= 0 || text.indexOf('\uFFFD') >= 0) { // perhaps no text at all
-                throw new Declined("a text with unusual characters");
-            }
-            return quoted(text);
-        }
-        if (name.equals("DATE")) {
-            return "(DATE '1970-01-01' + " + text + ")";
-        }
-        if (name.equals("FLOAT") || name.equals("DOUBLE")) {
-            if (!Double.isFinite(((Number) value).doubleValue())) {
-                throw new Declined("a number that is not finite");
-            }
-        }
-        return "CAST('" + text + "' AS " + name + ")";
-    }
-
-    private static String quoted(String text) {
-        return "'" + text.replace("'", "''") + "'";
-    }
-
-    /** Returns a cast that rounds nothing: of whole numbers and decimals. A decimal may have no room for a value. */
-    private static String cast(Cast cast, String type) throws Declined {
-        DataType from = cast.child().dataType();
-        DataType to = cast.dataType();
-        String old = from.catalogString();
-        String wanted = to.catalogString();
-        boolean fits = old.equals(wanted);
-        String word = "CAST(";
-        if (to instanceof DecimalType) {
-            int room = ((DecimalType) to).precision() - ((DecimalType) to).scale();
-            if (from instanceof DecimalType) {
-                DecimalType given = (DecimalType) from;
-                fits = ((DecimalType) to).scale() >= given.scale();
-                if (room < given.precision() - given.scale() && !mode(cast).equals("ANSI")) {
-                    word = "TRY_CAST("; // null, as in Spark
-                }
-            } else {
-                fits = WHOLE.contains(old) && room >= DIGITS[WHOLE.indexOf(old)];
-            }
-        } else if (WHOLE.contains(old)) {
-            boolean exact = wanted.equals("double") && !old.equals("bigint");
-            fits = exact || WHOLE.indexOf(wanted) >= WHOLE.indexOf(old);
-        } else if (old.equals("float")) {
-            fits = wanted.equals("float") || wanted.equals("double");
-        }
-        if (!fits) {
-            throw new Declined("a cast of " + old + " to " + wanted);
-        }
-        return word + of(cast.child()) + " AS " + type + ")";
-    }
-
-    /** Checks that a result is exact, or else an error in DuckDB. */
-    private static void checkArithmetic(BinaryArithmetic one, String name) throws Declined {
-        if (!OPERATORS.containsKey(name) || mode(one).equals("TRY")) {
-            throw new Declined("expression " + name);
-        }
-        if (!(one.dataType() instanceof DecimalType)) {
-            // DuckDB makes i < 9 of i + 1 < 10, which is another thing where i + 1 does not fit.
-            if (!Catalyst.type(one).equals("double")) {
-                throw new Declined("arithmetic of " + Catalyst.type(one));
-            }
-            return;
-        }
-        DecimalType a = (DecimalType) Catalyst.first(one).dataType();
-        DecimalType b = (DecimalType) Catalyst.last(one).dataType();
-        int scale = name.equals("Multiply") ? a.scale() + b.scale() : Math.max(a.scale(), b.scale());
-        if (((DecimalType) one.dataType()).scale() != scale) {
-            throw new Declined("decimals that are rounded");
-        }
-    }
-
-    /** Returns what happens where a number does not fit: LEGACY, ANSI or TRY. */
-    static String mode(Expression one) {
-        for (int i = 0; i < ((Product) one).productArity(); i++) {
-            Object part = ((Product) one).productElement(i);
-            Object mode = part instanceof Product && !(part instanceof Expression)
-                    ? ((Product) part).productElement(0) : part; // within a context since Spark 4.1
-            if (mode instanceof Enumeration.Value) {
-                return mode.toString();
-            }
-        }
-        return "";
     }
 
     private static String inSet(InSet in) throws Declined {
@@ -305,7 +191,7 @@ final class NativeSql {
         }
         StringBuilder found = new StringBuilder("(" + of(in.child()) + " IN (");
         for (int i = 0; i < values.size(); i++) {
-            found.append(i == 0 ? "" : ", ").append(literal(values.get(i), in.child().dataType()));
+            found.append(i == 0 ? "" : ", ").append(NativeTypes.literal(values.get(i), in.child().dataType()));
         }
         return found.append("))").toString();
     }
@@ -318,7 +204,7 @@ final class NativeSql {
         if (pattern.indexOf(like.escapeChar()) >= 0 || pattern.indexOf('\\') >= 0) {
             throw new Declined("a pattern with escaped characters");
         }
-        return "(" + of(like.left()) + " LIKE " + literal(pattern, like.right().dataType()) + ")";
+        return "(" + of(like.left()) + " LIKE " + NativeTypes.literal(pattern, like.right().dataType()) + ")";
     }
 
     private static String caseWhen(CaseWhen one) throws Declined {
@@ -347,32 +233,5 @@ final class NativeSql {
             }
         }
         return "substring(" + listed(parts) + ")";
-    }
-
-    /** Whether a type is a decimal that ten thousand million rows cannot fill when they are summed. */
-    static boolean isSummedExactly(DataType type) {
-        return type instanceof DecimalType
-                && ((DecimalType) type).precision() + 10 <= DecimalType.MAX_PRECISION();
-    }
-
-    static boolean isWhole(DataType type) {
-        return WHOLE.contains(type.catalogString());
-    }
-
-    /** Whether an expression is a whole number that some thousand million rows cannot fill when they are summed as bigint. */
-    static boolean isSmall(Expression one) {
-        return !Catalyst.type(one).equals("bigint") || Catalyst.name(one).equals("UnscaledValue");
-    }
-
-    /** Returns zero, of a decimal type. */
-    static String zero(DataType type) throws Declined {
-        return literal(BigDecimal.ZERO, type);
-    }
-
-    /** Returns the largest number of a sum of decimals. */
-    static String largest(DataType type) throws Declined {
-        int scale = ((DecimalType) type).scale();
-        DecimalType sum = new DecimalType(DecimalType.MAX_PRECISION(), scale);
-        return literal(BigDecimal.TEN.pow(DecimalType.MAX_PRECISION()).subtract(BigDecimal.ONE).movePointLeft(scale), sum);
     }
 }

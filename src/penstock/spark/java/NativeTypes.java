@@ -1,0 +1,170 @@
+package penstock;
+
+import java.math.BigDecimal;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DecimalType;
+
+import scala.Enumeration;
+import scala.Product;
+
+/** The types and values that DuckDB and Spark have in common, and which arithmetic of them is exact; see `NativeSql`. */
+final class NativeTypes {
+    private static final Map<String, Object> TYPES = new HashMap<>();
+    private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
+    private static final int[] DIGITS = {3, 5, 10, 19};
+
+    static {
+        String[] words = ("boolean BOOLEAN tinyint TINYINT smallint SMALLINT int INTEGER bigint BIGINT float FLOAT "
+                + "double DOUBLE date DATE string VARCHAR").split(" ");
+        for (int i = 0; i < words.length; i += 2) {
+            TYPES.put(words[i], words[i + 1]);
+        }
+    }
+
+    private NativeTypes() {
+    }
+
+    /** Returns a type's name. */
+    static String nameOf(DataType type) throws NativeSql.Declined {
+        if (type instanceof DecimalType) {
+            return "DECIMAL(" + ((DecimalType) type).precision() + "," + ((DecimalType) type).scale() + ")";
+        }
+        Object name = TYPES.get(type.catalogString());
+        if (name == null) {
+            throw new NativeSql.Declined("type " + type.catalogString());
+        }
+        return (String) name;
+    }
+
+    /** Returns a value in Spark's own form. */
+    static String literal(Object value, DataType type) throws NativeSql.Declined {
+        String name = nameOf(type);
+        if (value == null) {
+            return "CAST(NULL AS " + name + ")";
+        }
+        String text = value.toString();
+        if (name.equals("VARCHAR")) {
+            if (text.indexOf('\0') >= 0 || text.indexOf('\uFFFD') >= 0) { // perhaps no text at all
+                throw new NativeSql.Declined("a text with unusual characters");
+            }
+            return quoted(text);
+        }
+        if (name.equals("DATE")) {
+            return "(DATE '1970-01-01' + " + text + ")";
+        }
+        if (name.equals("FLOAT") || name.equals("DOUBLE")) {
+            if (!Double.isFinite(((Number) value).doubleValue())) {
+                throw new NativeSql.Declined("a number that is not finite");
+            }
+        }
+        return "CAST('" + text + "' AS " + name + ")";
+    }
+
+    private static String quoted(String text) {
+        return "'" + text.replace("'", "''") + "'";
+    }
+
+    /** Whether a type is one of floating-point numbers. */
+    static boolean isFloating(DataType type) {
+        return type.catalogString().equals("float") || type.catalogString().equals("double");
+    }
+
+    /** Returns how a cast is spelled that rounds nothing: of whole numbers and decimals, which may have no room for a value. */
+    static String castWord(Cast cast) throws NativeSql.Declined {
+        DataType from = cast.child().dataType();
+        DataType to = cast.dataType();
+        String old = from.catalogString();
+        String wanted = to.catalogString();
+        boolean fits = old.equals(wanted);
+        String word = "CAST(";
+        if (to instanceof DecimalType) {
+            int room = ((DecimalType) to).precision() - ((DecimalType) to).scale();
+            if (from instanceof DecimalType) {
+                DecimalType given = (DecimalType) from;
+                fits = ((DecimalType) to).scale() >= given.scale();
+                if (room < given.precision() - given.scale() && !mode(cast).equals("ANSI")) {
+                    word = "TRY_CAST("; // null, as in Spark
+                }
+            } else {
+                fits = WHOLE.contains(old) && room >= DIGITS[WHOLE.indexOf(old)];
+            }
+        } else if (WHOLE.contains(old)) {
+            boolean exact = wanted.equals("double") && !old.equals("bigint");
+            fits = exact || WHOLE.indexOf(wanted) >= WHOLE.indexOf(old);
+        } else if (old.equals("float")) {
+            fits = wanted.equals("float") || wanted.equals("double");
+        }
+        if (!fits) {
+            throw new NativeSql.Declined("a cast of " + old + " to " + wanted);
+        }
+        return word;
+    }
+
+    /** Checks that a result is exact, or else an error in DuckDB. */
+    static void checkArithmetic(BinaryArithmetic one, String name) throws NativeSql.Declined {
+        if (mode(one).equals("TRY")) {
+            throw new NativeSql.Declined("expression " + name);
+        }
+        if (!(one.dataType() instanceof DecimalType)) {
+            // DuckDB makes i < 9 of i + 1 < 10, which is another thing where i + 1 does not fit.
+            if (!Catalyst.type(one).equals("double")) {
+                throw new NativeSql.Declined("arithmetic of " + Catalyst.type(one));
+            }
+            return;
+        }
+        DecimalType a = (DecimalType) Catalyst.first(one).dataType();
+        DecimalType b = (DecimalType) Catalyst.last(one).dataType();
+        int scale = name.equals("Multiply") ? a.scale() + b.scale() : Math.max(a.scale(), b.scale());
+        if (((DecimalType) one.dataType()).scale() != scale) {
+            throw new NativeSql.Declined("decimals that are rounded");
+        }
+    }
+
+    /** Returns what happens where a number does not fit: LEGACY, ANSI or TRY. */
+    static String mode(Expression one) {
+        for (int i = 0; i < ((Product) one).productArity(); i++) {
+            Object part = ((Product) one).productElement(i);
+            Object mode = part instanceof Product && !(part instanceof Expression)
+                    ? ((Product) part).productElement(0) : part; // within a context since Spark 4.1
+            if (mode instanceof Enumeration.Value) {
+                return mode.toString();
+            }
+        }
+        return "";
+    }
+
+    /** Whether a type is a decimal that ten thousand million rows cannot fill when they are summed. */
+    static boolean isSummedExactly(DataType type) {
+        return type instanceof DecimalType
+                && ((DecimalType) type).precision() + 10 <= DecimalType.MAX_PRECISION();
+    }
+
+    static boolean isWhole(DataType type) {
+        return WHOLE.contains(type.catalogString());
+    }
+
+    /** Whether an expression is a whole number that some thousand million rows cannot fill when they are summed as bigint. */
+    static boolean isSmall(Expression one) {
+        return !Catalyst.type(one).equals("bigint") || Catalyst.name(one).equals("UnscaledValue");
+    }
+
+    /** Returns zero, of a decimal type. */
+    static String zero(DataType type) throws NativeSql.Declined {
+        return literal(BigDecimal.ZERO, type);
+    }
+
+    /** Returns the largest number of a sum of decimals. */
+    static String largest(DataType type) throws NativeSql.Declined {
+        int scale = ((DecimalType) type).scale();
+        DecimalType sum = new DecimalType(DecimalType.MAX_PRECISION(), scale);
+        return literal(BigDecimal.TEN.pow(DecimalType.MAX_PRECISION()).subtract(BigDecimal.ONE).movePointLeft(scale), sum);
+    }
+}
