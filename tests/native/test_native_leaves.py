@@ -127,6 +127,33 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, native: Environ
 
 
 @pytest.mark.usefixtures("interpreted")
+def test_a_column_of_the_files_that_their_folder_names_too(
+    spark: SparkSession, native: Environment, tmp_path: Path
+) -> None:
+    """The folder's value counts in Spark."""
+    for key in (1, 2):
+        spark.range(100).selectExpr("id", "9 AS k").write.parquet(str(tmp_path / "t" / f"k={key}"))
+    df = spark.read.parquet(str(tmp_path / "t")).groupBy("k").count()
+    expected = df.collect()
+    assert sorted(row.k for row in expected) == [1, 2]
+    assert_same_rows(native.collect(df), expected)
+    assert reasons(native) == [("Spark", "a column that is not in the files")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_defect_of_the_rewriting_leaves_a_record(
+    spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(native_leaves.NativeLeaves, "_rewritten", fail)
+    df = counted(spark, rows)
+    assert_same_rows(native.collect(df), df.collect())
+    assert reasons(native) == [("Spark", "a defect")]
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_without_the_package(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

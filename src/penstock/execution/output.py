@@ -54,6 +54,9 @@ def write_output(
 
 def _record(context: JobContext, edge: StreamEdge, native: NativeLeaves) -> None:
     """Record which leaves of a vertex DuckDB has computed, and why not the others."""
+    node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
+    if native.failure is not None and not native.leaves:
+        context.decisions.record(Choice(DecisionKind.NATIVE, node, "Spark", native.failure))
     for leaf in native.leaves:
         why_not = leaf.declined or native.failure
         table = plain(leaf.table)
@@ -62,5 +65,4 @@ def _record(context: JobContext, edge: StreamEdge, native: NativeLeaves) -> None
             why = "all that is done to its rows before the exchange is known to give what Spark gives"
         else:
             chosen, why, told = "Spark", why_not, f"{table} is read by Spark, not by DuckDB: {why_not}"
-        node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
         context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, why, told=Told(told, NATIVE.key)))

@@ -99,12 +99,8 @@ public final class NativeLeaves {
     }
 
     private static String table(FileSourceScanExec scan) {
-        HadoopFsRelation relation = scan.relation();
-        List<Object> names = new ArrayList<>();
-        for (Object root : CollectionConverters.asJava(relation.location().rootPaths())) {
-            names.add(((Path) root).getName());
-        }
-        return names.isEmpty() ? "" : names.get(0).toString();
+        List<?> roots = CollectionConverters.asJava(scan.relation().location().rootPaths());
+        return roots.isEmpty() ? "" : ((Path) roots.get(0)).getName();
     }
 
     private static Part part(SparkPlan plan) throws NativeSql.Declined {
@@ -156,7 +152,9 @@ public final class NativeLeaves {
                 throw new NativeSql.Declined("partitions that are chosen while the query runs");
             }
         }
-        List<String> stored = Arrays.asList(relation.dataSchema().fieldNames());
+        List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
+        // A column that is in the files and in the names of their folders has the folder's value.
+        stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
         StringBuilder found = new StringBuilder();
         for (Object each : Catalyst.each(scan.output())) {
             AttributeReference column = (AttributeReference) each;
