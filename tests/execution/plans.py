@@ -188,6 +188,7 @@ def job(
     exchanges: Mapping[int, Any] | None = None,
     verify: bool = False,
     children: Mapping[str, str] | None = None,
+    native_memory: int | None = None,
 ) -> Context:
     """Return a job whose graph is written as text, see `penstock.testing.stream_graph`.
 
@@ -231,7 +232,7 @@ def job(
     )
     bridge: Any = SimpleNamespace(session="the user's session")
     sessions: Any = Sessions()
-    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100)
+    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100, native_memory)
 
 
 class Results:

@@ -11,6 +11,7 @@ from penstock.execution.reads import VertexSetup
 from penstock.graph import AggregateOperator, GroupingSets
 from penstock.planner.plan import WriteKind
 from penstock.spark import exchange
+from penstock.spark.native_leaves import NativeLeaves
 from tests.execution.plans import Plan, job
 
 KIND = WriteKind
@@ -24,17 +25,18 @@ CASES: dict[str, tuple[WriteKind | None, VertexSetup, str]] = {
 
 
 def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup: VertexSetup, **facts: Any) -> Any:
-    """Return the plan that is run, whether its sums come first, and what was broadcast."""
+    """Return the plan that is run, whether its sums come first, and the bytes that DuckDB may take."""
     said: list[Any] = []
-    monkeypatch.setattr(
-        exchange,
-        "write",
-        lambda *given, pre_aggregated=False: said.append((str(given[-1]), pre_aggregated)) or "stages",
-    )
+
+    def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeLeaves | None) -> str:
+        said.append((str(logical), pre_aggregated, native.memory if native is not None else None))
+        return "stages"
+
+    monkeypatch.setattr(exchange, "write", stages)
 
     class Relations:
         def planned(self, session: Any, logical: Plan, edge: Any) -> str:
-            said.append((f"broadcast {logical} to {edge.target_id}", False))
+            said.append((f"broadcast {logical} to {edge.target_id}", False, None))
             return "relation"
 
     context = job("1 #> 2", writes={} if kind is None else {"1-2": kind}, **facts)
@@ -45,22 +47,27 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     logical: Any = Plan("rows")
     result: Any = write_output(context, relations, session, logical, context.graph.edge("1-2"), setup)
     assert result == ("relation" if kind is KIND.BROADCAST else "stages")
-    ((plan, pre_aggregated),) = said
-    return plan, pre_aggregated
+    (told,) = said
+    return told
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_written(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     kind, setup, expected = CASES[case]
-    assert written_plan(monkeypatch, kind, setup) == (expected, False)
+    assert written_plan(monkeypatch, kind, setup) == (expected, False, None)
 
 
 def test_a_relation(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert written_plan(monkeypatch, KIND.BROADCAST, VertexSetup()) == ("broadcast rows to 2", False)
+    assert written_plan(monkeypatch, KIND.BROADCAST, VertexSetup()) == ("broadcast rows to 2", False, None)
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_sums_before_rows_are_multiplied(monkeypatch: pytest.MonkeyPatch, first: bool) -> None:
     operators = {2: AggregateOperator(None, GroupingSets(1, 4, ()), aggregates_first=first)}
     found = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), operators=operators)
-    assert found == ("operator 1-2(rows)", first)
+    assert found == ("operator 1-2(rows)", first, None)
+
+
+def test_leaves_that_duckdb_may_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = written_plan(monkeypatch, KIND.OPERATOR, VertexSetup(), native_memory=64 << 20)
+    assert found == ("operator 1-2(rows)", False, 64 << 20)
