@@ -38,6 +38,19 @@ def test_an_upper_bound_is_missed_from_above_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("came", "factor"),
+    [
+        (9 * MIB, None),
+        (11 * MIB, 1.4),  # it would have been decided otherwise
+        (5 * MIB, None),
+        (4 * MIB, 2.0),
+    ],
+)
+def test_what_comes_on_the_other_side_of_a_limit_is_a_miss(came: float, factor: float | None) -> None:
+    assert Estimate("x", Unit.BYTES, 8 * MIB, came, limit=10 * MIB).missed_by == factor
+
+
+@pytest.mark.parametrize(
     ("estimate", "text"),
     [
         (Estimate("x", Unit.BYTES, 90 * MIB), "90.0 MiB foreseen"),

@@ -55,6 +55,8 @@ class Estimate:
         What was measured later, None while that is not known.
     is_most
         Whether it only said that there is no more than that: then less is no miss.
+    limit
+        What it was compared with for the decision, if it was: what comes on the other side of it is a miss.
     """
 
     what: str
@@ -62,6 +64,7 @@ class Estimate:
     foreseen: float
     came: float | None = None
     is_most: bool = False
+    limit: float | None = None
 
     def settled(self, came: float) -> Estimate:
         """Return the estimate with what came."""
@@ -76,7 +79,13 @@ class Estimate:
             return None
         low, high = sorted((self.foreseen, self.came))
         factor = high / max(low, 0.001 if self.unit is Unit.FRACTION else 1)
-        return round(factor, 1 if factor < _LARGE else None) if factor >= MISS else None
+        if factor < MISS and not self._crossed(self.came):
+            return None
+        return round(factor, 1 if factor < _LARGE else None)
+
+    def _crossed(self, came: float) -> bool:
+        """Whether the decision would have been another one, had it been known."""
+        return self.limit is not None and (self.foreseen <= self.limit) != (came <= self.limit)
 
     def __str__(self) -> str:
         most = "at most " if self.is_most else ""

@@ -151,7 +151,7 @@ def test_a_side_is_called_by_all_its_tables() -> None:
         (RangePartitioner(("revenue#2 ASC NULLS FIRST",)), "sorted into ranges by revenue"),
         (BROADCAST, "broadcast"),
         (GLOBAL, "to one task"),
-        (RESCALE, "dealt out evenly"),
+        (RESCALE, "in even parts"),
         (AdaptiveRebalancePartitioner(4), "to the least loaded task"),
         (AdaptiveRescalePartitioner(4), "to the least loaded task"),
         (HashPartitioner(("_groupingexpression#9", "none#7")), "shuffled by an expression and an expression"),

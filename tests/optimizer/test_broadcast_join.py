@@ -82,7 +82,7 @@ def test_the_table_must_fit_the_memory() -> None:
     job = case()
     job.finish(1, measured(3, memory=500 << 20))
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
-    assert "its 3.0 MiB would take 500.0 MiB in memory (limit 400.0 MiB)" in str(job.decisions[-1])
+    assert "its 3.0 MiB compressed would take 500.0 MiB in memory (limit 400.0 MiB)" in str(job.decisions[-1])
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
         decided(n2=measured(5)),
         DecisionKind.BROADCAST,
         (
-            "orders join customer on o_custkey: broadcast instead of shuffle, as customer is 5.0 MiB (limit 10.0 MiB); "
+            "orders join customer on o_custkey: broadcast instead of shuffle, as customer is 5.0 MiB compressed (limit 10.0 MiB); "
             "about 90.0 MiB of orders not shuffled"
         ),
     ),
@@ -64,36 +64,36 @@ CASES: dict[str, tuple[StrategyHarness, DecisionKind, str]] = {
         DecisionKind.BROADCAST,
         (
             "orders join customer on o_custkey: broadcast instead of shuffle, as customer with nation is 5.0 MiB "
-            "(limit 10.0 MiB); about 90.0 MiB of orders not shuffled"
+            "compressed (limit 10.0 MiB); about 90.0 MiB of orders not shuffled"
         ),
     ),
     "a side that is too large": (
         decided(n2=measured(12)),
         DecisionKind.BROADCAST,
-        "orders join customer on o_custkey: customer is not broadcast, as it is 12.0 MiB (limit 10.0 MiB)",
+        "orders join customer on o_custkey: customer is not broadcast, as it is 12.0 MiB compressed (limit 10.0 MiB)",
     ),
     "a side that takes too much memory": (
         decided(n2=measured(3, memory=500 * MIB)),
         DecisionKind.BROADCAST,
         (
-            "orders join customer on o_custkey: customer is not broadcast, as its 3.0 MiB would take 500.0 MiB in memory "
-            "(limit 400.0 MiB)"
+            "orders join customer on o_custkey: customer is not broadcast, as its 3.0 MiB compressed would take "
+            "500.0 MiB in memory (limit 400.0 MiB)"
         ),
     ),
     "a side that waits": (
         decided(),
         DecisionKind.BUILD_SIDE_FIRST,
         (
-            "orders join customer on o_custkey: orders waits until customer is measured, which reads 20.0 MiB and may turn "
-            "out small enough to broadcast or to filter by"
+            "orders join customer on o_custkey: orders waits until customer is measured, which reads 20.0 MiB and may "
+            "leave little enough to broadcast, or to filter by"
         ),
     ),
     "a filter": (
         decided(replace(JOIN, filters=(FILTER,)), n2=measured(30, rows=100, scanned={2: 1000})),
         DecisionKind.DYNAMIC_FILTER,
         (
-            "orders keeps only rows with a key of customer on o_custkey, as customer has only 100 rows; about 10.0% of "
-            "orders is left"
+            "orders keeps only rows with a key of customer on o_custkey, as customer gives only 100 rows; that keeps "
+            "about 10.0% of orders"
         ),
     ),
     "a filter by which data is skipped": (
@@ -189,7 +189,7 @@ def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "end"),
     [
-        ("1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5", "(limit 10.0 MiB); orders is written for several steps all the same"),
+        ("1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5", "(limit 10.0 MiB); orders is shuffled all the same, for another step"),
         ("7 #> 1\n1 #> 3\n2 #> 3\n3 -> 4", "(limit 10.0 MiB)"),  # how many rows come to it is not known
     ],
 )

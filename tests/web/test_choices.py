@@ -12,6 +12,7 @@ from tests.web.test_findings import decision, estimate
 
 SMALL = "orders join users on k: broadcast instead of shuffle, as users is 3.0 MiB (limit 10.0 MiB)"
 SMALLER = "orders join users on k: broadcast instead of shuffle, as users is 2.9 MiB (limit 10.0 MiB)"
+SHORT = "broadcast instead of shuffle"
 LARGE = "orders join users on k: users is not broadcast, as it is 12.0 MiB (limit 10.0 MiB)"
 
 
@@ -22,7 +23,16 @@ def broadcast(sentence: str, *nodes: str, **more: Any) -> ToldDecision:
 CASES: dict[str, tuple[list[ToldDecision], list[ToldDecision], list[str]]] = {
     "nothing": ([], [], []),
     "the same from other figures": ([broadcast(SMALL)], [broadcast(SMALLER)], []),
-    "a broadcast that is not made any more": ([broadcast(SMALL)], [broadcast(LARGE)], [f"now: {LARGE}"]),
+    "a broadcast that is not made any more": (
+        [broadcast(SMALL)],
+        [broadcast(LARGE)],
+        [f"now: {LARGE}; before: {SHORT}"],
+    ),
+    "the other side of a join": (
+        [decision("broadcast", "a join b on x: b is broadcast, as it is small", nodes=("1",), tables=("a", "b"))],
+        [decision("broadcast", "b join a on x: a is broadcast, as it is small", nodes=("4",), tables=("b", "a"))],
+        ["now: b join a on x: a is broadcast, as it is small; before: a join b on x: b is broadcast"],
+    ),
     "a broadcast that is gone": ([broadcast(SMALL)], [], [f"no longer: {SMALL}"]),
     "a broadcast that is new": ([], [broadcast(SMALL)], [f"now: {SMALL}"]),
     "numbers of tasks": (
@@ -56,7 +66,7 @@ CASES: dict[str, tuple[list[ToldDecision], list[ToldDecision], list[str]]] = {
     "other tables": (
         [broadcast("orders_2024 is broadcast, as it is small")],
         [broadcast("orders_2025 is broadcast, as it is small")],
-        ["now: orders_2025 is broadcast, as it is small"],
+        ["now: orders_2025 is broadcast, as it is small; before: orders_2024 is broadcast"],
     ),
     "more or fewer partitions split": (
         [decision("skew", "a join b: 1 of 20 partitions of a are split, as the largest has 5 GiB")],

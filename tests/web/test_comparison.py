@@ -71,11 +71,11 @@ def test_what_differs_is_told() -> None:
     assert {one.name: (one.before, one.after, one.change) for one in found.figures}["Rows read"] == (
         "1,000 rows",
         "5,000 rows",
-        "+400 %",
+        "5.0 times",
     )
     assert found.sentences == [
         "5,000 rows of orders were read, 1,000 before",
-        "now: orders broadcast, as it is 5 MiB",
+        "now: orders broadcast, as it is 5 MiB; before: orders shuffled",
         "x is 2 instead of 1",
         "read orders: 4.0 s longer",
         "No task ran for 4.0 s, in the run before for 8.0 s",

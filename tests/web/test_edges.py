@@ -22,14 +22,14 @@ from penstock.web.edges import distribution
         ),
         ("REBALANCE(least loaded of 4)", "to the least loaded task"),
         ("RESCALE(least loaded of 4)", "to the least loaded task"),
-        ("REBALANCE", "dealt out evenly"),
-        ("RESCALE", "dealt out evenly"),
+        ("REBALANCE", "in even parts"),
+        ("RESCALE", "in even parts"),
         ("BROADCAST", "broadcast"),
         ("GLOBAL", "to one task"),
         ("FORWARD", "in the same task"),
         ("FORWARD_FOR_CONSECUTIVE_HASH", "in the same task"),
         ("FORWARD_FOR_UNSPECIFIED", "in the same task"),
-        ("CUSTOM", "dealt out evenly"),
+        ("CUSTOM", "in even parts"),
     ],
 )
 def test_logs_of_older_releases(partitioner: str, words: str) -> None:

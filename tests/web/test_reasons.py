@@ -21,7 +21,7 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
     [
         (
             step("a", (0, 10), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
-            ["its 2 tasks took 9.0 s together, 1.8 at a time"],
+            ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
         ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
@@ -37,31 +37,31 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
             step("a", (0, 10), stages=(ran(1.0, 1.0, 9.0),)),
             [
                 "rows are skewed: its slowest task took 9.0 s, the median 1.0 s",
-                "its 3 tasks took 11.0 s together, 1.1 at a time",
+                "its 3 tasks ran for 11.0 s, added up; 1.1 ran at a time on average",
             ],
         ),
         # of a thousand tasks two hundred were recorded
         (
             step("a", (0, 100), stages=(ran(*[1.0] * 200, tasks=1000, total=1000.0),)),
-            ["its 1,000 tasks took 16 min 40 s together, 10.0 at a time"],
+            ["its 1,000 tasks ran for 16 min 40 s, added up; 10.0 ran at a time on average"],
         ),
         (
             step("a", (0, 20), stages=(ran(*[1.0] * 199, 9.0, tasks=1000, total=1008.0),)),
             [
                 "rows are skewed: the slowest of its first 200 tasks took 9.0 s, the median 1.0 s",
-                "its 1,000 tasks took 16 min 48 s together, 50.4 at a time",
+                "its 1,000 tasks ran for 16 min 48 s, added up; 50.4 ran at a time on average",
             ],
         ),
         # tasks of one stage take longer than those of another: that is no skew
         (
             step("a", (0, 10), stages=(ran(*[0.1] * 5), ran(3.0, 3.0, 3.0, number=2))),
-            ["its 8 tasks of 2 stages took 9.5 s together, 0.9 at a time"],
+            ["its 8 tasks of 2 stages ran for 9.5 s, added up; they ran one after the other"],
         ),
         (
             step("a", (0, 10), stages=(ran(2.0, 2.0, 2.0), ran(0.1, 0.1, 2.5, number=2))),
             [
                 "rows are skewed: its slowest task took 2.5 s, the median 0.10 s",
-                "its 6 tasks of 2 stages took 8.7 s together, 0.9 at a time",
+                "its 6 tasks of 2 stages ran for 8.7 s, added up; they ran one after the other",
             ],
         ),
         (

@@ -32,5 +32,13 @@ def test_the_most_changed_comes_first() -> None:
     assert [one.label for one in growth(old, new)] == ["fewer", "more"]
 
 
+def test_what_changed_alike_is_told_once() -> None:
+    old, new = read(**{"t l1": 10, "t l2": 10, "u": 10}), read(**{"t l1": 90, "t l2": 90, "u": 80})
+    assert list(map(str, growth(old, new))) == [
+        "90 rows of t l1 and t l2 were read, 10 before",
+        "80 rows of u were read, 10 before",
+    ]
+
+
 def test_of_a_table_that_is_read_several_times_the_most_counts() -> None:
     assert growth([*read(a=100), *read(a=10)], read(a=100)) == []

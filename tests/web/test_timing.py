@@ -32,6 +32,7 @@ def step(name: str, ran: Any, inputs: str = "", **more: Any) -> Step:
         "inputs": tuple(inputs),
         "source": "",
         "is_broadcast": False,
+        "is_left": False,
     }
     return Step(**(values | more))
 
@@ -129,3 +130,24 @@ def test_a_step_that_runs_ends_now() -> None:
     made = record(ended=False)
     made.apply({"type": "vertex", "at": 11.0, "id": "v1", "state": "RUNNING", "timestamps": {"RUNNING": 12.0}})
     assert steps_of(made, 15.0)[0].ran == (2.0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("of_spark", "measured", "is_left", "wrote"),
+    [
+        (True, {}, False, "500 B"),
+        (True, {"bytes_out": -1, "rows_out": -1}, True, "not in the job"),
+        (False, {"bytes_out": -1, "rows_out": -1}, False, "?"),
+        (True, {"bytes_out": -1}, False, "?"),  # its rows were counted, so it ran
+    ],
+)
+def test_what_spark_runs_after_the_job_has_no_figures_of_it(
+    of_spark: bool, measured: dict[str, int], is_left: bool, wrote: str
+) -> None:
+    made = record()
+    made.query = {"of_spark": of_spark}
+    made.vertices["v1"] |= measured
+    made.apply({"type": "tasks", "at": 12.5, "vertex": "v1", "tasks": [], "stages": [figures(1, 9, 9.0)]})
+    (first, _) = steps_of(made, 30.0)
+    assert (first.is_left, first.wrote) == (is_left, wrote)
+    assert (first.rows_in is None, first.other_tasks) == (is_left, 0 if is_left else 6)

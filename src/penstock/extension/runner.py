@@ -181,7 +181,7 @@ class JobRunner:
             return executed_plan(df.localCheckpoint() if _reads_what_is_open(job, plan) else df)
 
         written = query.written
-        sink = ResultSink(job.name, rows_of) if written is None else WriterSink(job.name, rows_of, written, config)
+        sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
         if self._progress:
             stop_sparks_own_bar(bridge)

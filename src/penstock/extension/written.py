@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.config.options import SINK_PARALLELISM, SINK_TARGET_FILE_SIZE
+from penstock.graph.wording import SPARKS_WRITER
 from penstock.results import ResultSink
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class WriterSink(ResultSink):
 
     Parameters
     ----------
-    name, fetch
+    fetch
         As of a `ResultSink`.
     written
         What is known of the command that writes.
@@ -30,8 +31,8 @@ class WriterSink(ResultSink):
         The options.
     """
 
-    def __init__(self, name: str, fetch: Callable[[DataFrame], Any], written: Written, config: Configuration) -> None:
-        super().__init__(name, fetch)
+    def __init__(self, fetch: Callable[[DataFrame], Any], written: Written, config: Configuration) -> None:
+        super().__init__(SPARKS_WRITER, fetch)
         self._written = written
         self.parallelism = config.maybe_integer(SINK_PARALLELISM)
         asked = config.origin(SINK_TARGET_FILE_SIZE) != "default"

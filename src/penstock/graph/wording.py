@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.graph.join_types import Side
 from penstock.graph.naming import readable
-from penstock.graph.operators import JoinOperator, OperatorKind, ScanOperator
+from penstock.graph.operators import AggregateOperator, JoinOperator, OperatorKind, ScanOperator
 from penstock.graph.partitioner import (
     AdaptiveRebalancePartitioner,
     AdaptiveRescalePartitioner,
@@ -128,8 +128,10 @@ _WORDS = {
     "Repartition": "repartition",
 }
 """What people call other operators of Spark."""
-_RETURNED = {"collect", "to_arrow", "to_pandas", "count", "materialize"}
+_RETURNED = {"collect", "to_arrow", "to_pandas", "count", "materialize", "rows", "show"}
 """Sinks that give rows back to the program."""
+SPARKS_WRITER = "Spark's writer"
+"""The sink of a query whose rows Spark itself writes."""
 _PROJECTIONS = {"Calc", "Project", "Filter", "Read shared"}
 
 
@@ -154,7 +156,8 @@ def node_name(graph: StreamGraph, node: StreamNode, columns: Mapping[str, str]) 
             name = f"join of {listed(tables_below(graph, node.id), 'tables')}"
         case _ if node.kind is OperatorKind.SINK:
             name = name.removeprefix("Sink: ")
-            name = "return rows" if name in _RETURNED else f"write to {name}"
+            prefix = "write by " if name == SPARKS_WRITER else "write to "
+            name = "return rows" if name in _RETURNED else prefix + name
         case _ if node.kind is OperatorKind.CALC and name in _PROJECTIONS:
             name = ""
         case _:
@@ -180,7 +183,7 @@ def has_started(node: StreamNode) -> str:
 
 def edge_words(partitioner: Partitioner, columns: Mapping[str, str]) -> str:
     """Return how rows are distributed, in words; empty where they stay in their task."""
-    words = "dealt out evenly"
+    words = "in even parts"
     match partitioner:
         case AdaptiveRebalancePartitioner() | AdaptiveRescalePartitioner():
             words = "to the least loaded task"
@@ -223,9 +226,20 @@ def vertex_name(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str
             parts.append(f"join {_owner(node.operator, probe.other)}{keys_of(node.operator, probe)}")
         else:
             parts.append(node_name(graph, node, columns))
+    parts += _partial_aggregates(graph, vertex, columns)
     if not any(parts) and all(graph.node(node_id).kind is OperatorKind.CALC for node_id in vertex.node_ids):
         return "choose columns"
     return " → ".join(filter(None, parts)) or vertex.name
+
+
+def _partial_aggregates(graph: StreamGraph, vertex: JobVertex, columns: Mapping[str, str]) -> list[str]:
+    """Return what Spark aggregates before it shuffles rows to an aggregate: the step that writes them does that."""
+    readers = [graph.node(edge.target_id) for edge in graph.out_edges(vertex.tail_id) if not edge.is_forward]
+    return [
+        f"partial {node_name(graph, one, columns)}"
+        for one in readers
+        if isinstance(one.operator, AggregateOperator) and one.name in _VERBS[one.kind][1]
+    ]
 
 
 def _as_they_run(graph: StreamGraph, vertex: JobVertex) -> list[int]:

@@ -57,12 +57,12 @@ def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> To
     """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
     probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
     what, other = join.called(side), join.called(side.other)
-    why = f"as {what} is {show_bytes(size)} (limit {show_bytes(limits.broadcast_threshold)})"
+    why = f"as {what} is {show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
     sentence, saved = f"{place}: broadcast instead of shuffle, {why}", None
     if is_hashed(probe) and context.is_frozen(probe.source_id):
         sentence = f"{place}: {what} is broadcast, {why}; {other} had been shuffled before that was known"
     elif is_hashed(probe) and len(context.stream_graph.out_edges(probe.source_id)) > 1:
-        sentence = f"{place}: {what} is broadcast, {why}; {other} is written for several steps all the same"
+        sentence = f"{place}: {what} is broadcast, {why}; {other} is shuffled all the same, for another step"
     elif is_hashed(probe):
         saved = _scanned_bytes(probe.source_id, context)
         sentence += f"; about {show_bytes(saved)} of {other} not shuffled" if saved else ""
@@ -122,14 +122,14 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             told = "broadcasts are turned off"
         elif not result.total < limits.broadcast_threshold:
             why = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
-            told = f"it is {size} (limit {limit})"
+            told = f"it is {size} compressed (limit {limit})"
             seen = result.total < _FAR_TOO_LARGE * limits.broadcast_threshold
         elif table is not None and table > limits.broadcast_memory:
             allowed = show_bytes(limits.broadcast_memory)
             why = (
                 f"its hash table would take {show_bytes(table)} in memory, more than the {allowed} that Penstock allows"
             )
-            told = f"its {size} would take {show_bytes(table)} in memory (limit {allowed})"
+            told = f"its {size} compressed would take {show_bytes(table)} in memory (limit {allowed})"
         else:
             return True
         if (join.id, side) not in self._refused:

@@ -142,7 +142,7 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
             )
             sentence = (
                 f"{join.name(first.other)}: {join.called(first.other)} waits until {join.called(first)} is measured, "
-                f"which reads {_shown(held[first])} and may turn out small enough to broadcast or to filter by"
+                f"which reads {_shown(held[first])} and may leave little enough to broadcast, or to filter by"
             )
             told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
             context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason, told)

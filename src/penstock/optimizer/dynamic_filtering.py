@@ -213,14 +213,14 @@ def _told(ref: DynamicFilterRef, path: FilterPath, rows: int, kept: float | None
     table = scan(graph, path.targets[0]).table or called(join, path.side)
     source = given_by.called(path.filter_source.side)
     sentence = f"{table} keeps only rows with a key of {source}{keys_of(join, path.side)}"
-    why = f"{source} has only {show_count(rows, 'row')}"
+    why = f"{source} gives only {show_count(rows, 'row')}"
     option, estimate = DYNAMIC_FILTERING_ENABLED, None
     if path.prunes:
         why = f"data of {table} that has none of these keys can be skipped"
     elif kept is not None:
         option = DYNAMIC_FILTERING_SELECTIVITY
     if kept is not None and kept < 1:
-        why += f"; about {kept:.1%} of {table} is left"
+        why += f"; that keeps about {kept:.1%} of {table}"
         estimate = Estimate(f"part of the rows of {table} kept", Unit.FRACTION, kept)
     tables = tuple(dict.fromkeys((table, *given_by.operator.side(path.filter_source.side).tables)))
     return Told(f"{sentence}, as {why}", option.key, estimate, tables=tables)

@@ -110,6 +110,8 @@ class LogicalNode(LogicalPlan):
         Whether all of its tasks must run at the same time.
     only_not_null
         Whether it is a filter that wants nothing but columns that are not null.
+    aliases
+        What the query calls the tables of the columns that its expressions refer to, where it names a table.
     moved
         Of a projection or aggregate: the input's column by the column that is the same under another id.
     renames
@@ -135,6 +137,7 @@ class LogicalNode(LogicalPlan):
     unstable: frozenset[str] = field(default=frozenset(), repr=False)
     is_barrier: bool = field(default=False, repr=False)
     only_not_null: bool = field(default=False, repr=False)
+    aliases: Mapping[str, str] = field(default_factory=dict, repr=False)
     moved: Mapping[str, str] = field(default_factory=dict, repr=False)
     renames: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: FileFacts | None = field(default=None, repr=False)
@@ -160,6 +163,7 @@ class LogicalNode(LogicalPlan):
             unstable=frozenset(facts["unstable"]),
             is_barrier=facts.get("is_barrier", False),
             only_not_null=facts.get("only_not_null", False),
+            aliases=facts["aliases"],
             moved=facts.get("moved", {}),
             renames=facts.get("renames", {}),
             files=FileFacts.of(facts["files"]) if "files" in facts else None,

@@ -31,7 +31,13 @@ class Difference:
     after: str | None
 
     def __str__(self) -> str:
-        return f"now: {self.after}" if self.after is not None else f"no longer: {self.before}"
+        if self.after is None:
+            return f"no longer: {self.before}"
+        if self.before is None:
+            return f"now: {self.after}"
+        place, colon, _ = self.after.partition(": ")
+        before = self.before.partition(", as ")[0].removeprefix(f"{place}{colon}")
+        return f"now: {self.after}; before: {before}"
 
 
 def choices(
@@ -49,6 +55,9 @@ def choices(
     # What both have is the same wherever it is in their graphs; of the rest, what is about one place belongs together.
     _, left, right = _paired(_without_numbers(old), _without_numbers(new), _chosen)
     found, left, right = _paired(left, right, lambda one: (one.kind, one.nodes))
+    # The graph of another size of data may have other numbers, and a join of the same tables the other side first.
+    more, left, right = _paired(left, right, lambda one: (one.kind, frozenset(one.tables) or one.nodes))
+    found += more
     told = [
         Difference(one.kind, one.sentence, other.sentence) for one, other in found if one.is_shown or other.is_shown
     ]

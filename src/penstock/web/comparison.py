@@ -171,8 +171,7 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
     shown = show(before), show(after)
     change = ""
     if before and after is not None and shown[0] != shown[1]:
-        percent = 100 * (after - before) / before
-        change = f"{percent:+.0f} %" if abs(percent) < 1000 else f"{after / before:,.0f} times"
+        change = f"{after / before:,.1f} times" if after >= 2 * before else f"{100 * (after - before) / before:+.0f} %"
     return Figure(name, *shown, change, (after or 0.0) - (before or 0.0))
 
 

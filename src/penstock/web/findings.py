@@ -79,7 +79,7 @@ def findings(
             "wrong",
             "Which estimates were wrong?",
             tuple(_wrong(decisions)),
-            "No estimate was off by a factor of two or more.",
+            "No estimate was off by a factor of two or more, or on the other side of a limit.",
         ),
         Finding(
             "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
@@ -116,12 +116,16 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
             words.seconds(waited_for.seconds),
             links.step(waited_for.id),
         )
-    if timing.idle_seconds >= 0.1 * timing.total > 0:
-        idle = words.share(timing.idle_seconds, timing.total)
-        yield Item(f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, or waited")
-    yield from (Item(text) for text in reasons_of_time(first, steps))
+    why = list(reasons_of_time(first, steps))
+    yield from (Item(f"Why: {text}" if text is why[0] else text) for text in why)
     for step in [step for step in ran if step.id not in told][:3]:
         yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
+    if timing.idle_seconds >= 0.1 * timing.total > 0:
+        idle = words.share(timing.idle_seconds, timing.total)
+        yield Item(
+            f"Between the steps of the job no task ran for {words.seconds(timing.idle_seconds)}, {idle} of it: "
+            "Spark planned, or waited"
+        )
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
@@ -157,7 +161,9 @@ def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     if filters and not less:
         yield Item("No table is known to have been read less. Rows that no join needs were dropped right after reading")
     for text, one in {one.sentence: one for one in filters}.items():
-        yield Item(text, _otherwise(one), mark=_mark(one))
+        came = None if one.estimate is None else one.estimate.came
+        kept = "" if came is None else f"; {came:.1%} was kept"
+        yield Item(text + kept, _otherwise(one), mark=_mark(one))
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
@@ -173,7 +179,7 @@ def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
         yield Item(text, mark="missed")
     if missed:
-        yield Item("Missed is an estimate that was off by a factor of two or more; small tables do not count")
+        yield Item("Missed: off by a factor of two or more, or on the other side of a limit; small tables do not count")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:

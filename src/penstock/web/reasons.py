@@ -36,12 +36,15 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         others = [other.rows_in or 0 for other in steps if other.id != step.id]
         much = " (more than any other step)" if others and step.rows_in > max(others) else ""
         size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
-        yield f"it read {words.rows(step.rows_in)}{size}{much}"
+        wrote = "" if step.rows_out is None else f" and wrote {words.rows(step.rows_out)}, {step.wrote}"
+        yield f"it read {words.rows(step.rows_in)}{size}{much}{wrote}"
     if step.tasks_run > 1:
         at_once = step.task_seconds / busy if busy else 1.0
         tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
         where = f" of {stages} stages" if stages > 1 else ""
-        yield f"its {tasks}{where} took {words.seconds(step.task_seconds)} together, {at_once:.1f} at a time"
+        # Spark counts less than a task's whole time: what it takes to send the task is not its own.
+        beside = f"; {at_once:.1f} ran at a time on average" if at_once > 1 else "; they ran one after the other"
+        yield f"its {tasks}{where} ran for {words.seconds(step.task_seconds)}, added up{beside}"
 
 
 def _skew(step: Step, seconds: float) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.graph.wording import listed
 from penstock.web import words
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ class Growth:
 def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
     """Return the sources of which clearly more or fewer rows were read, those with most more or fewer first."""
     before = rows_of_sources(old)
-    found = [Growth(name, before[name], rows) for name, rows in rows_of_sources(new).items() if name in before]
+    alike: dict[tuple[int, int], list[str]] = {}  # a table that is read several times, mostly
+    for name, rows in rows_of_sources(new).items():
+        if name in before:
+            alike.setdefault((before[name], rows), []).append(name)
+    found = [Growth(listed(names, "tables"), *rows) for rows, names in alike.items()]
     changed = [one for one in found if one.factor >= GREW or one.factor <= 1 / GREW]
     return sorted(changed, key=lambda one: abs(one.after - one.before), reverse=True)
 

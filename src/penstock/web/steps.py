@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import BROADCAST
 from penstock.history.record import known, run_times
+from penstock.web import words
 from penstock.web.stages import stages_of
-from penstock.web.words import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,6 +51,8 @@ class Step:
         The table that it reads; empty if it reads other steps only.
     is_broadcast
         Whether its rows go to every task of a step that reads it.
+    is_left
+        Whether its last stage is not part of the job: Spark runs it when it fetches the rows.
     """
 
     id: str
@@ -70,6 +72,18 @@ class Step:
     inputs: tuple[str, ...]
     source: str
     is_broadcast: bool
+    is_left: bool
+
+    @property
+    def wrote(self) -> str:
+        """What it wrote, in words: of a broadcast the memory that it takes, of all else the compressed bytes."""
+        in_memory = " in memory" if self.is_broadcast and self.bytes_out is not None else ""
+        return "not in the job" if self.is_left else words.size(self.bytes_out) + in_memory
+
+    @property
+    def other_tasks(self) -> int:
+        """How many tasks ran beside those that it was decided to have."""
+        return 0 if self.is_left or self.tasks is None else max(self.tasks_run - self.tasks, 0)
 
     @property
     def start(self) -> float | None:
@@ -109,9 +123,10 @@ def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: b
     ran = None if started is None else (started - record.started, max(ended or end, started) - record.started)
     tasks, figures = record.tasks.get(vertex["id"], []), record.stages.get(vertex["id"], [])
     stages = stages_of(tasks, figures)
+    is_left = _is_left(record, vertex)
     return Step(
         vertex["id"],
-        number_of(vertex["id"]),
+        words.number_of(vertex["id"]),
         vertex.get("label") or vertex["name"],
         vertex["state"].lower(),
         vertex["reason"],
@@ -119,7 +134,7 @@ def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: b
         ran,
         _busy(record, tasks, stages, ran),
         stages,
-        max((stage["rows_in"] for stage in figures), default=None),
+        None if is_left else max((stage["rows_in"] for stage in figures), default=None),
         known(vertex["rows_out"]),
         known(vertex["bytes_in"]),
         known(vertex["bytes_out"]),
@@ -127,7 +142,14 @@ def _step(record: JobRecord, vertex: dict[str, Any], end: float, is_broadcast: b
         tuple(dict.fromkeys(edge["vertex"] for edge in vertex["inputs"])),
         " and ".join(_sources(record, vertex)),
         is_broadcast,
+        is_left,
     )
+
+
+def _is_left(record: JobRecord, vertex: dict[str, Any]) -> bool:
+    """Whether Spark was given what a vertex has not computed: one that nothing has measured, in a job that has."""
+    is_of_spark = record.state == "FINISHED" and bool((record.query or {}).get("of_spark"))
+    return is_of_spark and vertex["state"] == "FINISHED" and max(vertex["bytes_out"], vertex["rows_out"]) < 0
 
 
 def _sources(record: JobRecord, vertex: dict[str, Any]) -> list[str]:

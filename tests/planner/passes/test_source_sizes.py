@@ -35,7 +35,7 @@ def test_the_bytes_below_each_side() -> None:
 def test_bytes_that_are_not_known_are_none() -> None:
     text = "1 #> 4\n2 #> 3\n5 #> 3\n3 #> 4"
     changed = add_source_sizes(draft(text, {4: INNER}, sources={1: None, 2: None, 5: 70}))
-    assert changed.nodes[1].operator == ScanOperator(bytes=None, table="range")
+    assert changed.nodes[1].operator == ScanOperator(bytes=None, table="range (1)")
     join = changed.nodes[4].operator
     assert (join.left.source_bytes, join.right.source_bytes) == (None, 70)  # as far as they tell it
 

@@ -7,7 +7,8 @@ from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, StreamGraph
-from penstock.graph.wording import NAMED_TABLES, table_name
+from penstock.graph.wording import NAMED_TABLES
+from penstock.planner.passes.source_names import source_names
 
 if TYPE_CHECKING:
     from penstock.graph import Operator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def add_source_sizes(draft: Draft) -> Draft:
     """Tell bytes to all of them, and rows where a strategy will want to know them: counting looks into files."""
     held = {node_id: source.scan.size_in_bytes for node_id, source in draft.sources.items()}
-    names = {node_id: table_name(source.coordinator.name) for node_id, source in draft.sources.items()}
+    names = source_names(draft)
     owners = {column: node_id for node_id, source in draft.sources.items() for column in source.leaf.ids}
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)

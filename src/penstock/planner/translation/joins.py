@@ -69,7 +69,7 @@ def _note_broadcast(translator: Translator, node_id: int, build: Side, size: int
         if not is_hinted:
             why = f"Spark's statistics say {show_bytes(size)} for {what} (limit {show_bytes(limit)})"
         if size < LARGE:
-            estimate = Estimate(f"bytes of {what}", Unit.BYTES, size)
+            estimate = Estimate(f"bytes of {what} in memory", Unit.BYTES, size, limit=None if is_hinted else limit)
         place = join_name(join, build.other)
         sentence = f"{place}: {what} is broadcast from the start, as {why}"
         return Told(sentence, None if is_hinted else option, estimate, tables=tables_of(join), place=place)

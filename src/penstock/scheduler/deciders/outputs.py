@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.connectors.file_scan import FileScan
 from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
 from penstock.estimates import Estimate, Unit
-from penstock.graph import SinkOperator
+from penstock.graph import AggregateOperator, SinkOperator
 from penstock.graph.context import forward_group
 from penstock.graph.naming import column_names
 from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
@@ -169,7 +169,11 @@ class OutputDecider:
         graph = self._owner.graph
         readers = list(dict.fromkeys(self._called(graph.node(edge.target_id)) for edge in edges))
         what = listed(readers, "steps")
-        estimate = Estimate(f"bytes shuffled for {what}", Unit.BYTES, known.bytes) if known.bytes else None
+        estimate = None
+        if known.bytes:
+            # What partial aggregates leave is not foreseen at all: it is as much as they read, or less.
+            is_most = all(isinstance(graph.node(edge.target_id).operator, AggregateOperator) for edge in edges)
+            estimate = Estimate(f"bytes shuffled for {what}", Unit.BYTES, known.bytes, is_most=is_most)
         sentence = f"rows are shuffled into {show_count(number, 'partition')} for {what}, as they come from {known}"
         return Told(sentence, None, estimate, is_shown=False)
 

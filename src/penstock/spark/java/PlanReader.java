@@ -29,6 +29,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 
 import scala.Option;
+import scala.collection.immutable.Seq;
 
 /** Reads the nodes of a logical plan; see `plans.read_plan`. */
 public final class PlanReader {
@@ -70,8 +71,14 @@ public final class PlanReader {
             keys.add(Catalyst.key((Attribute) column));
         }
         List<Object> references = new ArrayList<>();
+        Map<String, Object> aliases = new HashMap<>();
         for (Object column : Catalyst.each(plan.references().toSeq())) {
-            references.add(Catalyst.id((Attribute) column));
+            String id = Catalyst.id((Attribute) column);
+            Seq<?> qualifier = ((Attribute) column).qualifier();
+            references.add(id);
+            if (qualifier.nonEmpty()) {
+                aliases.put(id, qualifier.last());
+            }
         }
         FunctionNames functions = new FunctionNames(plan);
         facts.put("name", Catalyst.name(plan));
@@ -79,6 +86,7 @@ public final class PlanReader {
         facts.put("ids", ids);
         facts.put("keys", keys);
         facts.put("references", references);
+        facts.put("aliases", aliases);
         facts.put("description", plan.simpleString(DESCRIBED_COLUMNS));
         facts.put("is_deterministic", plan.deterministic());
         facts.put("cannot_fail", ExpressionSafety.cannotFail(plan.expressions()));

@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from penstock.units import show_bytes, show_count
+from penstock.units import show_count
 from penstock.web import words
 from penstock.web.charts.layout import Layout, Point, Size, layout
 from penstock.web.edges import distribution
@@ -114,13 +114,15 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
 
 def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
     took = step.state if step.seconds is None else words.seconds(step.seconds)
-    tasks = "tasks undecided" if step.tasks is None else show_count(step.tasks, "task")
-    wrote = () if step.rows_out is None else (words.rows(step.rows_out),)
-    figures = " · ".join((tasks, *wrote))
-    bytes_ = f"read {words.size(step.bytes_in)} · wrote {words.size(step.bytes_out)}"
+    undecided = "" if step.state == "finished" else "tasks undecided"
+    tasks = undecided if step.tasks is None else show_count(step.tasks, "task")
+    wrote = "" if step.rows_out is None else words.rows(step.rows_out)
+    figures = " · ".join(filter(None, (tasks, wrote, "goes on in Spark" if step.is_left else "")))
+    read = "" if step.bytes_in is None and step.is_left else f"read {words.size(step.bytes_in)}"
+    bytes_ = " · ".join(filter(None, (read, "" if step.is_left else f"wrote {words.size(step.bytes_out)}")))
     css = f"vertex {step.state}" + (" critical" if is_critical else "")
     tip = "\n".join(filter(None, (f"Step {step.number}: {step.label}", step.state, step.reason)))
-    lines = (*wrapped(step.label, 3), figures, bytes_)
+    lines = (*wrapped(step.label, 3), *filter(None, (figures, bytes_)))
     return Box(step.id, f"Step {step.number}", took, lines, css, f"/ui/jobs/{job_id}/vertices/{step.id}", tip)
 
 
@@ -139,7 +141,7 @@ def _number(value: int) -> str:
 
 def _line_of(record: JobRecord, source: Step, target: dict[str, Any], edge: str, critical: Collection[str]) -> Line:
     how = distribution(record.edges[edge])
-    label = how if source.bytes_out is None else f"{show_bytes(source.bytes_out)} {how}"
+    label = how if source.bytes_out is None else f"{source.wrote} {how}"
     css = f"edge {target['state'].lower()}"
     if source.id in critical and target["id"] in critical:
         css += " critical"
