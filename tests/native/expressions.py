@@ -11,10 +11,12 @@ import os
 import random
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
 
     from penstock import Environment
@@ -64,19 +66,19 @@ NUMBERS = ("tinyint", "smallint", "int", "bigint", "decimal(5,2)", "decimal(15,2
 ROWS = 600
 
 
-def write_rows(spark: SparkSession, folder: str, seed: int = 1) -> None:
-    """Write rows of nulls, extremes and ordinary values, in two files."""
-    chosen = random.Random(seed)
+def write_rows(spark: SparkSession, folder: str, seed: int = 1, rows: int = ROWS, prefix: str = "") -> None:
+    """Write rows of nulls, extremes and ordinary values, in two files; names of columns begin with the prefix."""
+    chosen, names = random.Random(seed), [prefix + name for name in COLUMNS]
     for part in range(2):
         lines = []
-        for _ in range(ROWS // 2):
+        for _ in range(rows // 2):
             values = [
                 "NULL" if chosen.random() < 0.15 else f"CAST({chosen.choice(SMALL.get(name, VALUES[kind]))} AS {kind})"
                 for name, kind in COLUMNS.items()
             ]
             lines.append("(" + ", ".join(values) + ")")
-        rows = spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS t({', '.join(COLUMNS)})").coalesce(1)
-        rows.write.mode("overwrite" if part == 0 else "append").option("parquet.block.size", 4096).parquet(folder)
+        made = spark.sql(f"SELECT * FROM VALUES {', '.join(lines)} AS t({', '.join(names)})").coalesce(1)
+        made.write.mode("overwrite" if part == 0 else "append").option("parquet.block.size", 4096).parquet(folder)
 
 
 @dataclass
@@ -84,6 +86,7 @@ class Generator:
     """Makes expressions of a type, as SQL."""
 
     chosen: random.Random
+    columns: Mapping[str, str] = field(default_factory=lambda: COLUMNS)
 
     def of(self, kind: str, depth: int) -> str:
         """Return an expression of a type."""
@@ -114,7 +117,7 @@ class Generator:
 
     def leaf(self, kind: str) -> str:
         """Return a column or a value."""
-        columns = [name for name, there in COLUMNS.items() if there == kind]
+        columns = [name for name, there in self.columns.items() if there == kind]
         if columns and self.chosen.random() < 0.75:
             return self.chosen.choice(columns)
         return (
@@ -188,14 +191,30 @@ class Generator:
         return f"CAST({self.of(self.chosen.choice(narrower), depth)} AS {kind})"
 
 
+OTHER = "u_"
+"""How the names of the small table's columns begin."""
+OTHER_ROWS = 24
 EXPRESSIONS = 6
 """How many there are in a query."""
 
 
+def _join(chosen: random.Random) -> tuple[str, Mapping[str, str]]:
+    """Return a join with the small table, which Spark broadcasts, and the columns that there are behind it."""
+    kind = chosen.choice(["INNER", "INNER", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"])
+    both = COLUMNS | {OTHER + name: there for name, there in COLUMNS.items()}
+    keys = chosen.sample([name for name, there in COLUMNS.items() if there != "double"], chosen.choice([1, 1, 2]))
+    conditions = [f"{key} = {OTHER}{key}" for key in keys]
+    if chosen.random() < 0.3:
+        conditions.append(Generator(chosen, both).of("boolean", 1))
+    columns = both if kind in {"INNER", "LEFT OUTER"} else COLUMNS
+    return f" {kind} JOIN u ON {' AND '.join(conditions)}", columns
+
+
 def query(seed: int) -> str:
-    """Return a query that sums up six expressions."""
+    """Return a query that sums up six expressions, of one table or of a join with a small one."""
     chosen = random.Random(seed)
-    make = Generator(chosen)
+    join, columns = _join(chosen) if chosen.random() < 0.5 else ("", COLUMNS)
+    make = Generator(chosen, columns)
     found = []
     for place in range(EXPRESSIONS):
         kind = chosen.choice(list(COLUMNS.values()))
@@ -214,7 +233,7 @@ def query(seed: int) -> str:
     keys = [*keys, make.of(chosen.choice(["int", "string"]), 1)] if chosen.random() < 0.2 else keys
     named = [f"{key} AS k{place}" for place, key in enumerate(keys)]
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    return f"SELECT {', '.join([*named, *found])} FROM t{where}{grouped}"
+    return f"SELECT {', '.join([*named, *found])} FROM t{join}{where}{grouped}"
 
 
 def outcome(run: Any) -> list[str] | str:
@@ -258,7 +277,9 @@ def main() -> int:
     differ = native = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         write_rows(spark, folder + "/t")
-        spark.read.parquet(folder + "/t").createOrReplaceTempView("t")
+        write_rows(spark, folder + "/u", 2, OTHER_ROWS, OTHER)
+        for table in ("t", "u"):
+            spark.read.parquet(f"{folder}/{table}").createOrReplaceTempView(table)
         for number in range(arguments.queries):
             text = query(arguments.seed * 1_000_000 + number)
             spark.conf.set("spark.sql.ansi.enabled", str(number % 2 == 0).lower())

@@ -13,7 +13,7 @@ from penstock.native.worker import NativeLeaf
 from penstock.spark import native_leaves
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
-from tests.native.expressions import is_native, outcome, query, write_rows
+from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, query, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,14 @@ def native(spark: SparkSession) -> Environment:
 
 @pytest.fixture(scope="module")
 def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = str(tmp_path_factory.mktemp("rows") / "t")
-    write_rows(spark, folder)
-    spark.read.parquet(folder).createOrReplaceTempView("t")
-    yield folder
-    spark.catalog.dropTempView("t")
+    folder = tmp_path_factory.mktemp("rows")
+    write_rows(spark, str(folder / "t"))
+    write_rows(spark, str(folder / "u"), 2, OTHER_ROWS, OTHER)
+    for table in ("t", "u"):
+        spark.read.parquet(str(folder / table)).createOrReplaceTempView(table)
+    yield str(folder / "t")
+    for table in ("t", "u"):
+        spark.catalog.dropTempView(table)
 
 
 def reasons(env: Environment) -> list[tuple[str, str]]:

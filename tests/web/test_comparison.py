@@ -71,7 +71,7 @@ def test_what_differs_is_told() -> None:
     assert {one.name: (one.before, one.after, one.change) for one in found.figures}["Rows read"] == (
         "1,000 rows",
         "5,000 rows",
-        "5.0 times",
+        "5.0 times as much",
     )
     assert found.sentences == [
         "5,000 rows of orders were read, 1,000 before",

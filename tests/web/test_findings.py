@@ -64,13 +64,13 @@ def test_a_longest_step_that_nobody_waited_for_is_told_as_such() -> None:
 
 def test_much_time_in_which_nothing_ran_is_told() -> None:
     found = answers("longest", [step("a", (0, 1)), step("b", (4, 5))])
-    assert found.items[-1].text == (
-        "Between the steps of the job no task ran for 3.0 s, 60 % of it: Spark planned, or waited"
+    assert found.items[1].text == (
+        "No task ran for 3.0 s, 60 % of the job: Spark planned, collected rows or built tables to broadcast"
     )
     assert len(answers("longest", [step("a", (0, 1)), step("b", (1.1, 5))]).items) == 2
 
 
-def test_broadcasts_that_spared_most_come_first() -> None:
+def test_broadcasts_that_came_otherwise_come_first_then_those_that_spared_most() -> None:
     found = answers(
         "broadcast",
         decisions=[
@@ -81,13 +81,13 @@ def test_broadcasts_that_spared_most_come_first() -> None:
             decision("exchange", "no broadcast"),
         ],
     )
-    assert [item.text for item in found.items] == ["large", "small", "other"]
+    assert [item.text for item in found.items] == ["other", "large", "small"]
     assert [item.note for item in found.items] == [
+        "instead: shuffled, because it grew",
         "change with the.option",
         "",
-        "instead: shuffled, because it grew",
     ]
-    assert [item.mark for item in found.items] == ["", "", "came otherwise"]
+    assert [item.mark for item in found.items] == ["came otherwise", "", ""]
     assert found.question == "What was broadcast, what was not, and why?"
 
 
@@ -111,8 +111,38 @@ def test_what_was_only_filtered_was_not_read_less() -> None:
         "read-less", decisions=[decision("dynamic filter", "a filter"), decision("dynamic filter", "a filter")]
     )
     assert [item.text for item in found.items] == [
-        "No table is known to have been read less. Rows that no join needs were dropped right after reading",
+        "Files were read in full, as far as is known. Rows that no join needs were dropped right after reading",
         "a filter",
+    ]
+
+
+def test_a_broadcast_tells_what_it_came_to() -> None:
+    grown = estimate("orders in memory", 8 << 20, 11 << 20, 1.4)
+    found = answers(
+        "broadcast", decisions=[decision("broadcast", "fits"), decision("broadcast", "grew", estimate=grown)]
+    )
+    assert [(item.text, item.mark) for item in found.items] == [
+        ("grew; it came to 11.0 MiB in memory", "missed"),
+        ("fits", ""),
+    ]
+
+
+def test_what_filters_of_one_step_kept_together_and_what_is_computed_once() -> None:
+    reads = step("a", (0, 1), label="orders", source="orders", rows_in=200, rows_out=5)
+    joins = step("b", (0, 1), label="items → join orders", source="items", rows_in=200, rows_out=5)
+    found = answers(
+        "read-less",
+        [reads, joins],
+        [
+            decision("dynamic filter", "a filter", tables=("orders", "users")),
+            decision("dynamic filter", "another", tables=("items", "users")),
+            decision("sharing", "rows of users are computed once: for orders and items"),
+        ],
+    )
+    assert [item.text for item in found.items][1:] == [
+        "a filter; all filters of step a together kept 2.5%",
+        "another",
+        "rows of users are computed once",
     ]
 
 
@@ -132,7 +162,10 @@ def test_the_worst_estimate_comes_first_and_each_once() -> None:
         ("bytes of d: 90 foreseen, 0 came", "missed"),
         ("bytes of b: 10 foreseen, 1000 came", "missed"),
         ("bytes of a: 10 foreseen, 100 came", "missed"),
-        ("Missed: off by a factor of two or more, or on the other side of a limit; small tables do not count", ""),
+        (
+            "Missed: off by a factor of two or more, or on the other side of a limit; below 4 MiB or 1,000 rows none counts",
+            "",
+        ),
     ]
 
 

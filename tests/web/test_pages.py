@@ -73,7 +73,7 @@ def test_a_missed_estimate_is_marked() -> None:
     }
     fine = missed | {"came": 10, "missed_by": None}
     assert job_page(decided(record(), 1, estimate=fine)).count("badge miss") == 0
-    assert job_page(decided(record(), 1, estimate=missed)).count("badge miss") == 2, (
+    assert job_page(decided(record(), 1, estimate=missed)).count("badge miss") == 3, (
         "in the answers and at the decision"
     )
 

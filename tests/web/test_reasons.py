@@ -25,12 +25,13 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
         ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
-            ["its tasks ran for 1.0 s only; the rest went to planning it, or it waited for a core"],
+            ["its tasks ran for 1.0 s only; 9.0 s passed before them, as Spark planned it"],
         ),
         (
-            step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),), is_broadcast=True),
+            step("a", (0, 10), stages=(ran(1.0),), busy=((4, 5),), is_broadcast=True),
             [
-                "its tasks ran for 1.0 s only; the rest went to planning it, collecting its rows and building the table to broadcast",
+                "its tasks ran for 1.0 s only; 4.0 s passed before them, as Spark planned it; 5.0 s passed after them, "
+                "as its rows were collected, and the table to broadcast was built",
             ],
         ),
         (
@@ -77,3 +78,10 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
 )
 def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
     assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
+
+
+def test_a_step_that_waits_for_a_core_says_so() -> None:
+    waits = step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),))
+    assert next(reasons_of_time(waits, [waits, step("b", (0, 8))])) == (
+        "its tasks ran for 1.0 s only; 9.0 s passed before them, as tasks of other steps had the cores"
+    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from pyspark.core.broadcast import Broadcast
 
 _BATCH_ROWS = 10_000
 """Rows of a batch of columns, as Spark's own ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
@@ -107,12 +108,16 @@ class NativeLeaf:
         What it gives.
     memory
         Bytes that DuckDB may use in a task before it spills.
+    builds
+        The sides that were broadcast to its joins, each a broadcast variable of a stream of Arrow's; the query calls
+        them ``build_0``, ``build_1`` and so on.
     """
 
     sql: str
     read: tuple[Column, ...]
     columns: tuple[Column, ...]
     memory: int
+    builds: tuple[Broadcast[bytes], ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows of the files that a task is told to read."""
@@ -142,6 +147,9 @@ class NativeLeaf:
             }
             try:
                 with duckdb.connect(config=settings) as connection:
+                    for number, build in enumerate(self.builds):
+                        rows = pa.ipc.open_stream(build.value).read_all()  # noqa: F841 - DuckDB finds it by its name
+                        connection.execute(f"CREATE TEMP TABLE build_{number} AS SELECT * FROM rows")  # noqa: S608
                     for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
                         columns = [one.cast(kind) for one, kind in zip(batch.columns, schema.types, strict=True)]
                         yield pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,6 +1,7 @@
 """Leaves of a physical plan that DuckDB computes in Spark's Python workers (``java/NativeLeaves.java``).
 
-A leaf is a scan of Parquet files with the filters, projections and the partial aggregate right above it. It becomes one
+A leaf is a scan of Parquet files with the filters, projections, joins with broadcast sides and the partial aggregate
+right above it. It becomes one
 ``MapInArrowExec`` over rows that tell each task which ranges of files it reads: those of Spark's own scan.
 
 Uses ``FileSourceScanExec``, ``FileScanRDD.filePartitions``, ``HashAggregateExec`` and ``MapInArrowExec``.
@@ -25,6 +26,7 @@ from penstock.spark.fragment import rdd_leaf
 from penstock.spark.handles import InternalRows, PhysicalPlan
 from penstock.spark.jvm import PHYSICAL, children, class_name, with_fields
 from penstock.spark.logical_plan import LogicalPlan
+from penstock.spark.native_builds import broadcast_build
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class LeafFacts:
         The query of DuckDB; ``{scan}`` stands for the rows of the files.
     read, columns
         What it reads of the files, and what it gives.
+    builds
+        How many sides were broadcast to its joins.
     """
 
     table: str
@@ -59,6 +63,7 @@ class LeafFacts:
     sql: str = field(default="", repr=False)
     read: tuple[Column, ...] = field(default=(), repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
+    builds: int = 0
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> LeafFacts:
@@ -68,7 +73,7 @@ class LeafFacts:
         if not facts["aggregates"]:
             return cls(facts["table"], facts["above"] or "no aggregate makes its rows few")
         read, columns = (tuple(Column(**one) for one in facts[name]) for name in ("read", "columns"))
-        return cls(facts["table"], None, facts["sql"], read, columns)
+        return cls(facts["table"], None, facts["sql"], read, columns, facts["builds"])
 
 
 @dataclass(slots=True)
@@ -142,7 +147,8 @@ class NativeLeaves:
     def _made(self, session: Session, node: Any, leaf: LeafFacts) -> Any:
         """Return the operator that computes a leaf."""
         bridge = session._bridge
-        function = NativeLeaf(leaf.sql, leaf.read, leaf.columns, self.memory)
+        builds = tuple(broadcast_build(bridge, node, number) for number in range(leaf.builds))
+        function = NativeLeaf(leaf.sql, leaf.read, leaf.columns, self.memory, builds)
         texts = bridge.spark.createDataFrame([], "files string")._jdf.queryExecution().analyzed().output()
         tasks = InternalRows(bridge, bridge.helper("NativeLeaves").tasks(node))
         rows = rdd_leaf(session, Attributes(bridge, texts), tasks)

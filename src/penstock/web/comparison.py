@@ -171,7 +171,11 @@ def _figure(name: str, before: float | None, after: float | None, show: Callable
     shown = show(before), show(after)
     change = ""
     if before and after is not None and shown[0] != shown[1]:
-        change = f"{after / before:,.1f} times" if after >= 2 * before else f"{100 * (after - before) / before:+.0f} %"
+        change = (
+            f"{after / before:,.1f} times as much"
+            if after >= 2 * before
+            else f"{100 * (after - before) / before:+.0f} %"
+        )
     return Figure(name, *shown, change, (after or 0.0) - (before or 0.0))
 
 

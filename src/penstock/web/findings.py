@@ -72,14 +72,14 @@ def findings(
         Finding(
             "read-less",
             "What was read less than planned?",
-            tuple(_read_less(decisions)),
+            tuple(_read_less(decisions, steps)),
             "No table is known to have been read less than planned.",
         ),
         Finding(
             "wrong",
             "Which estimates were wrong?",
             tuple(_wrong(decisions)),
-            "No estimate was off by a factor of two or more, or on the other side of a limit.",
+            f"No estimate was {_MISSED}.",
         ),
         Finding(
             "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
@@ -106,40 +106,49 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     first = ran[0]
     took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
     yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
+    yield from (Item(f"Step {first.number}: {text}") for text in reasons_of_time(first, steps))
     told = {first.id}
     if first.id not in timing.critical:
         waited_for = next(step for step in ran if step.id in timing.critical)
         told.add(waited_for.id)
         yield Item(
-            f"The end of the job did not wait for it. Of the steps that it waited for, step {waited_for.number} took "
-            f"longest: {waited_for.label}",
+            f"The end of the job did not wait for step {first.number}. Of the steps that it waited for, step "
+            f"{waited_for.number} took longest: {waited_for.label}",
             words.seconds(waited_for.seconds),
             links.step(waited_for.id),
         )
-    why = list(reasons_of_time(first, steps))
-    yield from (Item(f"Why: {text}" if text is why[0] else text) for text in why)
-    for step in [step for step in ran if step.id not in told][:3]:
-        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
+        yield from (Item(f"Step {waited_for.number}: {text}") for text in reasons_of_time(waited_for, steps))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
         idle = words.share(timing.idle_seconds, timing.total)
         yield Item(
-            f"Between the steps of the job no task ran for {words.seconds(timing.idle_seconds)}, {idle} of it: "
-            "Spark planned, or waited"
+            f"No task ran for {words.seconds(timing.idle_seconds)}, {idle} of the job: Spark planned, collected rows "
+            "or built tables to broadcast"
         )
+    for step in [step for step in ran if step.id not in told][:3]:
+        yield Item(f"Then step {step.number}: {step.label}", words.seconds(step.seconds), links.step(step.id))
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     found = together(one for one in decisions if one.kind == DecisionKind.BROADCAST)
     last = None
-    for one in sorted(found, key=lambda one: -(one.not_shuffled or 0)):
+    for one in sorted(found, key=_weight, reverse=True):
         note = _otherwise(one)
+        came = None if one.estimate is None else one.estimate.came
+        took = "" if came is None else f"; it came to {words.size(came)} in memory"
         # An option that changes many of them is named once.
-        yield Item(one.sentence, "" if note == last else note, mark=_mark(one))
+        yield Item(one.sentence + took, "" if note == last else note, mark=_mark(one))
         last = note
 
 
+def _weight(one: ToldDecision) -> tuple[bool, float, float]:
+    """Return how much a broadcast tells: first what came otherwise or missed, then what spared or took most."""
+    estimate = one.estimate
+    size = 0.0 if estimate is None else estimate.foreseen if estimate.came is None else estimate.came
+    return bool(one.instead) or one.is_missed, float(one.not_shuffled or 0), size
+
+
 def _mark(one: ToldDecision) -> str:
-    return "came otherwise" if one.instead else ""
+    return "came otherwise" if one.instead else "missed" if one.is_missed else ""
 
 
 def _otherwise(one: ToldDecision) -> str:
@@ -148,22 +157,36 @@ def _otherwise(one: ToldDecision) -> str:
     return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")
 
 
+_MISSED = "off by a factor of two or more, or on the other side of a limit; below 4 MiB or 1,000 rows none counts"
 _OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
 _CLEARLY = 0.9
 """What was read is less than planned if it is at most this part of it."""
 
 
-def _read_less(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
+def _read_less(decisions: Sequence[ToldDecision], steps: Sequence[Step]) -> Iterator[Item]:
     estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
     less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
     yield from (Item(text) for text in dict.fromkeys(map(str, less)))
     filters = list(together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER))
     if filters and not less:
-        yield Item("No table is known to have been read less. Rows that no join needs were dropped right after reading")
+        yield Item(
+            "Files were read in full, as far as is known. Rows that no join needs were dropped right after reading"
+        )
     for text, one in {one.sentence: one for one in filters}.items():
-        came = None if one.estimate is None else one.estimate.came
-        kept = "" if came is None else f"; {came:.1%} was kept"
-        yield Item(text + kept, _otherwise(one), mark=_mark(one))
+        yield Item(text + _kept(one, steps), _otherwise(one), mark=_mark(one))
+    shared = together(one for one in decisions if one.kind == DecisionKind.SHARING)
+    yield from (Item(one.sentence.partition(": for ")[0]) for one in shared)
+
+
+def _kept(one: ToldDecision, steps: Sequence[Step]) -> str:
+    """Return what a filter has kept of its rows; where a step has several filters, what they kept together."""
+    if one.estimate is not None and one.estimate.came is not None:
+        return f"; {one.estimate.came:.1%} was kept"
+    for step in steps:
+        only_reads = step.label == step.source and step.source in one.tables[:1]
+        if only_reads and step.rows_in and step.rows_out is not None:
+            return f"; all filters of step {step.number} together kept {step.rows_out / step.rows_in:.1%}"
+    return ""
 
 
 def _is_less(estimate: ToldEstimate) -> bool:
@@ -179,7 +202,7 @@ def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
         yield Item(text, mark="missed")
     if missed:
-        yield Item("Missed: off by a factor of two or more, or on the other side of a limit; small tables do not count")
+        yield Item(f"Missed: {_MISSED}")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from penstock.units import show_bytes, show_count
 from penstock.web import words
+from penstock.web.steps import merged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,6 +17,8 @@ SKEWED = 4.0
 """A task or a piece of the rows is marked where it is so many times the median."""
 _MOSTLY_WAITED = 0.5
 """A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
+_NOTED = 0.1
+"""Seconds that are worth a word."""
 _MATTERS = 0.2
 """A slow task has held its step up if it took at least this part of its time."""
 
@@ -25,10 +28,7 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     seconds = step.seconds or 0.0
     busy = sum(end - start for start, end in step.busy)
     if step.tasks_run and busy < _MOSTLY_WAITED * seconds:
-        rest = "; the rest went to planning it, or it waited for a core"
-        if step.is_broadcast:
-            rest = "; the rest went to planning it, collecting its rows and building the table to broadcast"
-        yield f"its tasks ran for {words.seconds(busy)} only{rest}"
+        yield "; ".join((f"its tasks ran for {words.seconds(busy)} only", *_waits(step, steps)))
     yield from _skew(step, seconds)
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
@@ -45,6 +45,23 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         # Spark counts less than a task's whole time: what it takes to send the task is not its own.
         beside = f"; {at_once:.1f} ran at a time on average" if at_once > 1 else "; they ran one after the other"
         yield f"its {tasks}{where} ran for {words.seconds(step.task_seconds)}, added up{beside}"
+
+
+def _waits(step: Step, steps: Sequence[Step]) -> Iterator[str]:
+    """Return what went on before and after the tasks of a step."""
+    if step.ran is None or not step.busy:
+        return
+    (began, ended), first, last = step.ran, step.busy[0][0], step.busy[-1][1]
+    if first - began >= _NOTED:
+        others = merged(times for other in steps if other.id != step.id for times in other.busy)
+        taken = sum(max(min(end, first) - max(start, began), 0.0) for start, end in others)
+        why = "tasks of other steps had the cores" if taken >= _MOSTLY_WAITED * (first - began) else "Spark planned it"
+        yield f"{words.seconds(first - began)} passed before them, as {why}"
+    if ended - last >= _NOTED:
+        why = (
+            "its rows were collected, and the table to broadcast was built" if step.is_broadcast else "it was measured"
+        )
+        yield f"{words.seconds(ended - last)} passed after them, as {why}"
 
 
 def _skew(step: Step, seconds: float) -> Iterator[str]:

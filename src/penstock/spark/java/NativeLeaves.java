@@ -29,6 +29,8 @@ import org.apache.spark.sql.execution.datasources.FileScanRDD;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.unsafe.types.UTF8String;
 
 import scala.collection.immutable.Seq;
@@ -37,17 +39,26 @@ import scala.jdk.javaapi.CollectionConverters;
 /** Finds the parts of a physical plan that DuckDB can run: a scan, and what is right above it; see `native_leaves`. */
 public final class NativeLeaves {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final String ROWS_STAY_MANY = "no aggregate makes its rows few";
 
     /** A part of a plan as SQL, over the columns of one scan. */
     private static final class Part {
         final String sql;
         final FileSourceScanExec scan;
         final boolean aggregates;
+        /** The sides that were broadcast to its joins, the lowest first. */
+        final List<Object> builds;
 
-        Part(String sql, FileSourceScanExec scan, boolean aggregates) {
+        Part(String sql, FileSourceScanExec scan, boolean aggregates, List<Object> builds) {
             this.sql = sql;
             this.scan = scan;
             this.aggregates = aggregates;
+            this.builds = builds;
+        }
+
+        /** Returns a query over this one. */
+        Part above(String query) {
+            return new Part(query, scan, aggregates, builds);
         }
     }
 
@@ -79,6 +90,7 @@ public final class NativeLeaves {
             found.put("read", read(part.scan));
             found.put("table", table(part.scan));
             found.put("aggregates", part.aggregates);
+            found.put("builds", part.builds.size());
             found.put("above", above);
             facts.add(found);
             handles.add(plan);
@@ -109,18 +121,23 @@ public final class NativeLeaves {
         }
         if (plan instanceof ProjectExec) {
             Part below = part(((ProjectExec) plan).child());
-            return new Part("SELECT " + named(((ProjectExec) plan).projectList()) + " FROM (" + below.sql + ")",
-                    below.scan, below.aggregates);
+            return below.above("SELECT " + named(((ProjectExec) plan).projectList()) + " FROM (" + below.sql + ")");
         }
         if (plan instanceof FilterExec) {
             Part below = part(((FilterExec) plan).child());
-            return new Part("SELECT * FROM (" + below.sql + ") WHERE " + NativeSql.condition(((FilterExec) plan).condition()),
-                    below.scan, below.aggregates);
+            return below.above("SELECT * FROM (" + below.sql + ") WHERE " + NativeSql.filter(((FilterExec) plan).condition()));
+        }
+        if (plan instanceof BroadcastHashJoinExec) {
+            NativeJoin join = new NativeJoin((BroadcastHashJoinExec) plan);
+            Part below = part(join.streamed);
+            String joined = join.of(below.sql, below.builds.size());
+            below.builds.add(join.build);
+            return below.above(joined);
         }
         if (plan instanceof HashAggregateExec || plan instanceof SortAggregateExec) {
             return aggregated((BaseAggregateExec) plan, part((SparkPlan) Catalyst.each(plan.children()).get(0)));
         }
-        throw new NativeSql.Declined("operator " + Catalyst.name(plan));
+        throw new NativeSql.Declined(plan instanceof Exchange ? ROWS_STAY_MANY : "operator " + Catalyst.name(plan));
     }
 
     private static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {
@@ -164,7 +181,8 @@ public final class NativeLeaves {
             found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
                     .append(NativeSql.column(column));
         }
-        return new Part("SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM {scan}", scan, false);
+        return new Part("SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM {scan}", scan, false,
+                new ArrayList<>());
     }
 
     private static String identifier(String name) {
@@ -187,7 +205,8 @@ public final class NativeLeaves {
     /** Returns what a task sums up of its rows before they are exchanged. */
     private static Part aggregated(BaseAggregateExec plan, Part below) throws NativeSql.Declined {
         NativeAggregate aggregate = new NativeAggregate(plan);
-        return new Part("SELECT " + aggregate.columns + " FROM (" + below.sql + ")" + aggregate.groups, below.scan, true);
+        return new Part("SELECT " + aggregate.columns + " FROM (" + below.sql + ")" + aggregate.groups, below.scan, true,
+                below.builds);
     }
 
     private static List<Object> read(FileSourceScanExec scan) throws NativeSql.Declined {
@@ -202,9 +221,14 @@ public final class NativeLeaves {
         return found;
     }
 
+    /** Writes the rows of a broadcast side of a leaf to a file. */
+    public void writeBuild(SparkPlan leaf, int number, String path) throws Exception {
+        NativeJoin.write((SparkPlan) part(leaf).builds.get(number), path);
+    }
+
     /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
-    public Object tasks(SparkPlan leaf) throws JsonProcessingException {
-        FileSourceScanExec scan = (FileSourceScanExec) (Object) leaf.collectLeaves().head();
+    public Object tasks(SparkPlan leaf) throws JsonProcessingException, NativeSql.Declined {
+        FileSourceScanExec scan = part(leaf).scan;
         Object rows = scan.inputRDDs().head();
         List<InternalRow> texts = new ArrayList<>();
         for (Object each : Catalyst.each(((FileScanRDD) rows).filePartitions())) {

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -137,6 +138,26 @@ final class NativeSql {
             return substring(parts);
         }
         throw new Declined("expression " + name);
+    }
+
+    /** Returns that two keys of a join are equal. */
+    static String equal(Expression one, Expression other) throws Declined {
+        List<Object> keys = new ArrayList<>();
+        keys.add(one);
+        keys.add(other);
+        checkComparable(keys);
+        if (!ExpressionSafety.cannotFail(one) || !ExpressionSafety.cannotFail(other)) {
+            throw new Declined("a key that may fail");
+        }
+        return "(" + of(one) + " = " + of(other) + ")";
+    }
+
+    /** Returns a filter, less what only spares a join rows that it would drop by itself. */
+    static String filter(Expression one) throws Declined {
+        if (one instanceof And) {
+            return "(" + filter(((And) one).left()) + " AND " + filter(((And) one).right()) + ")";
+        }
+        return Catalyst.name(one).equals("BloomFilterMightContain") ? "TRUE" : condition(one);
     }
 
     /** Returns a condition. DuckDB may ask its parts in another order, so none may fail in Spark. */

@@ -9,8 +9,6 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
 import org.apache.spark.sql.catalyst.expressions.aggregate.TypedImperativeAggregate;
 import org.apache.spark.sql.catalyst.util.TypeUtils;
 import org.apache.spark.sql.execution.joins.HashedRelation;
-import org.apache.spark.sql.execution.joins.LongHashedRelation;
-import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
 
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
@@ -22,21 +20,12 @@ public final class RelationAggregation {
         if (!(relation instanceof HashedRelation)) {
             return null;
         }
-        HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
         Column[] columns = new Column[functions.size()];
         for (int i = 0; i < columns.length; i++) {
             columns[i] = new Column((Expression) functions.apply(i));
         }
-        if (own instanceof LongHashedRelation) {
-            for (Iterator<?> keys = own.keys(); keys.hasNext();) {
-                for (Iterator<?> rows = own.get((InternalRow) keys.next()); rows.hasNext();) {
-                    update(columns, (InternalRow) rows.next());
-                }
-            }
-        } else {
-            for (Iterator<?> rows = own.valuesWithKeyIndex(); rows.hasNext();) {
-                update(columns, ((ValueRowWithKeyIndex) rows.next()).getValue());
-            }
+        for (Iterator<?> rows = new RelationRows((HashedRelation) relation); rows.hasNext();) {
+            update(columns, (InternalRow) rows.next());
         }
         Object[] values = new Object[columns.length];
         for (int i = 0; i < columns.length; i++) {
@@ -63,17 +52,10 @@ public final class RelationAggregation {
             for (; looked < all.length && looked < most; looked++) {
                 bytes += size(all[(int) looked]);
             }
-        } else if (relation instanceof LongHashedRelation) {
-            HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
-            for (Iterator<?> keys = own.keys(); keys.hasNext() && looked < most;) {
-                for (Iterator<?> each = own.get((InternalRow) keys.next()); each.hasNext(); looked++) {
-                    bytes += size((InternalRow) each.next());
-                }
-            }
-        } else if (relation.getClass().getSimpleName().equals("UnsafeHashedRelation")) {
-            HashedRelation own = ((HashedRelation) relation).asReadOnlyCopy();
-            for (Iterator<?> each = own.valuesWithKeyIndex(); each.hasNext() && looked < most; looked++) {
-                bytes += size(((ValueRowWithKeyIndex) each.next()).getValue());
+        } else if (RelationRows.areKnown(relation)) {
+            Iterator<?> each = new RelationRows((HashedRelation) relation);
+            for (; each.hasNext() && looked < most; looked++) {
+                bytes += size((InternalRow) each.next());
             }
         } else {
             return -1;

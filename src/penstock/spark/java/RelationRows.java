@@ -1,0 +1,50 @@
+package penstock;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.joins.HashedRelation;
+import org.apache.spark.sql.execution.joins.LongHashedRelation;
+import org.apache.spark.sql.execution.joins.ValueRowWithKeyIndex;
+
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+
+/** All rows of a broadcast relation; the next one may take the place of the last in memory. */
+final class RelationRows extends AbstractIterator<Object> {
+    private final HashedRelation relation;
+    /** Keys, each of them once, or rows with the number of their key: a relation by long integers knows no such rows. */
+    private final Iterator<?> outer;
+    private final boolean hasKeys;
+    private Iterator<?> rows;
+
+    RelationRows(HashedRelation relation) {
+        this.relation = relation.asReadOnlyCopy();
+        hasKeys = relation instanceof LongHashedRelation;
+        outer = hasKeys || isEmpty(relation) ? this.relation.keys() : this.relation.valuesWithKeyIndex();
+    }
+
+    /** Whether a relation tells its rows; those of a NOT IN with nulls do not. */
+    static boolean areKnown(Object relation) {
+        String name = relation.getClass().getSimpleName();
+        return relation instanceof LongHashedRelation || name.equals("UnsafeHashedRelation") || isEmpty(relation);
+    }
+
+    private static boolean isEmpty(Object relation) {
+        return relation.getClass().getSimpleName().startsWith("EmptyHashedRelation");
+    }
+
+    @Override
+    public boolean hasNext() {
+        while (hasKeys && (rows == null || !rows.hasNext()) && outer.hasNext()) {
+            rows = relation.get((InternalRow) outer.next());
+        }
+        return hasKeys ? rows != null && rows.hasNext() : outer.hasNext();
+    }
+
+    @Override
+    public Object next() {
+        if (!hasKeys) {
+            return ((ValueRowWithKeyIndex) outer.next()).getValue();
+        }
+        return hasNext() ? rows.next() : outer.next();
+    }
+}
