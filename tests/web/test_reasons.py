@@ -30,8 +30,10 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((4, 5),), is_broadcast=True),
             [
-                "its tasks ran for 1.0 s only; 4.0 s passed before them, as Spark planned it; 5.0 s passed after them, "
-                "as its rows were collected, and the table to broadcast was built",
+                (
+                    "its tasks ran for 1.0 s only; 4.0 s passed before them, as Spark planned it; 5.0 s passed after them, "
+                    "as its rows were collected, and the table to broadcast was built"
+                ),
             ],
         ),
         (
