@@ -58,6 +58,23 @@ def test_tpch(spark: SparkSession, native: Environment, data: Path, number: int)
     assert is_native(native) or number != 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("benchmark", ["tpch", "tpcds"])
+def test_leaves_that_would_not_pay(
+    spark: SparkSession, native: Environment, data: Path, monkeypatch: pytest.MonkeyPatch, benchmark: str
+) -> None:
+    """All queries, with every leaf in DuckDB that it can compute at all."""
+    monkeypatch.setattr(native_leaves, "is_worth_it", lambda **_: True)
+    for file in sorted((data / f"{benchmark}-0.1").glob("*.parquet")):
+        spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+    by_duckdb = 0
+    for text in json.loads((data / "queries" / f"{benchmark}.json").read_text()).values():
+        df = spark.sql(text)
+        assert_same_rows(native.collect(df), df.collect())
+        by_duckdb += is_native(native)
+    assert by_duckdb >= {"tpch": 15, "tpcds": 60}[benchmark]
+
+
 @pytest.mark.parametrize("ansi", [True, False])
 @pytest.mark.usefixtures("interpreted", "rows")
 def test_generated_expressions(spark: SparkSession, native: Environment, ansi: bool) -> None:
@@ -109,6 +126,41 @@ def test_a_sum_that_may_not_fit_is_sparks(spark: SparkSession, native: Environme
         finally:
             spark.conf.unset("spark.sql.ansi.enabled")
     assert rows
+
+
+# What is aggregated, of which join, and why Spark does it.
+JOINED = {
+    "inner": ("count(*), max(u_day)", "t JOIN u ON i8 = u_i8", None),
+    "outer": ("count(*), count(u_s)", "t LEFT JOIN u ON s = u_s AND i8 > u_i8", None),
+    "build side first": ("count(*), max(s)", "u RIGHT JOIN t ON i8 = u_i8", None),
+    "semi": ("sum(small15)", "t LEFT SEMI JOIN u ON day = u_day", None),
+    "anti": ("sum(small15)", "t LEFT ANTI JOIN u ON i64 = u_i64 AND b = u_b", None),
+    "an empty side": ("count(*)", "t JOIN (SELECT * FROM u WHERE u_s = 'none') x ON s = u_s", None),
+    "a side of keys only": ("count(*)", "t JOIN (SELECT u_s FROM u) x ON s = u_s", None),
+    "two joins": ("count(*)", "t JOIN u ON i8 = u_i8 JOIN (SELECT u_s AS y FROM u) x ON s = y", None),
+    "keys of floating-point numbers": ("count(*)", "t JOIN u ON f = u_f", "a comparison of floating-point numbers"),
+    "NOT IN": ("count(*)", "t WHERE i8 NOT IN (SELECT u_i8 FROM u)", "NOT IN"),
+    "EXISTS, or something else": (
+        "count(*)",
+        "t WHERE EXISTS (SELECT 1 FROM u WHERE i8 = u_i8) OR i8 > 5",
+        "a join of the kind ExistenceJoin",
+    ),
+    "a condition that may fail": (
+        "count(*)",
+        "t JOIN u ON s = u_s AND i8 + 1L > 5L",
+        "a condition that may fail",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JOINED, ids=str)
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_joins_with_broadcast_sides(spark: SparkSession, native: Environment, case: str) -> None:
+    aggregates, tables, why_not = JOINED[case]
+    df = spark.sql(f"SELECT b, {aggregates} FROM {tables} GROUP BY b")
+    assert_same_rows(native.collect(df), df.collect())
+    of_t = [one for one in reasons(native) if why_not is None or one[1].startswith(why_not)]
+    assert {chosen for chosen, _ in of_t} == {"DuckDB" if why_not is None else "Spark"}, reasons(native)
 
 
 def counted(spark: SparkSession, folder: str) -> DataFrame:
@@ -164,6 +216,26 @@ def test_without_the_package(
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "the package duckdb is not installed")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_an_executor_without_a_package_is_asked_once(
+    spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Without(NativeLeaf):
+        def __call__(self, _: Any) -> Any:
+            import a_package_that_is_not_there  # type: ignore[import-not-found]
+
+            return iter([a_package_that_is_not_there])
+
+    made = []
+    monkeypatch.setattr(native_leaves, "_WITHOUT", {})
+    monkeypatch.setattr(native_leaves, "NativeLeaf", lambda *given: made.append(1) or Without(*given))
+    df = counted(spark, rows)
+    for _ in range(2):
+        assert_same_rows(native.collect(df), df.collect())
+        assert reasons(native) == [("Spark", "No module named 'a_package_that_is_not_there' on an executor")]
+    assert len(made) == 1
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -216,7 +216,7 @@ def write(
     try:
         above = _with_stages_run(plan())
     except Exception as error:
-        if native is None or not native.gives_up(error):
+        if native is None or not native.gives_up(bridge, error):
             raise
         above = _with_stages_run(plan())
     if native is not None and native.refuses(above):

@@ -10,6 +10,7 @@ Uses ``FileSourceScanExec``, ``FileScanRDD.filePartitions``, ``HashAggregateExec
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -33,11 +34,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.spark.handles import Session
+    from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock.native")
 
+_WITHOUT: dict[str, str] = {}
+"""Applications that have executors without the packages, and what is missing there."""
+_WHY = re.compile(rf"(?:{worker.NOT_NATIVE}|ModuleNotFoundError: )(.*)")
 _OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python")
 """Words of the errors with which a task ends whose Python worker failed, or was killed."""
+
+
+def _missing(bridge: Bridge) -> str | None:
+    """Return what is not installed, as far as that is known; None if nothing is missing."""
+    if find_spec("duckdb") is None:
+        return "the package duckdb is not installed"
+    return _WITHOUT.get(_application(bridge))
+
+
+def _application(bridge: Bridge) -> str:
+    return str(bridge.spark.sparkContext.applicationId)
+
+
+def is_worth_it(*, aggregates: bool) -> bool:
+    """Whether a leaf is faster in DuckDB.
+
+    Without an aggregate it may give nearly all of its rows, and to make Spark's rows of them costs more than was saved:
+    TPC-H Q3 at scale 1 took 1.25 times as long.
+    """
+    return aggregates
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +95,7 @@ class LeafFacts:
         """Return a leaf of what ``java/NativeLeaves.java`` tells about it."""
         if "declined" in facts:
             return cls(facts["table"], facts["declined"])
-        if not facts["aggregates"]:
+        if not is_worth_it(aggregates=facts["aggregates"]):
             return cls(facts["table"], facts["above"] or "no aggregate makes its rows few")
         read, columns = (tuple(Column(**one) for one in facts[name]) for name in ("read", "columns"))
         return cls(facts["table"], None, facts["sql"], read, columns, facts["builds"])
@@ -117,23 +142,27 @@ class NativeLeaves:
         bridge = session._bridge
         answer = bridge.helper("NativeLeaves").find(plan)
         self.leaves = [LeafFacts.of(one) for one in answers.facts(answer)]
-        if find_spec("duckdb") is None:
-            self.failure = "the package duckdb is not installed"
+        self.failure = _missing(bridge)
+        if self.failure is not None:
             return plan
         old = [answer.handle(place) for place, leaf in enumerate(self.leaves) if leaf.declined is None]
         taken = [leaf for leaf in self.leaves if leaf.declined is None]
         made = [self._made(session, node, leaf) for node, leaf in zip(old, taken, strict=True)]
         return bridge.helper("NativeLeaves").replaced(plan, old, made) if old else plan
 
-    def gives_up(self, error: Exception) -> bool:
+    def gives_up(self, bridge: Bridge, error: Exception) -> bool:
         """Whether an error comes from a worker of a leaf, perhaps; from now on Spark computes all leaves then.
 
         Where it comes from the query's own function, Spark will raise it again.
         """
         if not self.is_used or not any(words in str(error) for words in _OF_WORKERS):
             return False
-        found = [line.partition(worker.NOT_NATIVE)[2] for line in str(error).splitlines() if worker.NOT_NATIVE in line]
-        self.failure = found[-1].strip() if found else "a Python worker failed"
+        found = [_WHY.search(line) for line in str(error).splitlines()]
+        reasons = [one for one in found if one is not None]
+        self.failure = reasons[-1][1].strip() if reasons else "a Python worker failed"
+        if any("ModuleNotFoundError" in one[0] for one in reasons):
+            self.failure += " on an executor"
+            _WITHOUT[_application(bridge)] = self.failure  # no other leaf has to find out
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
         return True
 
