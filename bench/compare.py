@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import Environment
+from processes import cpu_seconds
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -32,6 +33,7 @@ SYSTEMS = {
     "spark": "Spark, AQE",
     "tuned": "Spark, tuned",
     "penstock": "Penstock",
+    "native": "Penstock with execution.native",
     "verified": "Penstock with execution.verify",
 }
 DEFAULT = ("spark", "tuned", "penstock")
@@ -78,26 +80,26 @@ class Bench:
             for file in sorted(data.glob("*.parquet")):
                 one.read.parquet(str(file)).createOrReplaceTempView(file.stem)
         self.env = Environment(self.spark, config=options, progress=False)
-        verified = (
-            Environment(self.spark, config=options | {"execution.verify": True}, progress=False)
-            if "verified" in systems
-            else self.env
+        native, verified = (
+            Environment(self.spark, config=options | {option: True}, progress=False)
+            for option in ("execution.native", "execution.verify")
         )
         runs = {
             "spark": lambda text: self.spark.sql(text).collect(),
             "tuned": lambda text: tuned.sql(text).collect(),
             "penstock": lambda text: self.env.collect(self.spark.sql(text)),
+            "native": lambda text: native.collect(self.spark.sql(text)),
             "verified": lambda text: verified.collect(self.spark.sql(text)),
         }
         self.runs = {name: runs[name] for name in systems}
 
     def done(self) -> tuple[float, float, float]:
-        """Return the CPU seconds of Spark's process so far, and the MiB that were read and shuffled."""
+        """Return the CPU seconds of Spark's processes so far, and the MiB that were read and shuffled."""
         time.sleep(SETTLED)
         executors = self.spark._jsc.sc().statusStore().executorList(False)
         found = [executors.apply(i) for i in range(executors.size())]
         return (
-            self.spark._jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get().toMillis() / 1000,
+            cpu_seconds(self.spark._jvm.java.lang.ProcessHandle.current().pid()),
             sum(one.totalInputBytes() for one in found) / MIB,
             sum(one.totalShuffleWrite() for one in found) / MIB,
         )

@@ -108,11 +108,14 @@ def test_what_was_read_less_comes_with_its_reason() -> None:
 
 def test_what_was_only_filtered_was_not_read_less() -> None:
     found = answers(
-        "read-less", decisions=[decision("dynamic filter", "a filter"), decision("dynamic filter", "a filter")]
+        "read-less",
+        [step("a", (0, 1), label="orders", source="orders", rows_in=2000, rows_out=50)],
+        [decision("dynamic filter", "a filter"), decision("dynamic filter", "a filter")],
     )
     assert [item.text for item in found.items] == [
-        "Files were read in full, as far as is known. Rows that no join needs were dropped right after reading",
+        "Nothing, as far as is known: all rows were read, of the columns that the query needs",
         "a filter",
+        "The query's own filters kept 50 of 2,000 rows of orders",
     ]
 
 
@@ -186,7 +189,7 @@ def test_a_run_that_goes_on_has_no_change_in_percent() -> None:
 
 def test_where_nothing_can_be_compared_nothing_is_claimed() -> None:
     found = answers("read-less", decisions=[decision("source parallelism", "a", estimate=estimate("rows", 9, None))])
-    assert (found.items, found.none) == ((), "No table is known to have been read less than planned.")
+    assert (found.items, found.none) == ((), "Nothing is known of what was read.")
 
 
 @pytest.mark.parametrize("name", ["longest", "broadcast", "read-less", "wrong", "last-run"])

@@ -35,7 +35,7 @@ def test_the_most_changed_comes_first() -> None:
 def test_what_changed_alike_is_told_once() -> None:
     old, new = read(**{"t l1": 10, "t l2": 10, "u": 10}), read(**{"t l1": 90, "t l2": 90, "u": 80})
     assert list(map(str, growth(old, new))) == [
-        "90 rows of t l1 and t l2 were read, 10 before",
+        "90 rows each of t l1 and t l2 were read, 10 before",
         "80 rows of u were read, 10 before",
     ]
 

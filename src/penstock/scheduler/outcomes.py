@@ -53,8 +53,8 @@ def record_run(
 
 
 def _bytes(result: Result) -> int | None:
-    """Return the bytes of the rows that a vertex gave: of a broadcast, not of the memory it takes."""
-    return result.data_bytes if isinstance(result, BroadcastResult) else result.size_in_bytes
+    """Return the bytes of the rows that a vertex gave: of a shuffle compressed, of a broadcast not in memory."""
+    return result.data_bytes if isinstance(result, BroadcastResult) else result.written_bytes
 
 
 def _channel(vertex: JobVertex, report: dict[str, Any]) -> Choice:

@@ -69,7 +69,7 @@ class StagedResult:
     sizes
         Bytes per subpartition, shape (1, subpartitions); all bytes in one where there is not exactly one stage.
     rows, size_in_bytes
-        Rows and bytes written, None where not measured.
+        Rows written, and their bytes in memory; None where not measured.
     is_counted_once
         Whether no row is counted twice. Where what a task had written was lost meanwhile, with an executor for
         instance, Spark counts the rows of the task that ran again as well; it counts bytes once.
@@ -97,6 +97,11 @@ class StagedResult:
     def exact_rows(self) -> int | None:
         """Rows written, None where that is not certain."""
         return self.rows if self.is_counted_once else None
+
+    @property
+    def written_bytes(self) -> int | None:
+        """Bytes written to shuffle files, compressed; None where nothing was written."""
+        return int(self.sizes.sum()) if self.stages else None
 
     @property
     def subpartitions(self) -> int:

@@ -8,25 +8,17 @@ from typing import TYPE_CHECKING
 from penstock.decisions import DecisionKind
 from penstock.told import together
 from penstock.web import words
+from penstock.web.items import Item, mark, otherwise
+from penstock.web.read_less import read_less
 from penstock.web.reasons import reasons_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.told import ToldDecision, ToldEstimate
+    from penstock.told import ToldDecision
     from penstock.web.comparison import Comparison
     from penstock.web.steps import Step
     from penstock.web.timing import Timing
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One line of an answer: a text, what is set apart in it, where it leads to, and a word that marks it."""
-
-    text: str
-    note: str = ""
-    href: str = ""
-    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +64,8 @@ def findings(
         Finding(
             "read-less",
             "What was read less than planned?",
-            tuple(_read_less(decisions, steps)),
-            "No table is known to have been read less than planned.",
+            tuple(read_less(decisions, steps)),
+            "Nothing is known of what was read.",
         ),
         Finding(
             "wrong",
@@ -132,11 +124,11 @@ def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     found = together(one for one in decisions if one.kind == DecisionKind.BROADCAST)
     last = None
     for one in sorted(found, key=_weight, reverse=True):
-        note = _otherwise(one)
+        note = otherwise(one)
         came = None if one.estimate is None else one.estimate.came
         took = "" if came is None else f"; it came to {words.size(came)} in memory"
         # An option that changes many of them is named once.
-        yield Item(one.sentence + took, "" if note == last else note, mark=_mark(one))
+        yield Item(one.sentence + took, "" if note == last else note, mark=mark(one))
         last = note
 
 
@@ -147,54 +139,7 @@ def _weight(one: ToldDecision) -> tuple[bool, float, float]:
     return bool(one.instead) or one.is_missed, float(one.not_shuffled or 0), size
 
 
-def _mark(one: ToldDecision) -> str:
-    return "came otherwise" if one.instead else "missed" if one.is_missed else ""
-
-
-def _otherwise(one: ToldDecision) -> str:
-    if not one.instead:
-        return "" if one.option is None else f"change with {one.option}"
-    return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")
-
-
 _MISSED = "off by a factor of two or more, or on the other side of a limit; below 4 MiB or 1,000 rows none counts"
-_OF_READING = {DecisionKind.SOURCE_PARALLELISM, DecisionKind.DYNAMIC_FILTER}
-_CLEARLY = 0.9
-"""What was read is less than planned if it is at most this part of it."""
-
-
-def _read_less(decisions: Sequence[ToldDecision], steps: Sequence[Step]) -> Iterator[Item]:
-    estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
-    less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
-    yield from (Item(text) for text in dict.fromkeys(map(str, less)))
-    filters = list(together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER))
-    if filters and not less:
-        yield Item(
-            "Files were read in full, as far as is known. Rows that no join needs were dropped right after reading"
-        )
-    for text, one in {one.sentence: one for one in filters}.items():
-        yield Item(text + _kept(one, steps), _otherwise(one), mark=_mark(one))
-    shared = together(one for one in decisions if one.kind == DecisionKind.SHARING)
-    yield from (Item(one.sentence.partition(": for ")[0]) for one in shared)
-
-
-def _kept(one: ToldDecision, steps: Sequence[Step]) -> str:
-    """Return what a filter has kept of its rows; where a step has several filters, what they kept together."""
-    if one.estimate is not None and one.estimate.came is not None:
-        return f"; {one.estimate.came:.1%} was kept"
-    for step in steps:
-        only_reads = step.label == step.source and step.source in one.tables[:1]
-        if only_reads and step.rows_in and step.rows_out is not None:
-            return f"; all filters of step {step.number} together kept {step.rows_out / step.rows_in:.1%}"
-    return ""
-
-
-def _is_less(estimate: ToldEstimate) -> bool:
-    return estimate.came is not None and estimate.came <= _CLEARLY * estimate.foreseen
-
-
-def _less_by(estimate: ToldEstimate) -> float:
-    return estimate.foreseen - (estimate.came or 0.0)
 
 
 def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:

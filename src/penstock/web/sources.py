@@ -31,8 +31,9 @@ class Growth:
         return self.after / self.before if self.before else float("inf")
 
     def __str__(self) -> str:
+        each = " each" if " and " in self.label else ""
         verb = "was" if self.after == 1 else "were"
-        return f"{words.rows(self.after)} of {self.label} {verb} read, {words.short_count(self.before)} before"
+        return f"{words.rows(self.after)}{each} of {self.label} {verb} read, {words.short_count(self.before)} before"
 
 
 def growth(old: Sequence[Step], new: Sequence[Step]) -> list[Growth]:
