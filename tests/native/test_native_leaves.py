@@ -163,6 +163,15 @@ def test_joins_with_broadcast_sides(spark: SparkSession, native: Environment, ca
     assert {chosen for chosen, _ in of_t} == {"DuckDB" if why_not is None else "Spark"}, reasons(native)
 
 
+def test_a_filter_of_many_keys_of_another_table_is_sparks(spark: SparkSession, data: Path) -> None:
+    """DuckDB has no Bloom filter: it would make groups that nobody wants."""
+    config = OFF | {"execution.native": True, "table.optimizer.dynamic-filtering.exact-keys": 1}
+    env = Environment(spark, config=config, progress=False)
+    df = tpch(spark, data, 17)
+    assert_same_rows(env.collect(df), df.collect())
+    assert ("Spark", "a Bloom filter of the keys of another table") in reasons(env)
+
+
 def counted(spark: SparkSession, folder: str) -> DataFrame:
     return spark.read.parquet(folder).groupBy("b").count()
 

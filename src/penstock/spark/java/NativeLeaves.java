@@ -125,7 +125,7 @@ public final class NativeLeaves {
         }
         if (plan instanceof FilterExec) {
             Part below = part(((FilterExec) plan).child());
-            return below.above("SELECT * FROM (" + below.sql + ") WHERE " + NativeSql.filter(((FilterExec) plan).condition()));
+            return below.above("SELECT * FROM (" + below.sql + ") WHERE " + NativeSql.condition(((FilterExec) plan).condition()));
         }
         if (plan instanceof BroadcastHashJoinExec) {
             NativeJoin join = new NativeJoin((BroadcastHashJoinExec) plan);

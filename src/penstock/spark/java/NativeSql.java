@@ -7,7 +7,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -30,8 +29,8 @@ final class NativeSql {
     private static final List<String> DATE_PARTS = Arrays.asList("Year Month DayOfMonth".split(" "));
     private static final List<String> DATE_FUNCTIONS = Arrays.asList("year month day".split(" "));
 
-    /** So many values of a list are spelled; a longer one is not. */
-    private static final int LISTED = 1000;
+    /** So many values of a list are spelled, as a dynamic filter holds keys; a longer one is not. */
+    private static final int LISTED = 10_000;
 
     static {
         put(OPERATORS, "And AND Or OR EqualTo = LessThan < LessThanOrEqual <= GreaterThan > GreaterThanOrEqual >= "
@@ -137,6 +136,9 @@ final class NativeSql {
         if (name.equals("Substring")) {
             return substring(parts);
         }
+        if (name.equals("BloomFilterMightContain")) { // without it, most groups of an aggregate would be of no use
+            throw new Declined("a Bloom filter of the keys of another table");
+        }
         throw new Declined("expression " + name);
     }
 
@@ -150,14 +152,6 @@ final class NativeSql {
             throw new Declined("a key that may fail");
         }
         return "(" + of(one) + " = " + of(other) + ")";
-    }
-
-    /** Returns a filter, less what only spares a join rows that it would drop by itself. */
-    static String filter(Expression one) throws Declined {
-        if (one instanceof And) {
-            return "(" + filter(((And) one).left()) + " AND " + filter(((And) one).right()) + ")";
-        }
-        return Catalyst.name(one).equals("BloomFilterMightContain") ? "TRUE" : condition(one);
     }
 
     /** Returns a condition. DuckDB may ask its parts in another order, so none may fail in Spark. */
