@@ -113,6 +113,8 @@ class Generator:
             ways += [self._of_date]
         if kind in {"int", "bigint"}:
             ways += [self._widened]
+        if kind == "decimal(5,2)":
+            ways += [self._narrowed]
         return str(self.chosen.choice(ways)(kind, depth - 1))
 
     def leaf(self, kind: str) -> str:
@@ -185,6 +187,9 @@ class Generator:
 
     def _of_date(self, _: str, depth: int) -> str:
         return f"{self.chosen.choice(['year', 'month', 'day'])}({self.of('date', depth)})"
+
+    def _narrowed(self, kind: str, depth: int) -> str:
+        return f"CAST({self.of('decimal(15,2)', depth)} AS {kind})"
 
     def _widened(self, kind: str, depth: int) -> str:
         narrower = {"int": ["tinyint", "smallint"], "bigint": ["tinyint", "smallint", "int"]}[kind]

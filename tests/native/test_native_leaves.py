@@ -11,6 +11,7 @@ import pytest
 from penstock import Environment
 from penstock.native.worker import NativeLeaf
 from penstock.spark import native_leaves
+from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, query, write_rows
@@ -101,6 +102,14 @@ DECLINED = {
     "another collation": ("SELECT max(s COLLATE UTF8_LCASE) FROM t", "type string collate UTF8_LCASE"),
     "a distinct count of two": ("SELECT count(distinct s), count(distinct i32) FROM t", "operator ExpandExec"),
     "a pattern that is escaped": (r"SELECT count(*) FROM t WHERE s LIKE '%\\_%'", "a condition that may fail"),
+    "a cast to fewer digits": (
+        "SELECT max(CAST(small15 AS decimal(5,2))) FROM t",
+        "a cast of decimal(15,2) to decimal(5,2)",
+    ),
+    "what may fail, of which only nulls count": (
+        "SELECT count(CASE WHEN CAST(small15 AS decimal(38,2)) + CAST(small15 AS decimal(38,2)) > 0 THEN b END) FROM t",
+        "a condition that may fail",
+    ),
     "no aggregate": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
 }
 
@@ -161,6 +170,21 @@ def test_joins_with_broadcast_sides(spark: SparkSession, native: Environment, ca
     assert_same_rows(native.collect(df), df.collect())
     of_t = [one for one in reasons(native) if why_not is None or one[1].startswith(why_not)]
     assert {chosen for chosen, _ in of_t} == {"DuckDB" if why_not is None else "Spark"}, reasons(native)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_columns_that_tell_of_files(spark: SparkSession, native: Environment, rows: str) -> None:
+    df = spark.read.parquet(rows).groupBy("b").agg({"_metadata.file_size": "max"})
+    assert_same_rows(native.collect(df), df.collect())
+    assert reasons(native) == [("Spark", "columns that tell of files")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Environment, rows: str) -> None:
+    with with_settings(spark, {"spark.sql.parquet.fieldId.read.enabled": "true"}):
+        df = counted(spark, rows)
+        assert_same_rows(native.collect(df), df.collect())
+        assert reasons(native) == [("Spark", "columns that are found by their ids")]
 
 
 def test_a_filter_of_many_keys_of_another_table_is_sparks(spark: SparkSession, data: Path) -> None:
@@ -239,6 +263,7 @@ def test_an_executor_without_a_package_is_asked_once(
 
     made = []
     monkeypatch.setattr(native_leaves, "_WITHOUT", {})
+    monkeypatch.setattr(native_leaves, "_PACKAGES", ("a_package_that_is_not_there",))
     monkeypatch.setattr(native_leaves, "NativeLeaf", lambda *given: made.append(1) or Without(*given))
     df = counted(spark, rows)
     for _ in range(2):

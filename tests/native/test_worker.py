@@ -119,10 +119,35 @@ def test_an_error_of_duckdb_leaves_the_rows_to_spark(file: Path, sql: str, messa
         rows(NativeLeaf(sql, READ, GIVEN, MEMORY), planned)
 
 
-def test_dates_of_another_calendar_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "old.parquet"
-    table = pa.table({"day": pa.array([dt.date(1500, 1, 1)], pa.date32())})
-    pq.write_table(table.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), path)
-    leaf = NativeLeaf("SELECT day AS c1 FROM {scan}", (Column("day", "date"),), (Column("c1", "date"),), MEMORY)
-    with pytest.raises(NotNativeError, match="another calendar"):
-        rows(leaf, ranges(path, 1))
+DAY, TEXT = Column("day", "date"), Column("s", "string")
+WRITERS = {
+    "Spark 3 and before, of old dates": ({"org.apache.spark.legacyDateTime": ""}, "", "CORRECTED", DAY, "calendar"),
+    "Spark 2": ({"org.apache.spark.version": "2.4.8"}, "", "CORRECTED", DAY, "calendar"),
+    "Spark 4": ({"org.apache.spark.version": "4.0.1"}, "", "LEGACY", DAY, None),
+    "somebody else, with dates as they are": ({}, "", "CORRECTED", DAY, None),
+    "somebody else, with dates to check": ({}, "", "EXCEPTION", DAY, "calendar"),
+    "an old parquet-mr": ({}, "parquet-mr version 1.8.3 (build x)", "CORRECTED", TEXT, "parquet-mr version 1.8.3"),
+    "a new parquet-mr": ({}, "parquet-mr version 1.17.0 (build x)", "CORRECTED", TEXT, None),
+    "an old parquet-rs": ({}, "parquet-rs version 4.0.0", "CORRECTED", TEXT, "parquet-rs version 4.0.0"),
+    "DuckDB": ({}, "DuckDB version v1.5.5", "CORRECTED", TEXT, None),
+    "an unknown writer": ({}, "impala version 2.0", "CORRECTED", TEXT, "impala version 2.0"),
+}
+
+
+@pytest.mark.parametrize("case", WRITERS, ids=str)
+def test_files_of_writers_that_meant_something_else_are_refused(tmp_path: Path, case: str) -> None:
+    keys, writer, calendar, column, refused = WRITERS[case]
+    path = tmp_path / "t.parquet"
+    table = pa.table({"day": pa.array([dt.date(1500, 1, 1)], pa.date32()), "s": ["a"]})
+    pq.write_table(table.replace_schema_metadata(keys), path)
+    if writer:
+        there = pq.ParquetFile(path).metadata.created_by.encode()
+        # The name of the writer stands in the footer, with its length: of equal length nothing else changes.
+        path.write_bytes(path.read_bytes().replace(there, writer.encode().ljust(len(there))[: len(there)]))
+    given = (Column("c1", column.type),)
+    leaf = NativeLeaf(f"SELECT {column.name} AS c1 FROM {{scan}}", (column,), given, MEMORY, calendar)
+    if refused is None:
+        assert len(rows(leaf, ranges(path, 1))) == 1
+    else:
+        with pytest.raises(NotNativeError, match=refused):
+            rows(leaf, ranges(path, 1))

@@ -10,6 +10,7 @@ The module is sent to the workers as it is, so it imports nothing of the package
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,13 @@ _TYPES = {
 _TEXTS = {"large_string", "string_view"}
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Keys of files whose old dates follow another calendar."""
+_SPARK_VERSION = b"org.apache.spark.version"
+"""The key of the release of Spark that has written a file; that of Spark 2 follows another calendar, too."""
+_WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.|rs version )[1-9]\d")
+"""Who is known to tell of a column's largest and smallest values in the order of unsigned bytes, as DuckDB takes them.
+
+Old releases of others had another order, which Spark knows of.
+"""
 
 
 NOT_NATIVE = "penstock: not computed by DuckDB: "
@@ -108,6 +116,8 @@ class NativeLeaf:
         What it gives.
     memory
         Bytes that DuckDB may use in a task before it spills.
+    calendar
+        Spark's ``datetimeRebaseModeInRead``, which holds for files that do not tell who has written them.
     builds
         The sides that were broadcast to its joins, each a broadcast variable of a stream of Arrow's; the query calls
         them ``build_0``, ``build_1`` and so on.
@@ -117,6 +127,7 @@ class NativeLeaf:
     read: tuple[Column, ...]
     columns: tuple[Column, ...]
     memory: int
+    calendar: str = "CORRECTED"
     builds: tuple[Broadcast[bytes], ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,10 +206,14 @@ class NativeLeaf:
             there = str(schema.field(column.name).type)
             if ("string" if there in _TEXTS else there) != column.arrow:
                 raise NotNativeError(f"{column.name} is {there} in {path}, and {column.type} in the table")
-        if any(column.type == "date" for column in self.read):
-            known = parquet.metadata.metadata or {}
-            if any(key in known for key in _LEGACY):
-                raise NotNativeError(f"{path} has dates of another calendar")
+        types, known = {column.type.partition("(")[0] for column in self.read}, parquet.metadata.metadata or {}
+        if "date" in types:
+            version = known.get(_SPARK_VERSION)
+            is_old = self.calendar != "CORRECTED" if version is None else version < b"3"
+            if is_old or any(key in known for key in _LEGACY):
+                raise NotNativeError(f"{path} may have dates of another calendar")
+        if types & {"string", "decimal"} and not _WRITERS.match(parquet.metadata.created_by or ""):
+            raise NotNativeError(f"{path} comes from {parquet.metadata.created_by or 'an unknown writer'}")
 
 
 def _quoted(name: str) -> str:
@@ -225,6 +240,8 @@ def _rows(metadata: Any, file: FileRange) -> tuple[int, int]:
             start = min(start, head.dictionary_page_offset)
         size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
         if file.start <= start + size // 2 < file.start + file.length:
+            if last not in {None, row}:
+                raise NotNativeError(f"the row groups of {file.path} do not lie in their order")
             first = row if first is None else first
             last = row + group.num_rows
         row += group.num_rows

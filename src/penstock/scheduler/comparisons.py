@@ -64,7 +64,9 @@ def _compare_sources(context: JobContext, vertex: JobVertex, waiting: list[Decis
     about_sources = [one for one in waiting if one.kind in _OF_SOURCES]
     if about_sources:
         scanned = results.scanned(vertex)
-        read = sum(scanned.values()) if scanned else None
+        sources = {node_id for node_id in vertex.node_ids if node_id in context.plan.sources}
+        # DuckDB does not count what it reads.
+        read = sum(scanned.values()) if sources and scanned.keys() >= sources else None
         for decision in about_sources:
             context.decisions.compare(decision.id, read)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -38,17 +39,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.native")
 
+_PICKLING = threading.Lock()
+_PACKAGES = ("duckdb", "pyarrow")
 _WITHOUT: dict[str, str] = {}
 """Applications that have executors without the packages, and what is missing there."""
 _WHY = re.compile(rf"(?:{worker.NOT_NATIVE}|ModuleNotFoundError: )(.*)")
-_OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python")
-"""Words of the errors with which a task ends whose Python worker failed, or was killed."""
+_OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure")
+"""Words of the errors with which a task ends whose Python worker failed or was killed, alone or with its executor."""
 
 
 def _missing(bridge: Bridge) -> str | None:
     """Return what is not installed, as far as that is known; None if nothing is missing."""
     if find_spec("duckdb") is None:
         return "the package duckdb is not installed"
+    if str(bridge.spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false")) == "true":
+        return "DuckDB would write to disks what Spark has to encrypt there"
     return _WITHOUT.get(_application(bridge))
 
 
@@ -79,6 +84,8 @@ class LeafFacts:
         The query of DuckDB; ``{scan}`` stands for the rows of the files.
     read, columns
         What it reads of the files, and what it gives.
+    calendar
+        As of a `NativeLeaf`.
     builds
         How many sides were broadcast to its joins.
     """
@@ -88,6 +95,7 @@ class LeafFacts:
     sql: str = field(default="", repr=False)
     read: tuple[Column, ...] = field(default=(), repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
+    calendar: str = "CORRECTED"
     builds: int = 0
 
     @classmethod
@@ -98,7 +106,7 @@ class LeafFacts:
         if not is_worth_it(aggregates=facts["aggregates"]):
             return cls(facts["table"], facts["above"] or "no aggregate makes its rows few")
         read, columns = (tuple(Column(**one) for one in facts[name]) for name in ("read", "columns"))
-        return cls(facts["table"], None, facts["sql"], read, columns, facts["builds"])
+        return cls(facts["table"], None, facts["sql"], read, columns, facts["calendar"], facts["builds"])
 
 
 @dataclass(slots=True)
@@ -160,7 +168,7 @@ class NativeLeaves:
         found = [_WHY.search(line) for line in str(error).splitlines()]
         reasons = [one for one in found if one is not None]
         self.failure = reasons[-1][1].strip() if reasons else "a Python worker failed"
-        if any("ModuleNotFoundError" in one[0] for one in reasons):
+        if any(f"No module named '{package}'" in str(self.failure) for package in _PACKAGES):
             self.failure += " on an executor"
             _WITHOUT[_application(bridge)] = self.failure  # no other leaf has to find out
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
@@ -177,18 +185,20 @@ class NativeLeaves:
         """Return the operator that computes a leaf."""
         bridge = session._bridge
         builds = tuple(broadcast_build(bridge, node, number) for number in range(leaf.builds))
-        function = NativeLeaf(leaf.sql, leaf.read, leaf.columns, self.memory, builds)
+        function = NativeLeaf(leaf.sql, leaf.read, leaf.columns, self.memory, leaf.calendar, builds)
         texts = bridge.spark.createDataFrame([], "files string")._jdf.queryExecution().analyzed().output()
         tasks = InternalRows(bridge, bridge.helper("NativeLeaves").tasks(node))
         rows = rdd_leaf(session, Attributes(bridge, texts), tasks)
         made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
-        cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
-        try:
-            schema = ", ".join(f"{one.name} {one.type}" for one in leaf.columns)
-            mapped: Any = DataFrame(made, bridge.spark).mapInArrow(function, schema)
-        finally:
-            cloudpickle.unregister_pickle_by_value(worker)  # type: ignore[no-untyped-call]
-        physical = spark_plan(session, LogicalPlan(bridge, mapped._jdf.queryExecution().analyzed()))
+        schema = ", ".join(f"{one.name} {one.type}" for one in leaf.columns)
+        with _PICKLING:  # what is registered holds for all threads
+            cloudpickle.register_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+            try:
+                mapped: Any = DataFrame(made, bridge.spark).mapInArrow(function, schema)
+                plan = mapped._jdf.queryExecution().analyzed()
+            finally:
+                cloudpickle.unregister_pickle_by_value(worker)  # type: ignore[no-untyped-call]
+        physical = spark_plan(session, LogicalPlan(bridge, plan))
         # A scan claims nothing of its rows, so Spark puts the exchange behind it that the step ends with.
         unknown = bridge.find(PHYSICAL + "UnknownPartitioning")(tasks.tasks)
         told = with_fields(bridge, physical.child(), outputPartitioning=unknown)

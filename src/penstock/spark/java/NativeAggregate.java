@@ -78,7 +78,7 @@ final class NativeAggregate {
         if (name.equals("Count") && types.size() == 1) {
             StringBuilder known = new StringBuilder();
             for (Object part : Catalyst.each(function.children())) {
-                known.append(known.length() == 0 ? "" : " AND ").append(NativeSql.of((Expression) part)).append(" IS NOT NULL");
+                known.append(known.length() == 0 ? "" : " AND ").append(NativeSql.condition((Expression) part)).append(" IS NOT NULL");
             }
             return Arrays.asList("count(CASE WHEN " + known + " THEN 1 END)" + only);
         }

@@ -1,6 +1,5 @@
 package penstock;
 
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.util.ArrayList;
@@ -105,7 +104,7 @@ final class NativeJoin {
 
     /** Writes the rows of a build side to a file, as a stream of Arrow's with one batch. */
     @SuppressWarnings({"rawtypes", "unchecked"}) // the iterator is one of objects, as Janino makes no bridge methods
-    static void write(SparkPlan build, String path) throws IOException, NativeSql.Declined {
+    static void write(SparkPlan build, String path) throws Exception {
         List<StructField> fields = new ArrayList<>();
         for (Object each : Catalyst.each(build.output())) {
             AttributeReference column = (AttributeReference) each;
@@ -114,11 +113,17 @@ final class NativeJoin {
         StructType schema = DataTypes.createStructType(fields);
         RelationRows rows = new RelationRows((HashedRelation) relation(build));
         ArrowConverters$ converters = ArrowConverters$.MODULE$;
-        Object stream = converters.createEmptyArrowBatch(schema, "UTC", false, false);
-        if (rows.hasNext()) {
-            stream = converters.toBatchWithSchemaIterator((scala.collection.Iterator) rows, schema, Long.MAX_VALUE,
-                    Long.MAX_VALUE, "UTC", false, false).next();
+        if (!rows.hasNext()) {
+            Files.write(Paths.get(path), converters.createEmptyArrowBatch(schema, "UTC", false, false));
+            return;
         }
-        Files.write(Paths.get(path), (byte[]) stream);
+        Object batches = converters.toBatchWithSchemaIterator((scala.collection.Iterator) rows, schema,
+                Long.MAX_VALUE, Long.MAX_VALUE, "UTC", false, false);
+        try {
+            Object stream = ((scala.collection.Iterator<?>) batches).next();
+            Files.write(Paths.get(path), (byte[]) stream);
+        } finally {
+            ((AutoCloseable) batches).close(); // no task ends that would free its memory
+        }
     }
 }

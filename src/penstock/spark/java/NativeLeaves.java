@@ -29,6 +29,7 @@ import org.apache.spark.sql.execution.datasources.FileScanRDD;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
 import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -91,6 +92,7 @@ public final class NativeLeaves {
             found.put("table", table(part.scan));
             found.put("aggregates", part.aggregates);
             found.put("builds", part.builds.size());
+            found.put("calendar", new ParquetOptions(part.scan.relation().options(), part.scan.conf()).datetimeRebaseModeInRead());
             found.put("above", above);
             facts.add(found);
             handles.add(plan);
@@ -160,6 +162,12 @@ public final class NativeLeaves {
             if (scheme != null && !scheme.equals("file")) {
                 throw new NativeSql.Declined("files that are not on a mounted disk");
             }
+        }
+        if (!scan.fileConstantMetadataColumns().isEmpty()) {
+            throw new NativeSql.Declined("columns that tell of files");
+        }
+        if (scan.conf().getConfString("spark.sql.parquet.fieldId.read.enabled", "false").equals("true")) {
+            throw new NativeSql.Declined("columns that are found by their ids");
         }
         if (scan.bucketedScan()) {
             throw new NativeSql.Declined("a bucketed table");

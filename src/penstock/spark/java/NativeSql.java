@@ -74,7 +74,8 @@ final class NativeSql {
             return NativeTypes.literal(((Literal) one).value(), one.dataType());
         }
         if (one instanceof Cast) {
-            return NativeTypes.castWord((Cast) one) + part(parts, 0) + " AS " + type + ")";
+            NativeTypes.checkCast((Cast) one);
+            return "CAST(" + part(parts, 0) + " AS " + type + ")";
         }
         if (one instanceof InSet) {
             return inSet((InSet) one);
@@ -111,7 +112,8 @@ final class NativeSql {
             return "(NOT " + part(parts, 0) + ")";
         }
         if (name.equals("IsNull") || name.equals("IsNotNull")) {
-            return "(" + part(parts, 0) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
+            // Where a file says that a column has no nulls, DuckDB does not compute what is made of it.
+            return "(" + condition((Expression) parts.get(0)) + (name.equals("IsNull") ? " IS NULL)" : " IS NOT NULL)");
         }
         if (name.equals("EqualNullSafe")) {
             checkComparable(parts);
@@ -127,7 +129,7 @@ final class NativeSql {
         }
         if (name.equals("If")) {
             checkSameTypes(parts.subList(1, 3));
-            return "(CASE WHEN " + part(parts, 0) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
+            return "(CASE WHEN " + condition((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
         }
         if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
             String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";
@@ -154,7 +156,7 @@ final class NativeSql {
         return "(" + of(one) + " = " + of(other) + ")";
     }
 
-    /** Returns a condition. DuckDB may ask its parts in another order, so none may fail in Spark. */
+    /** Returns a condition. DuckDB may ask its parts in another order, or not at all, so none may fail in Spark. */
     static String condition(Expression one) throws Declined {
         if (!ExpressionSafety.cannotFail(one)) {
             throw new Declined("a condition that may fail");
@@ -227,7 +229,7 @@ final class NativeSql {
         StringBuilder found = new StringBuilder("(CASE");
         for (Object each : Catalyst.each(one.branches())) {
             scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
-            found.append(" WHEN ").append(of((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
+            found.append(" WHEN ").append(condition((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
             values.add(branch._2());
         }
         Option<?> other = one.elseValue();
