@@ -131,6 +131,12 @@ PIPELINES = [
         {},
         "parallelism",
     ),
+    (
+        "a join and an aggregate in DuckDB",
+        joined.groupBy("n").agg(F.sum("d"), F.count("*")),
+        {"execution.native": True},
+        "native DuckDB",
+    ),
     ("a sort and a limit", facts.orderBy(F.desc("v")).limit(100).select("id", "v"), {}, "parallelism"),
     (
         "a union and a set operation",
