@@ -140,6 +140,8 @@ def test_joins(join: JoinOperator, first: Side, name: str) -> None:
 
 def test_a_side_is_called_by_all_its_tables() -> None:
     assert called(JOIN, Side.LEFT) == "orders with lineitem"
+    grouped = replace(JOIN, left=replace(JOIN.left, is_aggregated=True))
+    assert called(grouped, Side.LEFT) == "groups of orders with lineitem"
 
 
 @pytest.mark.parametrize(

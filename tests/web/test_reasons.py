@@ -87,3 +87,16 @@ def test_a_step_that_waits_for_a_core_says_so() -> None:
     assert next(reasons_of_time(waits, [waits, step("b", (0, 8))])) == (
         "its tasks ran for 1.0 s only; 9.0 s passed before them, as tasks of other steps had the cores"
     )
+
+
+def test_tasks_that_ran_before_their_step_are_no_time_of_it() -> None:
+    keys = step("a", (2, 10), stages=(ran(1.0, 0.5, 0.5),), busy=((0, 2.5), (6, 6.5)))
+    assert next(reasons_of_time(keys, [keys, step("b", (2, 6))])) == (
+        "its tasks ran for 1.0 s only; 3.5 s passed between them, as tasks of other steps had the cores; "
+        "3.5 s passed after them, as it was measured"
+    )
+
+
+def test_what_was_aggregated_on_the_way_is_told() -> None:
+    made = step("a", (0, 1), label="t → partial aggregate by k", rows_in=9000, rows_out=10, bytes_out=100)
+    assert list(reasons_of_time(made, [made])) == ["it read 9,000 rows and wrote 10 rows, 100 B, aggregated on the way"]

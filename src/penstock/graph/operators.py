@@ -151,6 +151,8 @@ class JoinSide:
         The names of the largest sources below it, the largest first.
     key_tables
         Those of them that have the columns it is joined by; empty where these are computed.
+    is_aggregated
+        Whether its rows are groups of theirs.
     """
 
     hint: str | None = None
@@ -161,6 +163,7 @@ class JoinSide:
     keys: tuple[str, ...] = ()
     tables: tuple[str, ...] = ()
     key_tables: tuple[str, ...] = ()
+    is_aggregated: bool = False
 
 
 class ShuffledJoin(StrEnum):

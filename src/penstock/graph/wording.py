@@ -64,7 +64,8 @@ def called(join: JoinOperator, side: Side) -> str:
     known = join.side(side)
     first, *others = known.tables or (f"the {side} side",)
     total = len(known.sources) - 1 if len(known.tables) == NAMED_TABLES else 0
-    return first + (f" with {listed(others, 'tables', total)}" if others else "")
+    groups = "groups of " if known.is_aggregated else ""
+    return groups + first + (f" with {listed(others, 'tables', total)}" if others else "")
 
 
 def tables_of(join: JoinOperator) -> tuple[str, ...]:

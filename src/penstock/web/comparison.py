@@ -133,10 +133,12 @@ class Comparison:
         return found[:_MOST] + self._times() + found[_MOST:]
 
     def _times(self) -> list[str]:
-        """Return the steps that explain most of the seconds in between, first those that changed as the whole did."""
+        """Return the steps that explain most of the seconds in between, and the one that changed most the other way."""
         sign = 1 if self.figures[0].more >= 0 else -1
-        changed = [pair for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _SLOWER]
-        return [str(pair) for pair in sorted(changed, key=lambda pair: -sign * (pair.cost or 0.0))[:_MOST]]
+        costs = {pair: sign * pair.cost for pair in self.steps if pair.cost is not None and abs(pair.cost) >= _SLOWER}
+        explaining = sorted((pair for pair in costs if costs[pair] > 0), key=lambda pair: -costs[pair])
+        against = sorted((pair for pair in costs if costs[pair] < 0), key=costs.__getitem__)
+        return [str(pair) for pair in (*explaining[:_MOST], *against[:1])]
 
 
 def _figures(

@@ -25,12 +25,13 @@ def read_less(decisions: Sequence[ToldDecision], steps: Sequence[Step]) -> Itera
     estimates = [one.estimate for one in decisions if one.estimate is not None and one.kind in _OF_READING]
     less = sorted(filter(_is_less, estimates), key=_less_by, reverse=True)
     yield from (Item(text) for text in dict.fromkeys(map(str, less)))
+    shared = together(one for one in decisions if one.kind == DecisionKind.SHARING)
     filters = list(together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER))
     if not less and any(step.source and step.rows_in for step in steps):
-        yield Item("Nothing, as far as is known: all rows were read, of the columns that the query needs")
+        once = "; what the plan needs several times was computed once" if shared else ""
+        yield Item(f"Nothing, as far as is known: all rows were read, of the columns that the query needs{once}")
     for text, one in {one.sentence: one for one in filters}.items():
         yield Item(text + _kept(one, steps), otherwise(one), mark=mark(one))
-    shared = together(one for one in decisions if one.kind == DecisionKind.SHARING)
     yield from (Item(one.sentence.partition(": for ")[0]) for one in shared)
     yield from _own_filters(steps, {one.tables[0] for one in filters if one.tables})
 

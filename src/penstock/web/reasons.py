@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.units import show_bytes, show_count
@@ -11,7 +12,7 @@ from penstock.web.steps import merged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.web.steps import Step
+    from penstock.web.steps import Interval, Step
 
 SKEWED = 4.0
 """A task or a piece of the rows is marked where it is so many times the median."""
@@ -26,9 +27,10 @@ _MATTERS = 0.2
 def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     """Return why a step took its time, most telling first."""
     seconds = step.seconds or 0.0
-    busy = sum(end - start for start, end in step.busy)
-    if step.tasks_run and busy < _MOSTLY_WAITED * seconds:
-        yield "; ".join((f"its tasks ran for {words.seconds(busy)} only", *_waits(step, steps)))
+    busy = _clipped(step)
+    ran = sum(end - start for start, end in busy)
+    if step.tasks_run and busy and ran < _MOSTLY_WAITED * seconds:
+        yield "; ".join((f"its tasks ran for {words.seconds(ran)} only", *_waits(step, busy, steps)))
     yield from _skew(step, seconds)
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
@@ -37,9 +39,11 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         much = " (more than any other step)" if others and step.rows_in > max(others) else ""
         size = "" if step.bytes_in is None else f", {show_bytes(step.bytes_in)}"
         wrote = "" if step.rows_out is None else f" and wrote {words.rows(step.rows_out)}, {step.wrote}"
-        yield f"it read {words.rows(step.rows_in)}{size}{much}{wrote}"
+        grouped = ", aggregated on the way" if " partial aggregate" in step.label else ""
+        yield f"it read {words.rows(step.rows_in)}{size}{much}{wrote}{grouped}"
     if step.tasks_run > 1:
-        at_once = step.task_seconds / busy if busy else 1.0
+        all_of_it = sum(end - start for start, end in step.busy)
+        at_once = step.task_seconds / all_of_it if all_of_it else 1.0
         tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
         where = f" of {stages} stages" if stages > 1 else ""
         # Spark counts less than a task's whole time: what it takes to send the task is not its own.
@@ -47,16 +51,25 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         yield f"its {tasks}{where} ran for {words.seconds(step.task_seconds)}, added up{beside}"
 
 
-def _waits(step: Step, steps: Sequence[Step]) -> Iterator[str]:
-    """Return what went on before and after the tasks of a step."""
-    if step.ran is None or not step.busy:
-        return
-    (began, ended), first, last = step.ran, step.busy[0][0], step.busy[-1][1]
-    if first - began >= _NOTED:
-        others = merged(times for other in steps if other.id != step.id for times in other.busy)
-        taken = sum(max(min(end, first) - max(start, began), 0.0) for start, end in others)
-        why = "tasks of other steps had the cores" if taken >= _MOSTLY_WAITED * (first - began) else "Spark planned it"
-        yield f"{words.seconds(first - began)} passed before them, as {why}"
+def _clipped(step: Step) -> list[Interval]:
+    """Return when tasks of a step ran while it did: those that fetch keys for its filters may run before."""
+    began, ended = step.ran or (0.0, 0.0)
+    inside = ((max(start, began), min(end, ended)) for start, end in step.busy)
+    return [(start, end) for start, end in inside if end > start]
+
+
+def _waits(step: Step, busy: Sequence[Interval], steps: Sequence[Step]) -> Iterator[str]:
+    """Return what went on before, between and after the tasks of a step."""
+    began, ended = step.ran or (0.0, 0.0)
+    last = busy[-1][1]
+    others = merged(times for other in steps if other.id != step.id for times in other.busy)
+    between = [(one[1], other[0]) for one, other in pairwise(busy)]
+    for place, gaps in (("before", [(began, busy[0][0])]), ("between", between)):
+        waited = sum(end - start for start, end in gaps)
+        taken = sum(max(min(end, to) - max(start, at), 0.0) for start, end in others for at, to in gaps)
+        why = "tasks of other steps had the cores" if taken >= _MOSTLY_WAITED * waited else "Spark planned it"
+        if waited >= _NOTED:
+            yield f"{words.seconds(waited)} passed {place} them, as {why}"
     if ended - last >= _NOTED:
         why = (
             "its rows were collected, and the table to broadcast was built" if step.is_broadcast else "it was measured"

@@ -76,9 +76,8 @@ class Step:
 
     @property
     def wrote(self) -> str:
-        """What it wrote, in words: of a broadcast the memory that it takes, of all else the compressed bytes."""
-        in_memory = " in memory" if self.is_broadcast and self.bytes_out is not None else ""
-        return "not in the job" if self.is_left else words.size(self.bytes_out) + in_memory
+        """What it wrote, in words: compressed bytes, but of what was broadcast from the start those in memory."""
+        return "not in the job" if self.is_left else words.size(self.bytes_out)
 
     @property
     def other_tasks(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from penstock.connectors.coordinator import SourceCoordinator
-from penstock.graph import JoinOperator, JoinSide, JoinType, ScanOperator, Side
+from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.graph.wording import called
 from penstock.planner.passes.source_sizes import add_source_sizes
 from tests.planner.drafts import draft, plan
@@ -38,6 +38,14 @@ def test_bytes_that_are_not_known_are_none() -> None:
     assert changed.nodes[1].operator == ScanOperator(bytes=None, table="range (1)")
     join = changed.nodes[4].operator
     assert (join.left.source_bytes, join.right.source_bytes) == (None, 70)  # as far as they tell it
+
+
+def test_a_side_knows_that_its_rows_are_groups() -> None:
+    text = "1 #> 2\n2 -> 3\n3 #> 5\n4 #> 5\n5 #> 7\n6 #> 7"
+    operators = {2: AggregateOperator(None), 3: CalcOperator(), 5: INNER, 7: INNER}
+    changed = add_source_sizes(draft(text, operators, sources={1: 9, 4: 9, 6: 9}))
+    sides = {(one, side): changed.nodes[one].operator.side(side).is_aggregated for one in (5, 7) for side in Side}
+    assert sides == {(5, Side.LEFT): True, (5, Side.RIGHT): False, (7, Side.LEFT): False, (7, Side.RIGHT): False}
 
 
 def test_rows_that_are_not_known_are_none() -> None:

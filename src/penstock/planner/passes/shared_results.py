@@ -47,7 +47,7 @@ def _told(node_id: int, graph: StreamGraph, columns: Mapping[str, str]) -> Told:
         node_name(graph, graph.node(_worth_a_word(graph, edge.target_id)), columns) for edge in graph.out_edges(node_id)
     ]
     named = listed(list(dict.fromkeys(filter(None, readers))), "steps")
-    sentence = f"rows of {listed(tables, 'tables')} are computed once, as the query reads them {len(readers)} times"
+    sentence = f"rows of {listed(tables, 'tables')} are computed once, as the plan needs them {len(readers)} times"
     return Told(f"{sentence}: for {named}" if named else sentence, tables=tables)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from heapq import nlargest
 from typing import TYPE_CHECKING
 
-from penstock.graph import AggregateOperator, JoinOperator, ScanOperator, Side, StreamGraph
+from penstock.graph import AggregateOperator, CalcOperator, JoinOperator, ScanOperator, Side, StreamGraph
 from penstock.graph.wording import NAMED_TABLES
 from penstock.planner.passes.source_names import source_names
 
@@ -23,10 +23,14 @@ def add_source_sizes(draft: Draft) -> Draft:
     counted = _counted(draft)
     graph = StreamGraph(draft.nodes.values(), draft.edges)
     below: dict[int, frozenset[int]] = {}
+    grouped: set[int] = set()
     changed: dict[int, Operator] = {}
     for node in graph:
         edges = graph.in_edges(node.id)
         own = frozenset({node.id} if node.id in held else ())
+        calculates = isinstance(node.operator, CalcOperator) and any(edge.source_id in grouped for edge in edges)
+        if isinstance(node.operator, AggregateOperator) or calculates:
+            grouped.add(node.id)
         below[node.id] = own.union(*(below[edge.source_id] for edge in edges))
         if own:
             rows = draft.sources[node.id].scan.rows if node.id in counted else None
@@ -43,6 +47,7 @@ def add_source_sizes(draft: Draft) -> Draft:
                     join.side(side),
                     sources=sources,
                     source_bytes=size,
+                    is_aggregated=edge.source_id in grouped,
                     tables=tuple(dict.fromkeys(names[source] for source in largest)),
                     key_tables=tuple(dict.fromkeys(names[source] for source in keys if source in sources)),
                 )

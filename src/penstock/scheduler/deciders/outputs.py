@@ -173,7 +173,7 @@ class OutputDecider:
         if known.bytes:
             # What partial aggregates leave is not foreseen at all: it is as much as they read, or less.
             is_most = all(isinstance(graph.node(edge.target_id).operator, AggregateOperator) for edge in edges)
-            estimate = Estimate(f"bytes shuffled for {what}", Unit.BYTES, known.bytes, is_most=is_most)
+            estimate = Estimate(f"bytes that come to {what}", Unit.BYTES, known.bytes, is_most=is_most)
         sentence = f"{show_count(number, 'partition')} where rows are shuffled for {what}, as they come from {known}"
         return Told(sentence, None, estimate, is_shown=False)
 
