@@ -137,7 +137,7 @@ def test_the_page_shows_a_statement_without_its_secrets(served: SparkSession) ->
     assert '<pre class="statement"' in page
     assert "SELECT *\n FROM (SELECT k" in page
     assert "Asked for by" in page
-    assert "Spark runs the last stage when the rows are asked for" in page
+    assert "Spark runs the last stage after the job" in page
     assert "SELECT * FROM (SELECT k" in pages.jobs([Summary.of(record)], Wish(), record.started)
     assert "hunter2" not in page + RECENT[0].name
 

@@ -81,7 +81,7 @@ final class NativeSql {
             return inSet((InSet) one);
         }
         if (one instanceof Like) {
-            return like((Like) one);
+            return NativeTexts.like((Like) one);
         }
         if (one instanceof CaseWhen) {
             return caseWhen((CaseWhen) one);
@@ -136,7 +136,7 @@ final class NativeSql {
             return function + "(" + listed(parts) + ")";
         }
         if (name.equals("Substring")) {
-            return substring(parts);
+            return NativeTexts.substring(parts);
         }
         if (name.equals("BloomFilterMightContain")) { // without it, most groups of an aggregate would be of no use
             throw new Declined("a Bloom filter of the keys of another table");
@@ -168,7 +168,7 @@ final class NativeSql {
         return of((Expression) parts.get(place));
     }
 
-    private static String listed(List<?> parts) throws Declined {
+    static String listed(List<?> parts) throws Declined {
         if (parts.size() > LISTED) {
             throw new Declined("a list of " + parts.size() + " values");
         }
@@ -213,17 +213,6 @@ final class NativeSql {
         return found.append("))").toString();
     }
 
-    private static String like(Like like) throws Declined {
-        if (!(like.right() instanceof Literal) || ((Literal) like.right()).value() == null) {
-            throw new Declined("a pattern that is not constant");
-        }
-        String pattern = ((Literal) like.right()).value().toString();
-        if (pattern.indexOf(like.escapeChar()) >= 0 || pattern.indexOf('\\') >= 0) {
-            throw new Declined("a pattern with escaped characters");
-        }
-        return "(" + of(like.left()) + " LIKE " + NativeTypes.literal(pattern, like.right().dataType()) + ")";
-    }
-
     private static String caseWhen(CaseWhen one) throws Declined {
         List<Object> values = new ArrayList<>();
         StringBuilder found = new StringBuilder("(CASE");
@@ -239,16 +228,5 @@ final class NativeSql {
         }
         checkSameTypes(values);
         return found.append(" END)").toString();
-    }
-
-    /** Returns a part of a text, counted from its beginning. */
-    private static String substring(List<?> parts) throws Declined {
-        for (int i = 1; i < 3; i++) {
-            Object value = parts.get(i) instanceof Literal ? ((Literal) parts.get(i)).value() : null;
-            if (!(value instanceof Integer) || ((Integer) value).intValue() < 2 - i) {
-                throw new Declined("a part of a text that is not counted from its beginning");
-            }
-        }
-        return "substring(" + listed(parts) + ")";
     }
 }

@@ -1,0 +1,138 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.datasources.FilePartition;
+import org.apache.spark.sql.execution.datasources.FileScanRDD;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
+import org.apache.spark.unsafe.types.UTF8String;
+
+import scala.jdk.javaapi.CollectionConverters;
+
+/** What a scan of Parquet files reads, and which task reads which part of them; see `NativeLeaves`. */
+final class NativeScan {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private NativeScan() {
+    }
+
+    /** Returns the columns of a scan as SQL. */
+    static String sql(FileSourceScanExec scan) throws NativeSql.Declined {
+        HadoopFsRelation relation = scan.relation();
+        if (relation.fileFormat().getClass() != ParquetFileFormat.class) {
+            throw new NativeSql.Declined("format " + relation.fileFormat());
+        }
+        for (Object root : CollectionConverters.asJava(relation.location().rootPaths())) {
+            String scheme = ((Path) root).toUri().getScheme();
+            if (scheme != null && !scheme.equals("file")) {
+                throw new NativeSql.Declined("files that are not on a mounted disk");
+            }
+        }
+        if (!scan.fileConstantMetadataColumns().isEmpty()) {
+            throw new NativeSql.Declined("columns that tell of files");
+        }
+        if (scan.conf().getConfString("spark.sql.parquet.fieldId.read.enabled", "false").equals("true")) {
+            throw new NativeSql.Declined("columns that are found by their ids");
+        }
+        if (scan.bucketedScan()) {
+            throw new NativeSql.Declined("a bucketed table");
+        }
+        for (Object filter : Catalyst.each(scan.partitionFilters())) {
+            if (asks((Expression) filter)) {
+                throw new NativeSql.Declined("partitions that are chosen while the query runs");
+            }
+        }
+        List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
+        // A column that is in the files and in the names of their folders has the folder's value.
+        stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
+        StringBuilder found = new StringBuilder();
+        for (Object each : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) each;
+            if (!stored.contains(column.name())) {
+                throw new NativeSql.Declined("a column that is not in the files");
+            }
+            found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
+                    .append(NativeSql.column(column));
+        }
+        return "SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM {scan}";
+    }
+
+    private static String identifier(String name) {
+        return '"' + name.replace("\"", "\"\"") + '"';
+    }
+
+    /** Whether an expression asks another query. */
+    private static boolean asks(Expression one) {
+        if (Catalyst.name(one).contains("Subquery")) {
+            return true;
+        }
+        for (Object part : Catalyst.each(one.children())) {
+            if (asks((Expression) part)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns the names and types of the columns that are read. */
+    static List<Object> columns(FileSourceScanExec scan) throws NativeSql.Declined {
+        List<Object> found = new ArrayList<>();
+        for (Object each : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) each;
+            Map<String, Object> one = new HashMap<>();
+            one.put("name", column.name());
+            one.put("type", Catalyst.type(column));
+            found.add(one);
+        }
+        return found;
+    }
+
+    /** Returns what is read. */
+    static String table(FileSourceScanExec scan) {
+        List<?> roots = CollectionConverters.asJava(scan.relation().location().rootPaths());
+        return roots.isEmpty() ? "" : ((Path) roots.get(0)).getName();
+    }
+
+    /** Returns how dates are read of files that do not tell who has written them. */
+    static String calendar(FileSourceScanExec scan) {
+        return new ParquetOptions(scan.relation().options(), scan.conf()).datetimeRebaseModeInRead();
+    }
+
+    /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
+    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException {
+        Object rows = scan.inputRDDs().head();
+        List<InternalRow> texts = new ArrayList<>();
+        for (Object each : Catalyst.each(((FileScanRDD) rows).filePartitions())) {
+            List<Object> files = new ArrayList<>();
+            for (PartitionedFile file : ((FilePartition) each).files()) {
+                Map<String, Object> one = new HashMap<>();
+                one.put("path", file.filePath().toPath().toString());
+                one.put("start", file.start());
+                one.put("length", file.length());
+                one.put("modified", file.modificationTime());
+                one.put("size", file.fileSize());
+                files.add(one);
+            }
+            texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
+        }
+        JavaSparkContext context = JavaSparkContext.fromSparkContext(scan.session().sparkContext());
+        return context.parallelize(texts, Math.max(texts.size(), 1)).rdd();
+    }
+}
