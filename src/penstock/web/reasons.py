@@ -48,7 +48,8 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         where = f" of {stages} stages" if stages > 1 else ""
         # Spark counts less than a task's whole time: what it takes to send the task is not its own.
         beside = f"; {at_once:.1f} ran at a time on average" if at_once > 1 else "; they ran one after the other"
-        yield f"its {tasks}{where} ran for {words.seconds(step.task_seconds)}, added up{beside}"
+        early = ", some before it began," if all_of_it - ran >= _NOTED else ""
+        yield f"its {tasks}{where}{early} ran for {words.seconds(step.task_seconds)}, added up{beside}"
 
 
 def _clipped(step: Step) -> list[Interval]:
