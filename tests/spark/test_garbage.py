@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def _without_pythons_own_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(garbage, "_DELAY_SECONDS", 0.1)
     monkeypatch.setattr(garbage, "_PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(garbage, "_last", 0.0)  # an earlier test's collection may have put the next one off by seconds
+    monkeypatch.setattr(garbage, "_next", 0.0)
     gc.collect()
     gc.disable()
     yield
