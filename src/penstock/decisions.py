@@ -301,12 +301,12 @@ class DecisionLog:
             before = self._decisions[decision_id]
             self._replace(replace(before, outcome={**before.outcome, **known}))
 
-    def compare(self, decision_id: int, came: float | None) -> None:
-        """Add what came to the estimate of a decision, if it has one and that is known."""
+    def compare(self, decision_id: int, came: float | None, *, is_least: bool = False) -> None:
+        """Add what came to the estimate of a decision, or the least that came, if it has one and that is known."""
         with self._lock:
             before = self._decisions[decision_id]
             if came is not None and before.told is not None and before.told.estimate is not None:
-                told = replace(before.told, estimate=before.told.estimate.settled(came))
+                told = replace(before.told, estimate=before.told.estimate.settled(came, is_least=is_least))
                 self._replace(replace(before, told=told))
 
     def _replace(self, decision: Decision) -> None:

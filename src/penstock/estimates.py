@@ -57,6 +57,8 @@ class Estimate:
         Whether it only said that there is no more than that: then less is no miss.
     limit
         What it was compared with for the decision, if it was: what comes on the other side of it is a miss.
+    is_least
+        Whether only that much of what came could be measured: there may have been more.
     """
 
     what: str
@@ -65,10 +67,11 @@ class Estimate:
     came: float | None = None
     is_most: bool = False
     limit: float | None = None
+    is_least: bool = False
 
-    def settled(self, came: float) -> Estimate:
-        """Return the estimate with what came."""
-        return replace(self, came=came)
+    def settled(self, came: float, *, is_least: bool = False) -> Estimate:
+        """Return the estimate with what came, or with the least that came."""
+        return replace(self, came=came, is_least=is_least)
 
     @property
     def missed_by(self) -> float | None:
@@ -89,7 +92,8 @@ class Estimate:
 
     def __str__(self) -> str:
         most = "at most " if self.is_most else ""
-        came = "" if self.came is None else f", {self.unit.show(self.came)} came"
+        least = "at least " if self.is_least else ""
+        came = "" if self.came is None else f", {least}{self.unit.show(self.came)} came"
         return f"{most}{self.unit.show(self.foreseen)} foreseen{came}{self._miss}"
 
     @property
@@ -109,5 +113,6 @@ class Estimate:
             "foreseen": self.foreseen,
             "came": self.came,
             "missed_by": self.missed_by,
+            "is_least": self.is_least,
             "text": str(self),
         }

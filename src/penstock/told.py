@@ -15,7 +15,7 @@ class ToldEstimate:
 
     Parameters
     ----------
-    what, unit, foreseen, came, missed_by
+    what, unit, foreseen, came, missed_by, is_least
         As in `penstock.estimates.Estimate`.
     text
         Both figures in words.
@@ -27,11 +27,12 @@ class ToldEstimate:
     came: float | None
     missed_by: float | None
     text: str
+    is_least: bool = False
 
     @classmethod
     def of(cls, known: Mapping[str, Any]) -> ToldEstimate:
         """Return an estimate that was recorded, see `Estimate.as_dict`; a newer release may tell more of it."""
-        return cls(**{field.name: known[field.name] for field in fields(cls)})
+        return cls(**{field.name: known[field.name] for field in fields(cls) if field.name in known})
 
     def __str__(self) -> str:
         return f"{self.what}: {self.text}"
@@ -61,7 +62,7 @@ class ToldDecision:
     ----------
     id
         Its number among the decisions of its job.
-    kind, sentence, place, option, not_shuffled, tables
+    kind, chosen, sentence, place, option, not_shuffled, tables
         As in `penstock.decisions.Told` and `Choice`.
     estimate
         What it was made from if that was not measured, and what came.
@@ -77,6 +78,7 @@ class ToldDecision:
 
     id: int
     kind: str
+    chosen: str
     sentence: str
     place: str
     option: str | None
@@ -99,6 +101,7 @@ class ToldDecision:
         return cls(
             id=number,
             kind=decision["kind"],
+            chosen=str(decision["chosen"]),
             sentence=decision.get("sentence")
             or f"{decision['subject']}: {decision['chosen']}, as {decision['reason']}",
             place=decision.get("place", ""),

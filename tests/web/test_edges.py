@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from penstock.web.edges import distribution
+from penstock.web.edges import distribution, key_edges
+from tests.history.records import record, vertex
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,23 @@ def test_logs_of_older_releases(partitioner: str, words: str) -> None:
 @pytest.mark.parametrize(("words", "shown"), [("by my hand", "by my hand"), ("", "in the same task")])
 def test_the_words_of_the_log_count(words: str, shown: str) -> None:
     assert distribution({"partitioner": "HASH(k)", "words": words}) == shown
+
+
+@pytest.mark.parametrize(
+    ("figures", "filtered", "expected"),
+    [
+        ({"join": 2, "side": "left"}, "4", [("v1", "v3")]),
+        ({"join": 2, "side": "right"}, "4", []),  # nothing comes from there
+        ({"join": 2, "side": "left"}, "1", []),  # the step filters by its own keys
+        ({"join": 2, "side": "left"}, "5", []),  # not part of a step yet
+        ({}, "4", []),  # an older release tells less
+    ],
+)
+def test_the_step_that_gives_the_keys_of_a_filter(figures: Any, filtered: Any, expected: Any) -> None:
+    made = record()
+    made.apply(vertex(3, [4], "FINISHED"))
+    of = {"type": "decision", "at": 11.0, "subject": "x", "chosen": "by keys", "reason": "few", "outcome": {}}
+    for index in (1, 2):  # told once
+        made.apply({**of, "index": index, "kind": "dynamic filter", "nodes": [filtered], "figures": figures})
+    made.apply({**of, "index": 3, "kind": "broadcast", "nodes": ["4"], "figures": {"join": 2, "side": "left"}})
+    assert key_edges(made) == expected

@@ -17,6 +17,7 @@ def decision(kind: str, sentence: str, **more: Any) -> ToldDecision:
     values: dict[str, Any] = {
         "id": 0,
         "kind": kind,
+        "chosen": "",
         "sentence": sentence,
         "place": "",
         "option": None,
@@ -58,8 +59,8 @@ def test_a_longest_step_that_nobody_waited_for_is_told_as_such() -> None:
     found = answers(
         "longest", [step("a", (0, 7)), step("b", (0, 1)), step("c", (1, 8), "b", busy=((1, 8),)), step("d", (0, 7.5))]
     )
-    assert found.items[0].text == "Step d: does d"
-    assert found.items[1].text.endswith("Of the steps that it waited for, step c took longest: does c")
+    assert found.items[0].text == "Step c: does c"
+    assert found.items[1].text == ("Step d took longer, but beside others, and nothing waited for its end: does d")
 
 
 def test_much_time_in_which_nothing_ran_is_told() -> None:
@@ -84,11 +85,29 @@ def test_broadcasts_that_came_otherwise_come_first_then_those_that_spared_most()
     assert [item.text for item in found.items] == ["other", "large", "small"]
     assert [item.note for item in found.items] == [
         "instead: shuffled, because it grew",
-        "change with the.option",
+        "change with spark.penstock.the.option",
         "",
     ]
     assert [item.mark for item in found.items] == ["came otherwise", "", ""]
     assert found.question == "What was broadcast, what was not, and why?"
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (decision("broadcast", "b is broadcast", chosen="right", nodes=("3",)), ["b is broadcast"]),
+        (
+            decision("broadcast", "b is too large", chosen="not the right side", nodes=("3",)),
+            ["a is too large", "b is too large"],
+        ),
+        (decision("broadcast", "c is broadcast", chosen="right", nodes=("4",)), ["a is too large", "c is broadcast"]),
+    ],
+)
+def test_a_side_that_was_not_broadcast_is_told_of_where_the_other_was_not_either(
+    second: ToldDecision, expected: list[str]
+) -> None:
+    first = decision("broadcast", "a is too large", chosen="not the left side", nodes=("3",))
+    assert [item.text for item in answers("broadcast", decisions=[first, second]).items] == expected
 
 
 def test_what_was_read_less_comes_with_its_reason() -> None:
@@ -113,7 +132,7 @@ def test_what_was_only_filtered_was_not_read_less() -> None:
         [decision("dynamic filter", "a filter"), decision("dynamic filter", "a filter")],
     )
     assert [item.text for item in found.items] == [
-        "Nothing, as far as is known: all rows were read, of the columns that the query needs",
+        "All rows were read, of the columns that the query needs; filters dropped rows right after that, before any join",
         "a filter",
         "The query's own filters kept 50 of 2,000 rows of orders",
     ]

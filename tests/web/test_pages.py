@@ -59,7 +59,7 @@ def decided(made: Any, index: int, **more: Any) -> Any:
 def test_a_decision_is_a_sentence_with_the_option_that_changes_it() -> None:
     page = job_page(decided(record(), 1, option="an.option"))
     assert "<p>orders join customer: broadcast, as it is small</p>" in page
-    assert "Change with <code>an.option</code>" in page
+    assert "Change with <code>spark.penstock.an.option</code>" in page
 
 
 def test_a_missed_estimate_is_marked() -> None:

@@ -65,7 +65,9 @@ def called(join: JoinOperator, side: Side) -> str:
     first, *others = known.tables or (f"the {side} side",)
     total = len(known.sources) - 1 if len(known.tables) == NAMED_TABLES else 0
     groups = "groups of " if known.is_aggregated else ""
-    return groups + first + (f" with {listed(others, 'tables', total)}" if others else "")
+    number = max(len(others), total)
+    more = listed(others, "tables") if number <= _NAMES else f"{number:,} more tables"
+    return groups + first + (f" with {more}" if others else "")
 
 
 def tables_of(join: JoinOperator) -> tuple[str, ...]:

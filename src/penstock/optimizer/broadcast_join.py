@@ -57,14 +57,17 @@ def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> To
     """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
     probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
     what, other = join.called(side), join.called(side.other)
-    why = f"as {what} is {show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
-    sentence, saved = f"{place}: broadcast instead of shuffle, {why}", None
-    if is_hashed(probe) and context.is_frozen(probe.source_id):
-        sentence = f"{place}: {what} is broadcast, {why}; {other} had been shuffled before that was known"
-    elif is_hashed(probe) and len(context.stream_graph.out_edges(probe.source_id)) > 1:
-        sentence = f"{place}: {what} is broadcast, {why}; {other} is shuffled all the same, for another step"
-    elif is_hashed(probe):
+    measured = f"{show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
+    sentence, saved = f"{place}: {what} is broadcast, as it is {measured}", None
+    if not is_hashed(probe):
+        sentence += "; the other rows come from the step before as they are"
+    elif context.is_frozen(probe.source_id):
+        sentence += f"; {other} had been shuffled before that was known"
+    elif len(context.stream_graph.out_edges(probe.source_id)) > 1:
+        sentence += f"; {other} is shuffled all the same, for another step"
+    else:
         saved = _scanned_bytes(probe.source_id, context)
+        sentence = f"{place}: broadcast instead of shuffle, as {what} is {measured}"
         sentence += f"; about {show_bytes(saved)} of {other} not shuffled" if saved else ""
     return Told(sentence, limits.broadcast_option, not_shuffled=saved, tables=join.tables, place=place)
 

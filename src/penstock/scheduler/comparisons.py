@@ -72,7 +72,7 @@ def _compare_sources(context: JobContext, vertex: JobVertex, waiting: list[Decis
 
 
 def _compare_filters(context: JobContext, vertex: JobVertex, waiting: list[Decision], results: ResultStore) -> None:
-    """Compare the part of its rows that a source kept, where nothing else has filtered them."""
+    """Compare the part of its rows that a source kept: the least that a filter kept, if others left out rows too."""
     by_source: dict[int, list[Decision]] = {}
     for decision in waiting:
         if decision.kind is DecisionKind.DYNAMIC_FILTER:
@@ -83,9 +83,19 @@ def _compare_filters(context: JobContext, vertex: JobVertex, waiting: list[Decis
     for source, decisions in by_source.items():
         scan = context.graph.node(source).operator
         assert isinstance(scan, ScanOperator)
-        plan = context.plan.sources[source]
-        if len(decisions) == 1 and source in kept and scan.rows and _filters_nothing(plan):
-            context.decisions.compare(decisions[0].id, kept[source] / scan.rows)
+        if source not in kept or not scan.rows:
+            continue
+        part = kept[source] / scan.rows
+        is_alone = len(decisions) == 1 and _filters_nothing(context.plan.sources[source])
+        for decision in decisions:
+            if is_alone or _is_below(decision, part):
+                context.decisions.compare(decision.id, part, is_least=not is_alone)
+
+
+def _is_below(decision: Decision, part: float) -> bool:
+    """Whether a filter has kept more than was foreseen, when it and others together kept this part."""
+    estimate = None if decision.told is None else decision.told.estimate
+    return estimate is not None and estimate.foreseen < part
 
 
 def _source_below(context: JobContext, node_id: int) -> int | None:

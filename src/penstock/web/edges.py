@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.decisions import DecisionKind
+from penstock.graph import Side
 from penstock.graph.partitioner import (
     BROADCAST,
     FORWARD,
@@ -16,9 +18,12 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 from penstock.graph.wording import edge_words
+from penstock.optimizer.dynamic_filtering import JOIN, SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from penstock.history.record import JobRecord
 
 _NAMED = {one.name: one for one in (BROADCAST, GLOBAL, REBALANCE, RESCALE)}
 
@@ -29,6 +34,21 @@ def distribution(edge: Mapping[str, Any]) -> str:
     if words is None:
         words = edge_words(_partitioner(edge["partitioner"]), {})
     return words or "in the same task"
+
+
+def key_edges(record: JobRecord) -> list[tuple[str, str]]:
+    """Return which steps give the keys that others keep only rows of, as pairs of vertices, without repetitions."""
+    of = record.vertex_of()
+    given = {(edge["target"], edge["input"]): edge["source"] for edge in record.edges.values()}
+    found: dict[tuple[str, str], None] = {}
+    for decision in record.decisions:
+        figures = decision["figures"]
+        if decision["kind"] == DecisionKind.DYNAMIC_FILTER and {JOIN, SIDE} <= figures.keys():
+            side = (str(figures[JOIN]), Side(figures[SIDE]).input_number)
+            source, target = of.get(given.get(side, "")), of.get(str(decision["nodes"][0]))
+            if source and target and source != target:
+                found[source, target] = None
+    return list(found)
 
 
 def _partitioner(text: str) -> Partitioner:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind
+from penstock.graph import Side
 from penstock.told import together
 from penstock.web import words
 from penstock.web.items import Item, mark, otherwise
@@ -95,21 +96,21 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
     ran = sorted((step for step in steps if step.seconds is not None), key=lambda step: -(step.seconds or 0.0))
     if not ran:
         return
-    first = ran[0]
+    # What a reader can make faster comes first: a step that ran beside others may have taken longer for nothing.
+    first = next(step for step in ran if step.id in timing.critical)
     took = f"{words.seconds(first.seconds)}, {words.share(first.seconds or 0.0, timing.total)} of the job"
     yield Item(f"Step {first.number}: {first.label}", took, links.step(first.id))
     yield from (Item(f"Step {first.number}: {text}") for text in reasons_of_time(first, steps))
     told = {first.id}
-    if first.id not in timing.critical:
-        waited_for = next(step for step in ran if step.id in timing.critical)
-        told.add(waited_for.id)
+    if ran[0] is not first:
+        longer = ran[0]
+        told.add(longer.id)
         yield Item(
-            f"The end of the job did not wait for step {first.number}. Of the steps that it waited for, step "
-            f"{waited_for.number} took longest: {waited_for.label}",
-            words.seconds(waited_for.seconds),
-            links.step(waited_for.id),
+            f"Step {longer.number} took longer, but beside others, and nothing waited for its end: {longer.label}",
+            words.seconds(longer.seconds),
+            links.step(longer.id),
         )
-        yield from (Item(f"Step {waited_for.number}: {text}") for text in reasons_of_time(waited_for, steps))
+        yield from (Item(f"Step {longer.number}: {text}") for text in reasons_of_time(longer, steps))
     if timing.idle_seconds >= 0.1 * timing.total > 0:
         idle = words.share(timing.idle_seconds, timing.total)
         yield Item(
@@ -121,7 +122,10 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
 
 
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
-    found = together(one for one in decisions if one.kind == DecisionKind.BROADCAST)
+    made = [one for one in decisions if one.kind == DecisionKind.BROADCAST]
+    joins = {one.nodes for one in made if one.chosen in set(Side)}
+    # Why one side was not broadcast says nothing where the other one was.
+    found = together(one for one in made if one.chosen in set(Side) or one.nodes not in joins)
     last = None
     for one in sorted(found, key=_weight, reverse=True):
         note = otherwise(one)

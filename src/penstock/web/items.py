@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.web import words
+
 if TYPE_CHECKING:
     from penstock.told import ToldDecision
 
@@ -27,5 +29,5 @@ def mark(one: ToldDecision) -> str:
 def otherwise(one: ToldDecision) -> str:
     """Return what was done instead of what was decided, else the option that changes it."""
     if not one.instead:
-        return "" if one.option is None else f"change with {one.option}"
+        return "" if one.option is None else f"change with {words.setting(one.option)}"
     return f"instead: {one.instead}" + (f", because {one.because}" if one.because else "")

@@ -55,6 +55,7 @@ _templates.filters |= {
     "short": words.short_count,
     "rows": words.rows,
     "distribution": distribution,
+    "setting": words.setting,
     "step_number": words.number_of,
 }
 _templates.globals |= {"version": penstock.__version__}

@@ -28,12 +28,19 @@ def read_less(decisions: Sequence[ToldDecision], steps: Sequence[Step]) -> Itera
     shared = together(one for one in decisions if one.kind == DecisionKind.SHARING)
     filters = list(together(one for one in decisions if one.kind == DecisionKind.DYNAMIC_FILTER))
     if not less and any(step.source and step.rows_in for step in steps):
-        once = "; what the plan needs several times was computed once" if shared else ""
-        yield Item(f"Nothing, as far as is known: all rows were read, of the columns that the query needs{once}")
+        yield Item(_all_read(is_filtered=bool(filters), is_shared=bool(shared)))
     for text, one in {one.sentence: one for one in filters}.items():
         yield Item(text + _kept(one, steps), otherwise(one), mark=mark(one))
     yield from (Item(one.sentence.partition(": for ")[0]) for one in shared)
     yield from _own_filters(steps, {one.tables[0] for one in filters if one.tables})
+
+
+def _all_read(*, is_filtered: bool, is_shared: bool) -> str:
+    if not (is_filtered or is_shared):
+        return "Nothing, as far as is known: all rows were read, of the columns that the query needs"
+    once = "; what the plan needs several times was read once" if is_shared else ""
+    dropped = "; filters dropped rows right after that, before any join" if is_filtered else ""
+    return f"All rows were read, of the columns that the query needs{once}{dropped}"
 
 
 def _own_filters(steps: Sequence[Step], filtered: Collection[str]) -> Iterator[Item]:
@@ -47,7 +54,7 @@ def _own_filters(steps: Sequence[Step], filtered: Collection[str]) -> Iterator[I
 
 def _kept(one: ToldDecision, steps: Sequence[Step]) -> str:
     """Return what a filter has kept of its rows; where a step has several filters, what they kept together."""
-    if one.estimate is not None and one.estimate.came is not None:
+    if one.estimate is not None and one.estimate.came is not None and not one.estimate.is_least:
         return f"; {one.estimate.came:.1%} was kept"
     for step in steps:
         only_reads = step.label == step.source and step.source in one.tables[:1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from penstock.config.configuration import SPARK_PREFIX
 from penstock.units import show_bytes
 
 _LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
@@ -53,6 +54,11 @@ def rows(value: float | None) -> str:
 def share(part: float, whole: float) -> str:
     """Return a part in percent."""
     return "?" if whole <= 0 else f"{100 * part / whole:.0f} %"
+
+
+def setting(option: str) -> str:
+    """Return the key by which Spark's configuration sets an option."""
+    return option if option.startswith("spark.") else SPARK_PREFIX + option
 
 
 def number_of(vertex_id: str) -> str:

@@ -64,3 +64,20 @@ def test_it_is_a_document_even_with_odd_names() -> None:
     made.apply({"type": "nodes", "at": 1.0, "nodes": [made.nodes["1"] | {"name": evil, "description": evil}]})
     made.apply(vertex(1, [1], "FINISHED", name=evil, label=evil, reason=evil))
     ET.fromstring(drawn(made, pending=True))
+
+
+def test_keys_that_filter_a_step_are_a_dashed_line_with_a_label() -> None:
+    made = record()
+    made.apply(vertex(3, [4], "FINISHED"))
+    given = {"join": 2, "side": "left"}
+    kept = {"type": "decision", "index": 1, "at": 11.0, "kind": "dynamic filter", "subject": "x", "chosen": "by keys"}
+    made.apply({**kept, "reason": "few", "outcome": {}, "nodes": ["4"], "figures": given})
+    shown = drawn(made)
+    assert shown.count('class="edge keys"') == 1
+    assert ">keys filter step 3<" in shown
+
+
+def test_tasks_beside_those_decided_are_counted_in_the_box() -> None:
+    made = record()
+    made.apply(vertex(1, [1], "FINISHED", parallelism=2))
+    assert ">2 tasks +1 · 50 rows<" in drawn(made)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.units import show_count
 from penstock.web import words
 from penstock.web.charts.layout import Layout, Point, Size, layout
-from penstock.web.edges import distribution
+from penstock.web.edges import distribution, key_edges
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -24,7 +24,7 @@ _PAD, _LINE, _LABEL = 12.0, 17.0, 16.0
 _CHARACTERS = 29
 """What fits into a box or under it, of the widest usual letters."""
 _THIN, _THICK = 1.5, 9.0
-_MOST_LABELS, _LABEL_LINES = 2, 2
+_MOST_LABELS, _LABEL_LINES = 3, 2
 _APART = 22.0
 """Pixels between two edges that come to one box."""
 
@@ -95,6 +95,12 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
         for vertex in record.vertices.values()
         for edge in vertex["inputs"]
     ]
+    joined = {(line.source, line.target) for line in lines}
+    lines += [
+        Line(source, target, f"keys filter step {by_id[target].number}", None, "edge keys")
+        for source, target in key_edges(record)
+        if (source, target) not in joined
+    ]
     if pending:
         of = record.vertex_of()
         boxes += [_pending_box(node) for node in record.nodes.values() if node["id"] not in of]
@@ -115,7 +121,8 @@ def draw_graph(record: JobRecord, steps: Sequence[Step], critical: Collection[st
 def _step_box(job_id: str, step: Step, *, is_critical: bool) -> Box:
     took = step.state if step.seconds is None else words.seconds(step.seconds)
     undecided = "" if step.state == "finished" else "tasks undecided"
-    tasks = undecided if step.tasks is None else show_count(step.tasks, "task")
+    others = f" +{step.other_tasks:,}" if step.other_tasks else ""
+    tasks = undecided if step.tasks is None else show_count(step.tasks, "task") + others
     wrote = "" if step.rows_out is None else words.rows(step.rows_out)
     figures = " · ".join(filter(None, (tasks, wrote, "goes on in Spark" if step.is_left else "")))
     read = "" if step.bytes_in is None and step.is_left else f"read {words.size(step.bytes_in)}"
