@@ -187,6 +187,27 @@ def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("refused", "told"),
+    [
+        (measured(12), "; orders is not, as it is 12.0 MiB compressed"),
+        (
+            measured(3, memory=500 * MIB),
+            "; orders is not, as its 3.0 MiB compressed would take 500.0 MiB in memory (limit 400.0 MiB)",
+        ),
+        (measured(200), ""),  # nobody asks why a large table is not broadcast
+    ],
+)
+def test_a_broadcast_tells_why_the_other_side_is_not(refused: Any, told: str) -> None:
+    both = replace(JOIN, left=replace(ORDERS, may_shrink=False), right=replace(CUSTOMER, may_shrink=False))
+    job = decided(both, n1=refused, n2=measured(5))
+    *_, words = (one.words for one in job.decisions if one.kind is DecisionKind.BROADCAST)
+    assert words.sentence == (
+        f"orders join customer on o_custkey: customer is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB){told}; "
+        "orders had been shuffled before that was known"
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "end"),
     [
         ("1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5", "(limit 10.0 MiB); orders is shuffled all the same, for another step"),

@@ -53,11 +53,15 @@ def _limit(context: StrategyContext) -> str:
     return f"{show_bytes(context.resources.broadcast_threshold)} ({context.resources.broadcast_option})"
 
 
-def _told(join: EquiJoin, side: Side, size: int, context: StrategyContext) -> Told:
-    """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet."""
+def _told(join: EquiJoin, side: Side, size: int, refused: str, context: StrategyContext) -> Told:
+    """Return how people are told of a broadcast, before it is done: the other side may not have been shuffled yet.
+
+    Why the other side was not broadcast comes with it, if that was `refused`.
+    """
     probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
     what, other = join.called(side), join.called(side.other)
     measured = f"{show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
+    measured += f"; {other} is not, as {refused}" if refused else ""
     sentence, saved = f"{place}: {what} is broadcast, as it is {measured}", None
     if not is_hashed(probe):
         sentence += "; the other rows come from the step before as they are"
@@ -88,7 +92,8 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
     """Broadcasts a join side once it is measured and small enough."""
 
     def __init__(self) -> None:
-        self._refused: set[tuple[int, Side]] = set()
+        self._refused: dict[tuple[int, Side], str] = {}
+        """Why a side of a join is not broadcast, as its other side's broadcast tells; empty if nobody asks."""
 
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
         """Turn joins with a small side into broadcast joins."""
@@ -112,20 +117,20 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
             requests = self._switch(build, join.edges[side.other], context)
             reason = f"this side has {show_bytes(result.total)}, below the limit of {_limit(context)}"
             figures = {"bytes": result.total} | ({} if result.rows is None else {"rows": result.rows})
-            told = _told(join, side, result.total, context)
+            told = _told(join, side, result.total, self._refused.get((join.id, side.other), ""), context)
             if context.change(requests, DecisionKind.BROADCAST, join.node, side, reason, told, **figures):
                 return True
         return False
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
         limits, table, seen = context.resources, table_memory(result), True
-        what, size, limit = join.called(side), show_bytes(result.total), show_bytes(limits.broadcast_threshold)
+        what, size, limit = join.called(side), show_bytes(result.total), ""
         if limits.broadcast_threshold < 0:
             why = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
             told = "broadcasts are turned off"
         elif not result.total < limits.broadcast_threshold:
             why = f"it has {show_bytes(result.total)}, not below the limit of {_limit(context)}"
-            told = f"it is {size} compressed (limit {limit})"
+            told, limit = f"it is {size} compressed", f" (limit {show_bytes(limits.broadcast_threshold)})"
             seen = result.total < _FAR_TOO_LARGE * limits.broadcast_threshold
         elif table is not None and table > limits.broadcast_memory:
             allowed = show_bytes(limits.broadcast_memory)
@@ -136,9 +141,9 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
         else:
             return True
         if (join.id, side) not in self._refused:
-            self._refused.add((join.id, side))
+            self._refused[join.id, side] = told if seen else ""
             place = join.name(side.other)
-            sentence = f"{place}: {what} is not broadcast, as {told}"
+            sentence = f"{place}: {what} is not broadcast, as {told}{limit}"
             words = Told(sentence, limits.broadcast_option, tables=join.tables, is_shown=seen, place=place)
             context.decide(DecisionKind.BROADCAST, join.node, f"not the {side} side", why, words)
         return False

@@ -124,7 +124,7 @@ def _longest(steps: Sequence[Step], timing: Timing, links: Links) -> Iterator[It
 def _broadcasts(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     made = [one for one in decisions if one.kind == DecisionKind.BROADCAST]
     joins = {one.nodes for one in made if one.chosen in set(Side)}
-    # Why one side was not broadcast says nothing where the other one was.
+    # Why one side was not broadcast is told with the other one's broadcast.
     found = together(one for one in made if one.chosen in set(Side) or one.nodes not in joins)
     last = None
     for one in sorted(found, key=_weight, reverse=True):
