@@ -78,6 +78,16 @@ def test_a_missed_estimate_is_marked() -> None:
     )
 
 
+def test_what_missed_means_is_told_without_a_click_and_not_counted() -> None:
+    made = record()
+    for number in range(1, 6):
+        missed = {"what": f"x {number}", "unit": "bytes", "foreseen": 10, "came": 1000, "missed_by": 100.0, "text": "y"}
+        decided(made, number, estimate=missed)
+    card = job_page(made).partition('id="wrong"')[2].partition("</article>")[0]
+    assert "<summary>1 more</summary>" in card
+    assert '</details><p class="quiet small-print">Missed: off by a factor of two or more' in card
+
+
 def test_a_broadcast_that_was_not_made_is_no_estimate() -> None:
     page = job_page(decided(record(), 1, outcome={"instead": "customer is shuffled", "because": "no memory is left"}))
     assert re.findall(r'badge miss">([^<]*)<', page) == ["came otherwise"] * 2, "in the answers and at the decision"

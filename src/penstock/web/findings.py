@@ -24,12 +24,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question and its answer: the lines that matter most first; `none` is said where there are no lines."""
+    """A question and its answer.
+
+    Parameters
+    ----------
+    id, question
+        Its name on the page, and what is asked.
+    items
+        The lines of the answer, those that matter most first.
+    none
+        What is said where there are no lines.
+    note
+        What explains the lines, in small print below them.
+    """
 
     id: str
     question: str
     items: tuple[Item, ...]
     none: str = ""
+    note: str = ""
 
 
 def findings(
@@ -73,6 +86,7 @@ def findings(
             "Which estimates were wrong?",
             tuple(_wrong(decisions)),
             f"No estimate was {_MISSED}.",
+            f"Missed: {_MISSED}",
         ),
         Finding(
             "last-run", "What changed since the last run?", tuple(_changed(last_run, links)), _nothing_changed(last_run)
@@ -150,8 +164,6 @@ def _wrong(decisions: Sequence[ToldDecision]) -> Iterator[Item]:
     missed = [one.estimate for one in decisions if one.estimate is not None and one.is_missed]
     for text in dict.fromkeys(map(str, sorted(missed, key=lambda one: one.miss, reverse=True))):
         yield Item(text, mark="missed")
-    if missed:
-        yield Item(f"Missed: {_MISSED}")
 
 
 def _changed(last_run: Comparison | None, links: Links) -> Iterator[Item]:
