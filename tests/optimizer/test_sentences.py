@@ -210,7 +210,10 @@ def test_a_broadcast_tells_why_the_other_side_is_not(refused: Any, told: str) ->
 @pytest.mark.parametrize(
     ("text", "end"),
     [
-        ("1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5", "(limit 10.0 MiB); orders is shuffled all the same, for another step"),
+        (
+            "1 #> 3\n2 #> 3\n3 -> 4\n1 #> 5",
+            "(limit 10.0 MiB); orders is written all the same, as several steps read it",
+        ),
         ("7 #> 1\n1 #> 3\n2 #> 3\n3 -> 4", "(limit 10.0 MiB)"),  # how many rows come to it is not known
     ],
 )

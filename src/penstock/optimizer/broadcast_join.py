@@ -68,7 +68,7 @@ def _told(join: EquiJoin, side: Side, size: int, refused: str, context: Strategy
     elif context.is_frozen(probe.source_id):
         sentence += f"; {other} had been shuffled before that was known"
     elif len(context.stream_graph.out_edges(probe.source_id)) > 1:
-        sentence += f"; {other} is shuffled all the same, for another step"
+        sentence += f"; {other} is written all the same, as several steps read it"
     else:
         saved = _scanned_bytes(probe.source_id, context)
         sentence = f"{place}: broadcast instead of shuffle, as {what} is {measured}"
