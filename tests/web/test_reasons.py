@@ -23,6 +23,11 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
             step("a", (0, 10), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
             ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
         ),
+        # Spark counts less than a task's whole time, which the chart shows
+        (
+            step("a", (0, 10), stages=(ran(4.0, 5.0, total=6.0),), busy=((0, 5),)),
+            ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
+        ),
         (
             step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),)),
             ["its tasks ran for 1.0 s only; 9.0 s passed before them, as Spark planned it"],

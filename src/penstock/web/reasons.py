@@ -46,7 +46,6 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
         at_once = step.task_seconds / all_of_it if all_of_it else 1.0
         tasks, stages = show_count(step.tasks_run, "task"), len(step.stages)
         where = f" of {stages} stages" if stages > 1 else ""
-        # Spark counts less than a task's whole time: what it takes to send the task is not its own.
         beside = f"; {at_once:.1f} ran at a time on average" if at_once > 1 else "; they ran one after the other"
         early = ", some before it began," if all_of_it - ran >= _NOTED else ""
         yield f"its {tasks}{where}{early} ran for {words.seconds(step.task_seconds)}, added up{beside}"

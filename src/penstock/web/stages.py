@@ -19,9 +19,9 @@ class Stage:
     id
         Spark's number of it.
     tasks, total
-        How many tasks ran, and their seconds added up.
+        How many tasks ran, and their seconds added up: Spark counts none for sending a task or fetching its result.
     seconds
-        How long each took of those that were recorded: of many, the first.
+        How long each took from its start to its end, of those that were recorded: of many, the first.
     """
 
     id: int
