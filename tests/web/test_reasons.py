@@ -20,12 +20,12 @@ def ran(*seconds: float, tasks: int = 0, total: float = 0.0, number: int = 1) ->
     ("made", "expected"),
     [
         (
-            step("a", (0, 10), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
+            step("a", (0, 6), stages=(ran(4.0, 5.0),), busy=((0, 5),)),
             ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
         ),
         # Spark counts less than a task's whole time, which the chart shows
         (
-            step("a", (0, 10), stages=(ran(4.0, 5.0, total=6.0),), busy=((0, 5),)),
+            step("a", (0, 6), stages=(ran(4.0, 5.0, total=6.0),), busy=((0, 5),)),
             ["its 2 tasks ran for 9.0 s, added up; 1.8 ran at a time on average"],
         ),
         (
@@ -87,18 +87,40 @@ def test_why_a_step_took_its_time(made: Any, expected: Any) -> None:
     assert list(reasons_of_time(made, [made, step("b", (0, 1), rows_in=2)])) == expected
 
 
-def test_a_step_that_waits_for_a_core_says_so() -> None:
+def test_a_step_that_waits_while_others_run_says_so() -> None:
     waits = step("a", (0, 10), stages=(ran(1.0),), busy=((9, 10),))
     assert next(reasons_of_time(waits, [waits, step("b", (0, 8))])) == (
-        "its tasks ran for 1.0 s only; 9.0 s passed before them, as tasks of other steps had the cores"
+        "its tasks ran for 1.0 s only; 9.0 s passed before them, while tasks of other steps ran"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "busy", "expected"),
+    [
+        (
+            10.0,
+            (1.0, 7.0),
+            [
+                (
+                    "its tasks ran for 6.0 s; 1.0 s passed before them, as Spark planned it; 3.0 s passed after them, as its "
+                    "rows were collected, and the table to broadcast was built"
+                )
+            ],
+        ),
+        (10.0, (1.0, 9.5), []),  # too small a part of its time
+        (1.0, (0.2, 0.95), []),  # too short
+    ],
+)
+def test_a_step_that_mostly_ran_tells_long_waits_too(seconds: float, busy: Any, expected: list[str]) -> None:
+    made = step("a", (0, seconds), stages=(ran(busy[1] - busy[0]),), busy=(busy,), is_broadcast=True)
+    assert list(reasons_of_time(made, [made])) == expected
 
 
 def test_tasks_that_ran_before_their_step_are_no_time_of_it() -> None:
     keys = step("a", (2, 10), stages=(ran(1.0, 0.5, 0.5),), busy=((0, 2.5), (6, 6.5)))
     assert list(reasons_of_time(keys, [keys, step("b", (2, 6))])) == [
         (
-            "its tasks ran for 1.0 s only; 3.5 s passed between them, as tasks of other steps had the cores; "
+            "its tasks ran for 1.0 s only; 3.5 s passed between them, while tasks of other steps ran; "
             "3.5 s passed after them, as it was measured"
         ),
         "its 3 tasks, some before it began, ran for 2.0 s, added up; they ran one after the other",

@@ -18,6 +18,8 @@ SKEWED = 4.0
 """A task or a piece of the rows is marked where it is so many times the median."""
 _MOSTLY_WAITED = 0.5
 """A step whose tasks ran for less than this part of its time has waited for the driver rather than for data."""
+_WAITED = (0.3, 0.2)
+"""Any other step is told to have waited where none of its tasks ran for so many seconds, and this part of its time."""
 _NOTED = 0.1
 """Seconds that are worth a word."""
 _MATTERS = 0.2
@@ -29,8 +31,10 @@ def reasons_of_time(step: Step, steps: Sequence[Step]) -> Iterator[str]:
     seconds = step.seconds or 0.0
     busy = _clipped(step)
     ran = sum(end - start for start, end in busy)
-    if step.tasks_run and busy and ran < _MOSTLY_WAITED * seconds:
-        yield "; ".join((f"its tasks ran for {words.seconds(ran)} only", *_waits(step, busy, steps)))
+    least, part = _WAITED
+    only = " only" if ran < _MOSTLY_WAITED * seconds else ""
+    if step.tasks_run and busy and (only or seconds - ran >= max(least, part * seconds)):
+        yield "; ".join((f"its tasks ran for {words.seconds(ran)}{only}", *_waits(step, busy, steps)))
     yield from _skew(step, seconds)
     if step.spilled:
         yield f"{show_bytes(step.spilled)} did not fit into memory and went over the disk"
@@ -67,9 +71,9 @@ def _waits(step: Step, busy: Sequence[Interval], steps: Sequence[Step]) -> Itera
     for place, gaps in (("before", [(began, busy[0][0])]), ("between", between)):
         waited = sum(end - start for start, end in gaps)
         taken = sum(max(min(end, to) - max(start, at), 0.0) for start, end in others for at, to in gaps)
-        why = "tasks of other steps had the cores" if taken >= _MOSTLY_WAITED * waited else "Spark planned it"
+        why = "while tasks of other steps ran" if taken >= _MOSTLY_WAITED * waited else "as Spark planned it"
         if waited >= _NOTED:
-            yield f"{words.seconds(waited)} passed {place} them, as {why}"
+            yield f"{words.seconds(waited)} passed {place} them, {why}"
     if ended - last >= _NOTED:
         why = (
             "its rows were collected, and the table to broadcast was built" if step.is_broadcast else "it was measured"
