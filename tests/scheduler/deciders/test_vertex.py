@@ -118,18 +118,21 @@ def test_what_is_written_follows_what_is_known_before(sources: Any, expected: in
 
 
 @pytest.mark.parametrize(
-    ("sources", "reason"),
+    ("sources", "number", "known"),
     [
-        ({1: 300, 2: 200}, "500 B of input to n3"),
-        ({1: None, 2: 200}, "at least 200 B of input to n3"),
-        ({1: None, 2: None}, "input of unknown size to n3"),
+        ({1: 300, 2: 200}, 20, "500 B of input"),
+        ({1: None, 2: 200}, 8, "at least 200 B of input"),
+        ({1: None, 2: None}, 4, "input of unknown size"),
     ],
 )
-def test_a_size_that_no_source_tells_is_unknown(sources: Any, reason: str) -> None:
+def test_a_size_that_no_source_tells_is_unknown(sources: Any, number: int, known: str) -> None:
     job = Deciding("1 #> 3\n2 #> 3", sources=sources, groups={"1-3": 1, "2-3": 1})
     assert job.decide(1, {1: NO_ANSWER}).bytes_in == sources[1]
     (decision,) = [one for one in job.log if one.kind is DecisionKind.SUBPARTITIONS]
-    assert decision.reason == f"{reason}, four subpartitions for each 100 B (Penstock's default)"
+    assert decision.words.sentence == (
+        f"{number} partitions if rows are shuffled for n3, as they would come from {known}"
+    ), "a broadcast may come instead"
+    assert decision.reason == f"{known} to n3, four subpartitions for each 100 B (Penstock's default)"
     assert decision.figures.get("known bytes") == (sum(filter(None, sources.values())) or None)
     (tasks,) = [one for one in job.log if one.kind is DecisionKind.SOURCE_PARALLELISM]
     assert tasks.figures.get("bytes in") == sources[1]

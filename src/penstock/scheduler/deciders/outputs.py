@@ -165,7 +165,7 @@ class OutputDecider:
         ]
 
     def _told(self, edges: Sequence[StreamEdge], number: int, known: Known) -> Told:
-        """Return how people are told into how many partitions rows are shuffled."""
+        """Return how people are told into how many partitions rows are shuffled, if they are: a broadcast may come."""
         graph = self._owner.graph
         readers = list(dict.fromkeys(self._called(graph.node(edge.target_id)) for edge in edges))
         what = listed(readers, "steps")
@@ -174,7 +174,7 @@ class OutputDecider:
             # What partial aggregates leave is not foreseen at all: it is as much as they read, or less.
             is_most = all(isinstance(graph.node(edge.target_id).operator, AggregateOperator) for edge in edges)
             estimate = Estimate(f"bytes that come to {what}", Unit.BYTES, known.bytes, is_most=is_most)
-        sentence = f"{show_count(number, 'partition')} where rows are shuffled for {what}, as they come from {known}"
+        sentence = f"{show_count(number, 'partition')} if rows are shuffled for {what}, as they would come from {known}"
         return Told(sentence, None, estimate, is_shown=False)
 
     def _called(self, node: StreamNode) -> str:
