@@ -132,6 +132,8 @@ def test_joins_are_named_in_the_order_in_which_they_run() -> None:
         (JOIN, Side.RIGHT, "customer with 4 more tables join orders on c_custkey"),
         (replace(JOIN, right=JoinSide()), Side.LEFT, "orders join the right side on o_custkey"),
         (JoinOperator(JoinType.INNER), Side.LEFT, "join"),
+        (replace(JOIN, left=CUSTOMER), Side.LEFT, "customer with 4 more tables join others like them on c_custkey"),
+        (replace(JOIN, right=ORDERS), Side.LEFT, "orders join orders on o_custkey"),
     ],
 )
 def test_joins(join: JoinOperator, first: Side, name: str) -> None:

@@ -186,6 +186,49 @@ def test_a_side_that_was_shuffled_already_saves_nothing() -> None:
     assert words.sentence.endswith("(limit 10.0 MiB); orders had been shuffled before that was known")
 
 
+MANY = JoinSide(keys=("item_sk",), tables=("sales", "a", "b", "c", "d"), is_aggregated=True)
+LIKE_THEM = "groups of sales with 4 more tables join others like them on item_sk"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentences"),
+    [
+        (
+            {"n2": measured(5)},
+            [
+                (
+                    "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side had been shuffled "
+                    "before that was known"
+                ),
+            ],
+        ),
+        (
+            {"n1": measured(12), "n2": measured(5)},
+            [
+                "one side is not broadcast, as it is 12.0 MiB compressed (limit 10.0 MiB)",
+                (
+                    "one side is broadcast, as it is 5.0 MiB compressed (limit 10.0 MiB); the other side is not, as it is "
+                    "12.0 MiB compressed; the other side had been shuffled before that was known"
+                ),
+            ],
+        ),
+    ],
+)
+def test_sides_that_are_called_alike_are_told_apart(sizes: Any, sentences: list[str]) -> None:
+    job = decided(JoinOperator(JoinType.INNER, left=MANY, right=MANY), **sizes)
+    told = [one.words.sentence for one in job.decisions if one.kind is DecisionKind.BROADCAST]
+    assert told == [f"{LIKE_THEM}: {sentence}" for sentence in sentences]
+
+
+def test_of_sides_that_are_called_alike_one_waits_for_the_other() -> None:
+    many = replace(MANY, source_bytes=90 * MIB, may_shrink=True)
+    job = decided(JoinOperator(JoinType.INNER, left=many, right=replace(many, source_bytes=20 * MIB)))
+    (words,) = (one.words for one in job.decisions if one.kind is DecisionKind.BUILD_SIDE_FIRST)
+    assert words.sentence.startswith(
+        f"{LIKE_THEM}: one side waits until the other side is measured, which reads 20.0 MiB"
+    )
+
+
 @pytest.mark.parametrize(
     ("refused", "told"),
     [

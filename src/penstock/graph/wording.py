@@ -82,10 +82,17 @@ def keys_of(join: JoinOperator, side: Side) -> str:
 
 
 def join_name(join: JoinOperator, first: Side = Side.LEFT) -> str:
-    """Return what people call a join: ``orders join customer on o_custkey``."""
+    """Return what people call a join: ``orders join customer on o_custkey``.
+
+    Where many tables lie below both sides, these may be called alike: ``groups of orders with 9 more tables join others
+    like them on o_custkey``.
+    """
     if not (join.left.tables or join.right.tables):
         return f"join{keys_of(join, first)}"
-    return f"{_owner(join, first)} join {_owner(join, first.other)}{keys_of(join, first)}"
+    one, other = _owner(join, first), _owner(join, first.other)
+    if one == other and not join.side(first).key_tables:
+        other = "others like them"
+    return f"{one} join {other}{keys_of(join, first)}"
 
 
 def _owner(join: JoinOperator, side: Side) -> str:

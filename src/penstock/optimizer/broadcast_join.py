@@ -59,7 +59,7 @@ def _told(join: EquiJoin, side: Side, size: int, refused: str, context: Strategy
     Why the other side was not broadcast comes with it, if that was `refused`.
     """
     probe, limits, place = join.edges[side.other], context.resources, join.name(side.other)
-    what, other = join.called(side), join.called(side.other)
+    what, other = join.sides(side)
     measured = f"{show_bytes(size)} compressed (limit {show_bytes(limits.broadcast_threshold)})"
     measured += f"; {other} is not, as {refused}" if refused else ""
     sentence, saved = f"{place}: {what} is broadcast, as it is {measured}", None
@@ -124,7 +124,7 @@ class AdaptiveBroadcastJoin(StreamGraphOptimizationStrategy):
 
     def _fits(self, join: EquiJoin, side: Side, result: ResultInfo, context: StrategyContext) -> bool:
         limits, table, seen = context.resources, table_memory(result), True
-        what, size, limit = join.called(side), show_bytes(result.total), ""
+        (what, _), size, limit = join.sides(side), show_bytes(result.total), ""
         if limits.broadcast_threshold < 0:
             why = f"broadcasts are turned off ({limits.broadcast_option} = {limits.broadcast_threshold})"
             told = "broadcasts are turned off"

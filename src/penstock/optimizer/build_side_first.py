@@ -140,8 +140,9 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 f"it reads {_shown(held[first])} from its sources and may be much smaller after filters, joins or "
                 f"aggregates; the other side reads {_shown(held[first.other])} and waits"
             )
+            waits, awaited = join.sides(first.other)
             sentence = (
-                f"{join.name(first.other)}: {join.called(first.other)} waits until {join.called(first)} is measured, "
+                f"{join.name(first.other)}: {waits} waits until {awaited} is measured, "
                 f"which reads {_shown(held[first])} and may leave little enough to broadcast, or to filter by"
             )
             told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)

@@ -64,6 +64,11 @@ class EquiJoin:
         """Return what people call a side of it."""
         return called(self.operator, side)
 
+    def sides(self, side: Side) -> tuple[str, str]:
+        """Return what people call a side of it, and the other one; two that are called alike are told apart."""
+        one, other = self.called(side), self.called(side.other)
+        return ("one side", "the other side") if one == other else (one, other)
+
     @property
     def is_shuffled(self) -> bool:
         """Whether both sides are hash partitioned, by an exchange for this join or by an earlier one."""
