@@ -55,6 +55,16 @@ def test_names(tables: dict[int, str], aliases: dict[int, dict[int, str]], names
         ("SELECT * FROM t WHERE EXISTS (SELECT * FROM t AS inner_t WHERE inner_t.v = t.k)", ["t", "t inner_t"]),
         ("SELECT * FROM t WHERE k IN (SELECT v FROM t)", ["t (1)", "t (2)"]),
         ("WITH c AS (SELECT k, v FROM t) SELECT * FROM c JOIN u ON c.k = u.k", ["t", "u"]),
+        # x and y are written alike, once
+        (
+            "SELECT * FROM u JOIN t x ON u.k = x.k JOIN t y ON u.v = y.k JOIN t z ON u.k = z.v",
+            ["u", "t (x and y)", "t z"],
+        ),
+        # equal, but written in two ways: who reads which is not known here
+        (
+            "SELECT * FROM u FULL JOIN t x ON u.k = x.k FULL JOIN t y ON u.k = y.v FULL JOIN t z ON u.v = z.v",
+            ["u", "t x", "t y"],
+        ),
     ],
 )
 def test_names_in_queries(spark: SparkSession, env: Environment, tmp_path: Path, query: str, names: list[str]) -> None:
