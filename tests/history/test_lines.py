@@ -137,6 +137,20 @@ def test_what_is_not_known_and_what_is_long() -> None:
     assert line["subpartitions"][:3] == [2, 5, 8]
 
 
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("n" * 300, "n" * 300),
+        ("n" * 301, "n" * 299 + "…"),
+        ("join customer " * 30, ("join customer " * 30)[:299].rstrip() + "…"),
+    ],
+)
+def test_a_name_that_is_cut_ends_with_an_ellipsis(name: str, kept: str) -> None:
+    made = VertexSnapshot(JobVertex("v1", name, (1,), (), None, None))
+    _, line, *_ = lines(JobStateChanged(ExecutionState.RUNNING), VerticesCreated((made,), 0))
+    assert line["name"] == kept
+
+
 def test_a_decision_and_what_came_of_it() -> None:
     account = JobAccount()
     log = DecisionLog(account)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.history.record import Event
 
 _TEXT = 300
-"""Characters kept of an operator's description."""
+"""Characters kept of a name or of an operator's description."""
 _BARS = 400
 """Subpartitions kept one by one; of more, neighbours are put together by their largest."""
 _CLIP = 4000
@@ -124,8 +124,8 @@ class EventLines:
         what = "a change" if choice is None else choice.words.sentence
         return {
             "type": "refused",
-            "what": mask(what)[:_TEXT],
-            "because": mask(refused.because)[:_TEXT],
+            "what": _kept(what),
+            "because": _kept(refused.because),
             "nodes": [] if choice is None else [str(node) for node in choice.subject.node_ids],
         }
 
@@ -146,11 +146,11 @@ class EventLines:
         return {
             "id": str(node.id),
             "kind": node.kind.value,
-            "name": mask(node.name)[:_TEXT],
-            "label": "" if graph is None else mask(node_name(graph, node, self._columns))[:_TEXT],
+            "name": _kept(node.name),
+            "label": "" if graph is None else _kept(node_name(graph, node, self._columns)),
             "tables": [mask(table) for table in tables],
             "keys": list(operator.left.keys) if isinstance(operator, JoinOperator) else [],
-            "description": mask(node.description)[:_TEXT],
+            "description": _kept(node.description),
             "parallelism": _figure(node.parallelism),
             "max_parallelism": _figure(node.max_parallelism),
             "location": str(node.location or ""),
@@ -160,8 +160,8 @@ class EventLines:
         graph = self._graph
         return {
             "id": vertex.id,
-            "name": mask(vertex.name)[:_TEXT],
-            "label": "" if graph is None else mask(vertex_name(graph, vertex, self._columns))[:_TEXT],
+            "name": _kept(vertex.name),
+            "label": "" if graph is None else _kept(vertex_name(graph, vertex, self._columns)),
             "nodes": [str(node) for node in vertex.node_ids],
             "max_parallelism": _figure(vertex.max_parallelism),
             "inputs": [{"vertex": edge.source_vertex_id, "edge": edge.stream_edge.id} for edge in vertex.inputs],
@@ -176,8 +176,8 @@ class EventLines:
                     "source": str(edge.source_id),
                     "target": str(edge.target_id),
                     "input": edge.type_number,
-                    "partitioner": mask(readable(str(edge.partitioner), self._columns))[:_TEXT],
-                    "words": mask(edge_words(edge.partitioner, self._columns))[:_TEXT],
+                    "partitioner": _kept(readable(str(edge.partitioner), self._columns)),
+                    "words": _kept(edge_words(edge.partitioner, self._columns)),
                     "exchange": edge.exchange,
                 }
                 for edge in edges
@@ -185,12 +185,18 @@ class EventLines:
         }
 
 
+def _kept(text: str) -> str:
+    """Return a text without secrets; of a long one the beginning, with an ellipsis."""
+    masked = mask(text)
+    return masked if len(masked) <= _TEXT else f"{masked[: _TEXT - 1].rstrip()}…"
+
+
 def _change(what: str, before: str, after: str, node: int) -> dict[str, Any]:
     return {
         "type": "change",
-        "what": mask(what)[:_TEXT],
-        "before": mask(before)[:_TEXT],
-        "after": mask(after)[:_TEXT],
+        "what": _kept(what),
+        "before": _kept(before),
+        "after": _kept(after),
         "node": str(node),
     }
 
