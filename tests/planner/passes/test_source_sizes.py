@@ -81,4 +81,4 @@ def test_of_thousands_of_tables_the_largest_are_named() -> None:
     )
     join = add_source_sizes(made).nodes[70].operator
     assert join.left.tables[:2] == ("t59", "t58")
-    assert called(join, Side.LEFT) == "t59 with t58, t57 and 56 more tables"
+    assert called(join, Side.LEFT) == "t59 with 58 more tables"
