@@ -231,6 +231,12 @@ BROADCAST_THRESHOLD = Option(
     minimum=-1,
     doc="A join side smaller than this may be broadcast; -1 means never. If unset: the threshold of the Spark session.",
 )
+EARLY_SUMS = Option(
+    "table.optimizer.early-sums.enabled",
+    BOOL,
+    default=True,
+    doc="Sum up rows before they are joined with a table, if that makes them far fewer and the results the same.",
+)
 DYNAMIC_FILTERING_ENABLED = Option(
     f"{_FILTERING}.enabled",
     BOOL,

@@ -40,12 +40,16 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output in outputs:
         check_output(bridge, output)
     outputs = at_one_time(bridge, outputs)
-    return _planned(_translated(bridge, config, outputs, read_queries(bridge, config, outputs)), name)
+    broadcast = _broadcast_threshold(bridge, config)
+    queries = read_queries(bridge, config, outputs, broadcast[0])
+    return _planned(_translated(bridge, config, outputs, queries, broadcast), name)
 
 
 def plan_query(bridge: Bridge, config: Configuration, output: PlannedOutput, name: str) -> JobPlan:
     """Return the plan of a job for a query that Spark has optimised already."""
-    return _planned(_translated(bridge, config, [output], read_planned_query(output.plan)), name)
+    broadcast = _broadcast_threshold(bridge, config)
+    queries = read_planned_query(config, output.plan, broadcast[0])
+    return _planned(_translated(bridge, config, [output], queries, broadcast), name)
 
 
 def _planned(draft: Draft, name: str) -> JobPlan:
@@ -55,7 +59,11 @@ def _planned(draft: Draft, name: str) -> JobPlan:
 
 
 def _translated(
-    bridge: Bridge, config: Configuration, outputs: Sequence[Output | PlannedOutput], queries: Queries
+    bridge: Bridge,
+    config: Configuration,
+    outputs: Sequence[Output | PlannedOutput],
+    queries: Queries,
+    broadcast: tuple[int, str],
 ) -> Draft:
     """Return the graph of all outputs; a part that several share is translated when the first of them reads it."""
     standing = {part.number: part for part in queries.shared}
@@ -72,9 +80,9 @@ def _translated(
     every_plan = [*queries.plans, *(part.plan for part in queries.shared)]
     cut_by_spark = {leaf for plan in every_plan for leaf in leaves_cut_by_spark(plan)}
     sources = SourceMaker(bridge, config, queries.run_by_spark, cut_by_spark)
-    threshold, option = _broadcast_threshold(bridge, config)
     builder = DraftBuilder()
-    translator = Translator(bridge, config, builder, queries.parts, sources, threshold, option, placeholder)
+    builder.notes += queries.notes
+    translator = Translator(bridge, config, builder, queries.parts, sources, *broadcast, placeholder)
     for output, plan in zip(outputs, queries.plans, strict=True):
         add_output(translator, plan, output)
     return builder.draft()

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.config.options import EARLY_SUMS
 from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
+from penstock.planner.early_sums import with_early_sums
 from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.config import Configuration
+    from penstock.planner.draft import Note
     from penstock.planner.outputs import Output
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
@@ -58,16 +61,29 @@ class Queries:
         The parts that others share, each after those it reads.
     parts
         The equal parts of all plans.
+    notes
+        What was decided about them.
     """
 
     plans: Sequence[LogicalNode]
     run_by_spark: Mapping[LogicalNode, str]
     shared: Sequence[SharedPart]
     parts: EqualParts
+    notes: Sequence[Note] = ()
 
 
-def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output]) -> Queries:
-    """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal."""
+def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output], broadcast_threshold: int) -> Queries:
+    """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal.
+
+    Parameters
+    ----------
+    bridge, config
+        The session, and the options.
+    outputs
+        What is wanted.
+    broadcast_threshold
+        The bytes up to which a table is broadcast when planning; -1 for never.
+    """
     outputs = [
         replace(output, df=with_adaptive_exchanges(bridge, config, output.df))
         if has_exchanges(catalyst.analyzed_plan(bridge, output.df))
@@ -77,12 +93,13 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
     optimized = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
     plans, reasons = _unless_run_by_spark(optimized)
     cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
-    return _queries([cut.get(i, plan) for i, plan in enumerate(plans)], reasons, shared)
+    plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
+    return _queries(config, plans, reasons, shared, broadcast_threshold)
 
 
-def read_planned_query(plan: LogicalPlan) -> Queries:
-    """Return what a job has to do whose one query Spark has optimised already."""
-    return _queries(*_unless_run_by_spark([read_plan(plan)]), [])
+def read_planned_query(config: Configuration, plan: LogicalPlan, broadcast_threshold: int) -> Queries:
+    """Return what a job has to do whose one query Spark has optimised already; see `read_queries`."""
+    return _queries(config, *_unless_run_by_spark([read_plan(plan)]), [], broadcast_threshold)
 
 
 def _unless_run_by_spark(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], list[str]]:
@@ -93,14 +110,26 @@ def _unless_run_by_spark(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode
     ], reasons
 
 
-def _queries(plans: Sequence[LogicalNode], reasons: Sequence[str], shared: Sequence[SharedPart]) -> Queries:
-    changed, parts = with_equal_aggregates([*plans, *(one.plan for one in shared)])
+def _queries(
+    config: Configuration,
+    plans: Sequence[LogicalNode],
+    reasons: Sequence[str],
+    shared: Sequence[SharedPart],
+    broadcast_threshold: int,
+) -> Queries:
+    every, notes = [*plans, *(one.plan for one in shared)], []
+    if config.flag(EARLY_SUMS):
+        for place, plan in enumerate(every):
+            every[place], made = with_early_sums(plan, broadcast_threshold)
+            notes += made
+    changed, parts = with_equal_aggregates(every)
     plans, rest = changed[: len(plans)], changed[len(plans) :]
     return Queries(
         plans,
         {plan: why for plan, why in zip(plans, reasons, strict=True) if why},
         [replace(one, plan=plan) for one, plan in zip(shared, rest, strict=True)],
         parts,
+        notes,
     )
 
 

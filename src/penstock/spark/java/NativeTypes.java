@@ -20,6 +20,9 @@ final class NativeTypes {
     private static final Map<String, Object> TYPES = new HashMap<>();
     private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
     private static final int[] DIGITS = {3, 5, 10, 19};
+    /** 5 and 14 October 1582, in days since 1970. */
+    private static final long NO_DAYS_FROM = -141_437;
+    private static final long NO_DAYS_TO = -141_428;
 
     static {
         String[] words = ("boolean BOOLEAN tinyint TINYINT smallint SMALLINT int INTEGER bigint BIGINT float FLOAT "
@@ -58,6 +61,10 @@ final class NativeTypes {
             return quoted(text);
         }
         if (name.equals("DATE")) {
+            long day = Long.parseLong(text);
+            if (day >= NO_DAYS_FROM && day <= NO_DAYS_TO) { // Spark's filters of Parquet take it for a later day
+                throw new NativeSql.Declined("a day that the Julian and the Gregorian calendar left out");
+            }
             return "(DATE '1970-01-01' + " + text + ")";
         }
         if (name.equals("FLOAT") || name.equals("DOUBLE")) {
