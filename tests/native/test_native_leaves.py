@@ -110,6 +110,10 @@ DECLINED = {
         "SELECT count(CASE WHEN CAST(small15 AS decimal(38,2)) + CAST(small15 AS decimal(38,2)) > 0 THEN b END) FROM t",
         "a condition that may fail",
     ),
+    "a day that no calendar had": (
+        "SELECT count(i8) FROM t WHERE day <=> date'1582-10-10'",
+        "a day that the Julian and the Gregorian calendar left out",
+    ),
     "no aggregate": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
 }
 
