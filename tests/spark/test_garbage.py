@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from penstock import Environment
 
 
+_LAST_JOB = 250
+"""Objects of fewer than two jobs (140 each): the last may still be returning when those before it are freed."""
+
+
 @pytest.fixture(autouse=True)
 def _without_pythons_own_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(garbage, "_DELAY_SECONDS", 0.5)  # a busy machine needs it to return from a job
     monkeypatch.setattr(garbage, "_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(garbage, "_last", 0.0)  # an earlier test's collection may have put the next one off by seconds
     monkeypatch.setattr(garbage, "_next", 0.0)
@@ -43,8 +47,8 @@ def left_by_three_jobs(spark: SparkSession, env: Environment) -> int:
     before = handles()
     for _ in range(3):
         env.collect(spark.range(1000).selectExpr("id % 7 as k").groupBy("k").count())
-    until = time.monotonic() + 3
-    while handles() > before + 50 and time.monotonic() < until:
+    until = time.monotonic() + 5
+    while handles() > before + _LAST_JOB and time.monotonic() < until:
         time.sleep(0.1)
     return handles() - before
 
@@ -54,7 +58,7 @@ def test_jobs_are_forgotten_when_the_heap_fills(
     spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, filled: float, is_freed: bool
 ) -> None:
     monkeypatch.setattr(garbage, "_FILLED", filled)
-    assert (left_by_three_jobs(spark, env) <= 50) is is_freed
+    assert (left_by_three_jobs(spark, env) <= _LAST_JOB) is is_freed
 
 
 def test_many_jobs_that_end_together_are_one_collection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +66,5 @@ def test_many_jobs_that_end_together_are_one_collection(monkeypatch: pytest.Monk
     monkeypatch.setattr(garbage, "_is_filled", lambda: bool(asked.append(time.monotonic())))
     for _ in range(20):
         garbage.collect_soon()
-    time.sleep(0.5)
+    time.sleep(1.0)
     assert len(asked) == 1
