@@ -119,4 +119,4 @@ def _note(join: LaterJoin) -> Note:
 
 
 def _name(table: LogicalNode) -> str:
-    return table_name(table.files.name) if table.files is not None else table.description
+    return table_name(table.description if table.files is None else table.files.name)

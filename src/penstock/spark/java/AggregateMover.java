@@ -20,6 +20,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Statistics;
 
 /** Finds the joins below which an aggregate can sum up its rows first; see `early_sums`. */
 public final class AggregateMover {
+    private static final double UNKNOWN = Long.MAX_VALUE / 2;
     private static final List<String> FIELDS = Arrays.asList("groupingExpressions aggregateExpressions child".split(" "));
 
     /**
@@ -37,7 +38,7 @@ public final class AggregateMover {
         }
         LogicalPlan below = withoutProjections(aggregate.child(), groups, results);
         JoinTree tree = below == null || groups.isEmpty() ? null : JoinTree.of(below);
-        if (tree == null) {
+        if (tree == null || !areSized(tree)) {
             return null;
         }
         List<Object> facts = new ArrayList<>();
@@ -95,6 +96,17 @@ public final class AggregateMover {
             found.add(condition);
         }
         return found;
+    }
+
+    /** Whether Spark knows how large some tables are: to it, one of unknown size is as large as can be. */
+    private static boolean areSized(JoinTree tree) {
+        for (Object relation : tree.relations) {
+            LogicalPlan table = JoinTree.table((LogicalPlan) relation, new ArrayList<>());
+            if (table != null && bytes(table) >= UNKNOWN) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Returns about how many rows a table has: as Spark's statistics say, else of the size of its files. */

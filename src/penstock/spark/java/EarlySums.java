@@ -41,7 +41,7 @@ final class EarlySums {
     final List<Object> bounds = new ArrayList<>();
 
     private final Map<ExprId, Attribute> groups = new LinkedHashMap<>();
-    private final List<Expression> constants = new ArrayList<>();
+    private final Map<ExprId, Expression> constants = new LinkedHashMap<>();
     private final List<AggregateExpression> functions = new ArrayList<>();
     private final List<Alias> sums = new ArrayList<>();
 
@@ -59,9 +59,12 @@ final class EarlySums {
         }
         for (Object eachOne : found.functions) {
             AggregateExpression one = (AggregateExpression) eachOne;
+            if (!isSummedInSteps(one)) {
+                return null;
+            }
             Expression input = Catalyst.first(one.aggregateFunction());
             // Where the others have no row, an expression may be something else than null.
-            if (!isSummedInSteps(one) || !input.references().subsetOf(others.outputSet())
+            if (!input.references().subsetOf(others.outputSet())
                     || tree.mayMissOthers(relation) && !(summed(input) instanceof AttributeReference)) {
                 return null;
             }
@@ -97,18 +100,18 @@ final class EarlySums {
 
     /** Adds a column that is no key of the join, if the rows' conditions bound how many values it has. */
     private boolean add(Attribute column, List<Expression> conditions) {
-        if (groups.containsKey(column.exprId())) {
+        if (groups.containsKey(column.exprId()) || constants.containsKey(column.exprId())) {
             return true;
         }
         for (Object eachOne : conditions) {
             Expression one = (Expression) eachOne;
-            boolean isOfColumn = Catalyst.first(one) instanceof AttributeReference
+            boolean isOfColumn = !one.children().isEmpty() && Catalyst.first(one) instanceof AttributeReference
                     && ((AttributeReference) Catalyst.first(one)).exprId().equals(column.exprId());
             if (isOfColumn && Catalyst.name(one).equals("EqualTo") && Catalyst.last(one) instanceof Literal) {
                 if (!isPlain(column.dataType())) {
                     return false;
                 }
-                constants.add(alias(Catalyst.last(one), column.name(), column.exprId()));
+                constants.put(column.exprId(), alias(Catalyst.last(one), column.name(), column.exprId()));
                 return true;
             }
             if (isOfColumn && Catalyst.name(one).equals("In")) {
@@ -176,7 +179,7 @@ final class EarlySums {
     /** Returns what is known of each of these groups. */
     List<Object> results() {
         List<Object> found = new ArrayList<>(groups.values());
-        found.addAll(constants);
+        found.addAll(constants.values());
         found.addAll(sums);
         return found;
     }

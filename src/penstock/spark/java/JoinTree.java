@@ -19,6 +19,9 @@ import scala.Option;
 
 /** Inner joins as one list of what they join, or one outer join, and the same without one of its tables. */
 final class JoinTree {
+    /** Each table is tried in turn, and each try looks at all joins: of many, that would take seconds. */
+    private static final int MOST = 32;
+
     /** What is joined. */
     final List<LogicalPlan> relations = new ArrayList<>();
     /** What the joins want. */
@@ -46,7 +49,7 @@ final class JoinTree {
             tree.relations.add(join.right());
             tree.conditions.addAll(parts(join.condition()));
         }
-        return tree.relations.isEmpty() || hasHint(join) ? null : tree;
+        return tree.relations.isEmpty() || tree.relations.size() > MOST || hasHint(join) ? null : tree;
     }
 
     private void add(LogicalPlan plan) {
