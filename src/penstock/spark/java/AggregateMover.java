@@ -148,7 +148,8 @@ public final class AggregateMover {
                 Object result = results.get(i);
                 NamedExpression old = (NamedExpression) result;
                 Expression now = replaced((Expression) result, made);
-                results.set(i, now instanceof NamedExpression ? now : EarlySums.alias(now, old.name(), old.exprId()));
+                boolean isSame = now instanceof NamedExpression && ((NamedExpression) now).exprId().equals(old.exprId());
+                results.set(i, isSame ? now : EarlySums.alias(now, old));
             }
             plan = ((Project) plan).child();
         }

@@ -17,6 +17,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.If;
 import org.apache.spark.sql.catalyst.expressions.IsNull;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression$;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
@@ -111,7 +112,7 @@ final class EarlySums {
                 if (!isPlain(column.dataType())) {
                     return false;
                 }
-                constants.put(column.exprId(), alias(Catalyst.last(one), column.name(), column.exprId()));
+                constants.put(column.exprId(), alias(Catalyst.last(one), column));
                 return true;
             }
             if (isOfColumn && Catalyst.name(one).equals("In")) {
@@ -225,7 +226,13 @@ final class EarlySums {
         return all;
     }
 
-    static Alias alias(Expression value, String name, ExprId id) {
+    /** Returns a value that takes the place of a column. */
+    static Alias alias(Expression value, NamedExpression column) {
+        return new Alias(value, column.name(), column.exprId(), column.qualifier(), Option.apply(column.metadata()),
+                Catalyst.<String>none());
+    }
+
+    private static Alias alias(Expression value, String name, ExprId id) {
         return new Alias(value, name, id, Catalyst.<String>none(), Option.<Metadata>empty(), Catalyst.<String>none());
     }
 

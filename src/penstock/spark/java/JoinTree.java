@@ -156,7 +156,7 @@ final class JoinTree {
         return !isInner && top.left() == relation == is(top, "LeftOuter");
     }
 
-    /** Returns the join of all relations but one; null if nothing else joins some of them. */
+    /** Returns the join of all relations but one; null if nothing else joins some of them, or that may fail. */
     LogicalPlan without(LogicalPlan relation) {
         return isInner ? without(top, relation) : top.left() == relation ? top.right() : top.left();
     }
@@ -175,6 +175,9 @@ final class JoinTree {
             Expression one = (Expression) eachOne;
             if (!refersTo(one, relation.outputSet())) {
                 left.add(one);
+                if (!one.deterministic() || !ExpressionSafety.cannotFail(one)) {
+                    return null; // it would see rows that the relation leaves out
+                }
             }
         }
         if (join.left() == relation || join.right() == relation) {
