@@ -129,7 +129,7 @@ NOT_EARLY = {
     "a computed key": "select name, sum(i) from facts join names on facts.k + 1 = names.k group by name",
     "a condition that may fail": (
         "select name, sum(i) from facts join names on facts.k = names.k "
-        "join kinds on facts.kind = kinds.kind and 10 / (facts.k - 34 + 0 * kinds.kind) < 100 group by name"
+        "join kinds on facts.kind = kinds.kind and 10 / (facts.k - 34 + 0 * length(of)) < 100 group by name"
     ),
     "collated keys": "select name, sum(i) from facts join names on facts.c = names.c group by name",
     "rows that an outer join adds": f"select name, count(*) {OUTER} group by name",
