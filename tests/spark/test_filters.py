@@ -44,6 +44,6 @@ def test_keys_of_a_relation_are_those_of_a_query(spark: SparkSession, name: Any,
 
 def test_a_relation_without_keys_has_none(spark: SparkSession) -> None:
     bridge = Bridge(spark)
-    array = HashedRelation(bridge, bridge.new_array("org.apache.spark.sql.catalyst.InternalRow", []))
+    array = HashedRelation(bridge, bridge.new_array("org.apache.spark.sql.catalyst.InternalRow", []), 0)
     output = catalyst.optimized_plan(bridge, spark.range(1)).output
     assert filters.keys_of_relation(array, output, output.columns(), 5, 10) is None

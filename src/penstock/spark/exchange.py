@@ -170,7 +170,8 @@ class BroadcastResult:
     @property
     def relation(self) -> HashedRelation:
         """The relation in the driver."""
-        return HashedRelation(self.stage._bridge, self.stage._handle.broadcast().executeBroadcast().value())
+        made = self.stage._handle.broadcast().executeBroadcast()
+        return HashedRelation(self.stage._bridge, made.value(), int(made.id()))
 
 
 def physical_plan(
@@ -226,6 +227,8 @@ def write(
         above = _with_stages_run(plan())
     if native is not None and native.refuses(above):
         above = _with_stages_run(plan())
+    if native is not None:
+        native.tell()
     stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))
@@ -478,10 +481,14 @@ def scanned_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[
 
 
 def kept_rows(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> dict[int, int]:
-    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers."""
+    """Return how many rows of some relations the filters right above them have kept, by the relations' numbers.
+
+    Those that DuckDB reads are not counted.
+    """
     found: dict[int, int] = {}
     for number, scan in _scans(plan, leaves):
-        found[number] = found.get(number, 0) + scan.kept
+        if scan.kept is not None:
+            found[number] = found.get(number, 0) + scan.kept
     return found
 
 
@@ -496,15 +503,18 @@ def _scans(plan: PhysicalPlan, leaves: Mapping[int, LogicalNode]) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class _Scanned:
-    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept."""
+    """The columns of a scan, by their ids, the rows that it gave, and how many of them the filters above it kept.
+
+    The last is None where it was not counted.
+    """
 
     columns: tuple[str, ...]
     rows: int
-    kept: int
+    kept: int | None
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> _Scanned:
-        return cls(tuple(facts["columns"]), int(facts["rows"]), int(facts["kept"]))
+        return cls(tuple(facts["columns"]), facts["rows"], facts["kept"])
 
 
 def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:

@@ -14,6 +14,7 @@ from penstock.spark.exchange import physical_plan
 from penstock.spark.expressions import Expression
 from penstock.spark.handles import JvmObject
 from penstock.spark.jvm import EXPRESSIONS, LOGICAL
+from penstock.spark.key_rows import MOST_ROWS, KeyRows
 from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class KeySet:
         A Bloom filter of the keys' hashes.
     is_empty
         Whether there is no key at all.
+    as_rows
+        The keys as rows; None where there are too many.
     """
 
     rows: int
@@ -73,6 +76,7 @@ class KeySet:
     bounds: tuple[tuple[KeyLiteral, KeyLiteral] | None, ...] = ()
     bloom: KeyLiteral | None = field(default=None, repr=False)
     is_empty: bool = False
+    as_rows: KeyRows | None = field(default=None, repr=False)
 
     def of_key(self, place: int) -> KeySet:
         """Return the values or bounds of one of several keys."""
@@ -100,7 +104,18 @@ def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression]
     named = [_alias(bridge, function.toAggregateExpression(), f"k{i}") for i, function in enumerate(functions)]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
     row = physical_plan(session, LogicalPlan(bridge, plan))._handle.executeCollect()[0]
-    return _key_set(bridge, row, functions, rows, exact_rows)
+    found = _key_set(bridge, row, functions, rows, exact_rows)
+    return replace(found, as_rows=_rows_of_plan(leaf, keys)) if rows <= MOST_ROWS else found
+
+
+def _rows_of_plan(leaf: LogicalPlan, keys: Sequence[Expression]) -> KeyRows:
+    def write(session: Session, path: str) -> None:
+        bridge = session._bridge
+        named = bridge.seq(_alias(bridge, key, f"k{place}") for place, key in enumerate(keys))
+        plan = physical_plan(session, LogicalPlan(bridge, bridge.find(LOGICAL + "Project")(named, leaf)))
+        bridge.helper("NativeKeys").writePlan(plan, path)
+
+    return KeyRows(write)
 
 
 def keys_of_relation(
@@ -124,7 +139,18 @@ def keys_of_relation(
     bridge = relation._bridge
     functions = _functions(bridge, keys, rows, exact_rows)
     row = _of_relation(relation, output, functions)
-    return None if row is None else _key_set(bridge, row, functions, rows, exact_rows)
+    if row is None:
+        return None
+    found = _key_set(bridge, row, functions, rows, exact_rows)
+    return replace(found, as_rows=_rows_of_relation(relation, output, keys)) if rows <= MOST_ROWS else found
+
+
+def _rows_of_relation(relation: HashedRelation, output: Attributes, keys: Sequence[Expression]) -> KeyRows:
+    def write(session: Session, path: str) -> None:
+        bridge = session._bridge
+        bridge.helper("NativeKeys").writeRelation(relation, bridge.seq(keys), output, path)
+
+    return KeyRows(write, relation.broadcast)
 
 
 def is_met_in_relation(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:
@@ -172,7 +198,7 @@ def might_contain(found: KeySet, keys: Sequence[Expression]) -> Expression:
     """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
     bridge = keys[0]._bridge
     condition = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
-    return Expression(bridge, condition)
+    return Expression(bridge, condition) if found.as_rows is None else found.as_rows.mark(bridge, condition)
 
 
 def for_sources(found: KeySet, keys: Sequence[Expression]) -> list[Expression]:

@@ -52,8 +52,17 @@ class BroadcastMode(JvmObject):
     """How rows are hashed for a broadcast join (``BroadcastMode``)."""
 
 
+@dataclass(frozen=True, eq=False)
 class HashedRelation(JvmObject):
-    """A broadcast relation in the driver."""
+    """A broadcast relation in the driver.
+
+    Parameters
+    ----------
+    broadcast
+        The number of the broadcast.
+    """
+
+    broadcast: int
 
 
 class QueryStage(JvmObject):

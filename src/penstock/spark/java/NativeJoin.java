@@ -1,7 +1,5 @@
 package penstock;
 
-import java.nio.file.Files;
-import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -9,12 +7,10 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
-import org.apache.spark.sql.execution.arrow.ArrowConverters$;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
-import org.apache.spark.sql.types.StructType;
 
 /** A join with a side that has been broadcast, in the SQL of DuckDB; a table ``build_N`` has the rows of that side. */
 final class NativeJoin {
@@ -45,6 +41,11 @@ final class NativeJoin {
 
     private static Object relation(SparkPlan build) {
         return build.executeBroadcast().value();
+    }
+
+    /** Returns the number of the broadcast that a side is. */
+    long broadcast() {
+        return build.executeBroadcast().id();
     }
 
     /** Returns the join of the rows of a query with the build side that has a number. */
@@ -102,28 +103,14 @@ final class NativeJoin {
         return found.toString();
     }
 
-    /** Writes the rows of a build side to a file, as a stream of Arrow's with one batch. */
-    @SuppressWarnings({"rawtypes", "unchecked"}) // the iterator is one of objects, as Janino makes no bridge methods
+    /** Writes the rows of a build side to a file. */
     static void write(SparkPlan build, String path) throws Exception {
         List<StructField> fields = new ArrayList<>();
         for (Object each : Catalyst.each(build.output())) {
             AttributeReference column = (AttributeReference) each;
             fields.add(DataTypes.createStructField(NativeSql.column(column), column.dataType(), true));
         }
-        StructType schema = DataTypes.createStructType(fields);
         RelationRows rows = new RelationRows((HashedRelation) relation(build));
-        ArrowConverters$ converters = ArrowConverters$.MODULE$;
-        if (!rows.hasNext()) {
-            Files.write(Paths.get(path), converters.createEmptyArrowBatch(schema, "UTC", false, false));
-            return;
-        }
-        Object batches = converters.toBatchWithSchemaIterator((scala.collection.Iterator) rows, schema,
-                Long.MAX_VALUE, Long.MAX_VALUE, "UTC", false, false);
-        try {
-            Object stream = ((scala.collection.Iterator<?>) batches).next();
-            Files.write(Paths.get(path), (byte[]) stream);
-        } finally {
-            ((AutoCloseable) batches).close(); // no task ends that would free its memory
-        }
+        ArrowFile.write(rows, DataTypes.createStructType(fields), path);
     }
 }

@@ -15,7 +15,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.FileScanRDD;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
@@ -29,6 +31,9 @@ import scala.jdk.javaapi.CollectionConverters;
 /** What a scan of Parquet files reads, and which task reads which part of them; see `NativeLeaves`. */
 final class NativeScan {
     private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** The plan that stands for a scan that DuckDB does: its columns, and the rows that were counted. */
+    private static final TreeNodeTag<Object> SCAN = new TreeNodeTag<Object>("penstock.native-scan");
 
     private NativeScan() {
     }
@@ -104,6 +109,24 @@ final class NativeScan {
         return found;
     }
 
+    /** Lets a plan stand for a scan, that has read some rows. */
+    static void stand(SparkPlan plan, FileSourceScanExec scan, long rows) {
+        plan.setTagValue(SCAN, Arrays.<Object>asList(ScanMetrics.columns(scan), rows));
+    }
+
+    /** Returns what `ScanMetrics` wants to know of a plan that stands for a scan, null of any other plan. */
+    static Map<String, Object> facts(SparkPlan plan) {
+        if (plan.getTagValue(SCAN).isEmpty()) {
+            return null;
+        }
+        List<?> told = (List<?>) plan.getTagValue(SCAN).get();
+        Map<String, Object> facts = new HashMap<>();
+        facts.put("columns", told.get(0));
+        facts.put("rows", told.get(1));
+        facts.put("kept", null);
+        return facts;
+    }
+
     /** Returns what is read. */
     static String table(FileSourceScanExec scan) {
         List<?> roots = CollectionConverters.asJava(scan.relation().location().rootPaths());
@@ -117,22 +140,43 @@ final class NativeScan {
 
     /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
     static Object tasks(FileSourceScanExec scan) throws JsonProcessingException {
-        Object rows = scan.inputRDDs().head();
         List<InternalRow> texts = new ArrayList<>();
-        for (Object each : Catalyst.each(((FileScanRDD) rows).filePartitions())) {
+        for (Object each : partitions(scan)) {
             List<Object> files = new ArrayList<>();
             for (PartitionedFile file : ((FilePartition) each).files()) {
-                Map<String, Object> one = new HashMap<>();
-                one.put("path", file.filePath().toPath().toString());
-                one.put("start", file.start());
-                one.put("length", file.length());
-                one.put("modified", file.modificationTime());
-                one.put("size", file.fileSize());
-                files.add(one);
+                files.add(facts(file));
             }
             texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
         }
         JavaSparkContext context = JavaSparkContext.fromSparkContext(scan.session().sparkContext());
         return context.parallelize(texts, Math.max(texts.size(), 1)).rdd();
+    }
+
+    /** Returns the files that some of the tasks read first, as JSON: those of tasks that lie as far apart as can be. */
+    static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException {
+        List<?> tasks = partitions(scan);
+        List<Object> files = new ArrayList<>();
+        for (int i = 0; i < Math.min(wanted, tasks.size()); i++) {
+            FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(wanted, tasks.size()));
+            if (task.files().length > 0) {
+                files.add(facts(task.files()[0]));
+            }
+        }
+        return JSON.writeValueAsString(files);
+    }
+
+    private static List<?> partitions(FileSourceScanExec scan) {
+        Object rows = scan.inputRDDs().head();
+        return Catalyst.each(((FileScanRDD) rows).filePartitions());
+    }
+
+    private static Map<String, Object> facts(PartitionedFile file) {
+        Map<String, Object> one = new HashMap<>();
+        one.put("path", file.filePath().toPath().toString());
+        one.put("start", file.start());
+        one.put("length", file.length());
+        one.put("modified", file.modificationTime());
+        one.put("size", file.fileSize());
+        return one;
     }
 }

@@ -27,7 +27,7 @@ import scala.Option;
 public final class ScanMetrics {
     /**
      * Returns the columns of each scan of a plan that has run, by their ids, the rows that it gave, and those of them
-     * that the filters right above it kept.
+     * that the filters right above it kept; null if that was not counted.
      */
     public Object rows(SparkPlan plan) throws JsonProcessingException {
         List<Object> found = new ArrayList<>();
@@ -37,15 +37,15 @@ public final class ScanMetrics {
 
     private static void collect(SparkPlan plan, Object kept, List<Object> found) {
         Option<?> rows = plan.metrics().get("numOutputRows");
+        if (NativeScan.facts(plan) != null) {
+            found.add(NativeScan.facts(plan));
+            return;
+        }
         if (plan.children().isEmpty()) {
             if (rows.isDefined()) {
-                List<Object> columns = new ArrayList<>();
-                for (Object column : Catalyst.each(plan.output())) {
-                    columns.add(Catalyst.id((Attribute) column));
-                }
                 Object read = ((AccumulatorV2<?, ?>) rows.get()).value();
                 Map<String, Object> facts = new HashMap<>();
-                facts.put("columns", columns);
+                facts.put("columns", columns(plan));
                 facts.put("rows", read);
                 facts.put("kept", kept == null ? read : kept);
                 found.add(facts);
@@ -62,6 +62,15 @@ public final class ScanMetrics {
         for (Object child : Catalyst.each(plan.children())) {
             collect((SparkPlan) child, above, found);
         }
+    }
+
+    /** Returns the columns of a plan, by their ids. */
+    static List<Object> columns(SparkPlan plan) {
+        List<Object> found = new ArrayList<>();
+        for (Object column : Catalyst.each(plan.output())) {
+            found.add(Catalyst.id((Attribute) column));
+        }
+        return found;
     }
 
     /**

@@ -1,0 +1,30 @@
+package penstock;
+
+import java.nio.file.Files;
+import java.nio.file.Paths;
+
+import org.apache.spark.sql.execution.arrow.ArrowConverters$;
+import org.apache.spark.sql.types.StructType;
+
+/** Writes rows in the driver to a file, as a stream of Arrow's with one batch. */
+final class ArrowFile {
+    private ArrowFile() {
+    }
+
+    @SuppressWarnings({"rawtypes", "unchecked"}) // the iterator is one of objects, as Janino makes no bridge methods
+    static void write(scala.collection.Iterator<?> rows, StructType schema, String path) throws Exception {
+        ArrowConverters$ converters = ArrowConverters$.MODULE$;
+        if (!rows.hasNext()) {
+            Files.write(Paths.get(path), converters.createEmptyArrowBatch(schema, "UTC", false, false));
+            return;
+        }
+        Object batches = converters.toBatchWithSchemaIterator((scala.collection.Iterator) rows, schema,
+                Long.MAX_VALUE, Long.MAX_VALUE, "UTC", false, false);
+        try {
+            Object stream = ((scala.collection.Iterator<?>) batches).next();
+            Files.write(Paths.get(path), (byte[]) stream);
+        } finally {
+            ((AutoCloseable) batches).close(); // no task ends that would free its memory
+        }
+    }
+}
