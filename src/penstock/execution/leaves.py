@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.graph import StreamEdge
     from penstock.spark.exchange import StagedResult
     from penstock.spark.expressions import Attributes
-    from penstock.spark.handles import InternalRows, Partitioning
+    from penstock.spark.handles import InternalRows, Partitioning, PhysicalPlan
     from penstock.spark.logical_plan import LogicalPlan
 
 _Rows = tuple["InternalRows", "Partitioning | None", "Partitioning | None"]
@@ -65,8 +65,10 @@ class Leaves:
         output = plan.operator.output if is_operator and plan.operator is not None else plan.attributes
         if isinstance(read, SlicedRead):
             rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
+            physical = None
         else:
-            rows, layout, told = self._whole(edge, read, result, output, shared=shared)
+            physical = self._cut(edge, read, result)
+            rows, layout, told = self._whole(physical, output, shared=shared)
         if self._context.verify and told is not None:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
         return fragment.rdd_leaf(
@@ -76,14 +78,16 @@ class Leaves:
             layout=layout,
             ordering=result.above.ordering if is_operator else None,
             statistics=result.statistics if result.is_plain_exchange else None,
+            plan=None if self._context.verify or self._context.native_memory is None else physical,
         )
 
-    def _whole(
-        self, edge: StreamEdge, read: EdgeRead, result: StagedResult, output: Attributes, *, shared: bool
-    ) -> _Rows:
-        """Return the rows of whole subpartitions, the layout they claim, and the one that can be checked."""
+    def _cut(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan:
+        """Return the plan that reads a result by whole subpartitions."""
         ranges = read.ranges if isinstance(read, CoalescedRead) and not is_broadcast(edge) else None
-        physical = exchange.as_cut(result, ranges)
+        return exchange.as_cut(result, ranges)
+
+    def _whole(self, physical: PhysicalPlan, output: Attributes, *, shared: bool) -> _Rows:
+        """Return the rows of whole subpartitions, the layout they claim, and the one that can be checked."""
         told = exchange.layout(physical, output)
         return physical.rows(), exchange.shareable(told) if shared else told, told
 

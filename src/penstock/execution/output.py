@@ -55,14 +55,14 @@ def write_output(
 def _record(context: JobContext, edge: StreamEdge, native: NativeLeaves) -> None:
     """Record which leaves of a vertex DuckDB has computed, and why not the others."""
     node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
-    if native.failure is not None and not native.leaves:
+    if native.failure is not None and not native.parts:
         context.decisions.record(Choice(DecisionKind.NATIVE, node, "Spark", native.failure))
-    for leaf in native.leaves:
-        why_not = leaf.declined or native.failure
-        table = plain(leaf.table)
+    for part in native.parts:
+        why_not = part.declined or native.failure
+        what = f"{plain(part.table)} is read" if part.table else "what was exchanged as columns is computed"
         if why_not is None:
-            chosen, told = "DuckDB", f"{table} is read and summed up by DuckDB, in Spark's Python workers"
+            chosen, told = "DuckDB", f"{what} by DuckDB, in Spark's Python workers"
             why = "all that is done to its rows before the exchange is known to give what Spark gives"
         else:
-            chosen, why, told = "Spark", why_not, f"{table} is read by Spark, not by DuckDB: {why_not}"
+            chosen, why, told = "Spark", why_not, f"{what} by Spark, not by DuckDB: {why_not}"
         context.decisions.record(Choice(DecisionKind.NATIVE, node, chosen, why, told=Told(told, NATIVE.key)))

@@ -52,6 +52,8 @@ _READ = "AQEShuffleReadExec"
 _PLACE = {Side.LEFT: 0, Side.RIGHT: 1}
 _Slice = tuple[tuple[int, int], tuple[int, int] | None]
 _NOTHING: _Slice = ((0, 0), None)
+_WORD = 8
+"""Bytes of a value in Spark's rows, and of what says which of them are null."""
 _LOOKED_AT = 10_000
 """Rows of a broadcast relation whose sizes are looked at."""
 
@@ -118,7 +120,8 @@ class StagedResult:
 
         It is not where Spark found the rows together already, by fewer keys or in another order.
         """
-        found = items(self.stages[0]._handle.shuffle().outputPartitioning().expressions())
+        stage = self.stages[0]
+        found = items(stage._bridge.helper("NativeExchange").hashed(self.above, stage))
         return len(found) == len(keys) and all(
             not key.is_attribute or bool(key._handle.semanticEquals(there))
             for key, there in zip(keys, found, strict=True)
@@ -128,8 +131,8 @@ class StagedResult:
     def is_plain_exchange(self) -> bool:
         """Whether the result is nothing but one stage's rows."""
         plan = self.above._handle
-        while class_name(plan) in {_READ, "InputAdapter"}:
-            plan = plan.child()
+        while class_name(plan) in {_READ, "InputAdapter", "NativeRows"}:
+            (plan,) = children(plan)
         return len(self.stages) == 1 and class_name(plan) == _STAGE
 
 
@@ -234,7 +237,7 @@ def write(
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))
     measured = [_subpartition_bytes(bridge, stage) for stage in stages]
     sizes = measured[0] if len(stages) == 1 else np.array([sum(int(part.sum()) for part in measured)], dtype=np.int64)
-    statistics = [stage.getRuntimeStatistics() for stage in stages]
+    statistics = [_statistics(bridge, above, stage, native) for stage in stages]
     rows = [_row_count(s) for s in statistics]
     return StagedResult(
         above,
@@ -251,6 +254,18 @@ def write(
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
         mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
+
+
+def _statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeLeaves | None) -> Any:
+    """Return what was measured of a stage. If its rows are batches of columns, the rows in them count."""
+    measured = stage.getRuntimeStatistics()
+    columns = 0 if native is None else int(bridge.helper("NativeExchange").columns(above, stage))
+    if native is None or not columns:
+        return measured
+    given = native.rows_given
+    # As many bytes as Spark's own rows would take, as other steps are measured by these.
+    size = max(_whole(measured.sizeInBytes()), (given or 0) * _WORD * (1 + columns))
+    return bridge.helper("NativeExchange").statistics(measured, size, -1 if given is None else given)
 
 
 def _is_counted_once(bridge: Bridge, executors: set[str]) -> bool:

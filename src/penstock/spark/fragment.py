@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.graph import Side
 from penstock.spark.catalyst import rows_of
 from penstock.spark.expressions import Expression
-from penstock.spark.handles import InternalRows, Partitioning, SortOrder, Statistics
+from penstock.spark.handles import InternalRows, Partitioning, PhysicalPlan, SortOrder, Statistics
 from penstock.spark.jvm import EXECUTION, LOGICAL, PHYSICAL, class_name, items, with_fields
 from penstock.spark.logical_plan import LogicalPlan
 
@@ -65,6 +65,7 @@ def rdd_leaf(
     layout: Partitioning | None = None,
     ordering: SortOrder | None = None,
     statistics: Statistics | None = None,
+    plan: PhysicalPlan | None = None,
 ) -> LogicalPlan:
     """Return rows as a leaf (``LogicalRDD``; one constructor argument more since Spark 4.3).
 
@@ -81,6 +82,8 @@ def rdd_leaf(
         The order of rows within a partition, as Spark's own plan tells it.
     statistics
         What was measured.
+    plan
+        The plan whose rows these are, where DuckDB may compute what comes above it.
     """
     bridge, tasks = output._bridge, rows.tasks
     if tasks == 1:
@@ -95,6 +98,8 @@ def rdd_leaf(
     leaf = bridge.find(EXECUTION + "LogicalRDD")(
         output, rows, partitioning, order, False, bridge.none, session, known, bridge.none, *since_4_3
     )
+    if plan is not None:
+        bridge.helper("NativeExchange").remember(leaf, plan)
     return LogicalPlan(bridge, leaf)
 
 

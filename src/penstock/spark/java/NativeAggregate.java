@@ -18,18 +18,15 @@ import org.apache.spark.sql.types.DecimalType;
 /** What a task sums up of its rows before they are exchanged, in the SQL of DuckDB: the buffers of Spark's functions. */
 final class NativeAggregate {
     /** The largest long integer. */
-    private static final String LONGEST = "9223372036854775807";
+    static final String LONGEST = "9223372036854775807";
 
     /** Up to here, whole numbers are exact as doubles, so their sum is the same in any order. */
-    private static final String EXACT_AS_DOUBLE = "9007199254740992";
+    static final String EXACT_AS_DOUBLE = "9007199254740992";
 
-    final String columns;
-    final String groups;
+    private final String columns;
+    private final String groups;
 
     NativeAggregate(BaseAggregateExec plan) throws NativeSql.Declined {
-        if (plan.requiredChildDistributionExpressions().isDefined()) {
-            throw new NativeSql.Declined("an aggregate of exchanged rows");
-        }
         Map<Object, Object> values = new HashMap<>();
         StringBuilder grouped = new StringBuilder();
         for (Object each : Catalyst.each(plan.groupingExpressions())) {
@@ -65,6 +62,11 @@ final class NativeAggregate {
         }
         columns = found.length() == 0 ? "1 AS nothing" : found.toString();
         groups = grouped.toString();
+    }
+
+    /** Returns what is summed up of the rows of a query. */
+    String of(String rows) {
+        return "SELECT " + columns + " FROM (" + rows + ")" + groups;
     }
 
     /** Returns the parts of an aggregate function, of which Spark makes its result after the exchange. */
@@ -113,7 +115,7 @@ final class NativeAggregate {
     }
 
     /** Returns a sum; if there is a bound, an error where a part of the rows might have a larger one than that. */
-    private static String sum(String sql, String only, String type, String bound) {
+    static String sum(String sql, String only, String type, String bound) {
         String sum = "sum(" + sql + ")" + only;
         if (bound != null) {
             String whole = bound.startsWith("CAST") ? sql : "CAST(" + sql + " AS HUGEINT)";

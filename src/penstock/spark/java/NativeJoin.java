@@ -7,26 +7,33 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
+import org.apache.spark.sql.execution.joins.BaseJoinExec;
 import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
 import org.apache.spark.sql.execution.joins.HashedRelation;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 
-/** A join with a side that has been broadcast, in the SQL of DuckDB; a table ``build_N`` has the rows of that side. */
+/** A join in the SQL of DuckDB. */
 final class NativeJoin {
     /** A larger one is not copied to where DuckDB is: each task would make a hash table of it. */
     private static final long MOST_BYTES = 128L << 20;
 
+    final SparkPlan left;
+    final SparkPlan right;
+    /** The side that was broadcast, null if none was. */
     final SparkPlan build;
-    final SparkPlan streamed;
-    private final BroadcastHashJoinExec join;
-    private final boolean buildsLeft;
+    final boolean buildsLeft;
+    private final BaseJoinExec join;
 
+    /** A join whose sides lie together. */
+    NativeJoin(SparkPlan join) {
+        this(join, null, false);
+    }
+
+    /** A join with a side that was broadcast. */
     NativeJoin(BroadcastHashJoinExec join) throws NativeSql.Declined {
-        this.join = join;
-        buildsLeft = join.buildSide().toString().equals("BuildLeft");
-        build = buildsLeft ? join.left() : join.right();
-        streamed = buildsLeft ? join.right() : join.left();
+        this(join, join.buildSide().toString().equals("BuildLeft") ? join.left() : join.right(),
+                join.buildSide().toString().equals("BuildLeft"));
         if (join.isNullAwareAntiJoin()) {
             throw new NativeSql.Declined("NOT IN");
         }
@@ -39,6 +46,14 @@ final class NativeJoin {
         }
     }
 
+    private NativeJoin(SparkPlan join, SparkPlan build, boolean buildsLeft) {
+        this.join = (BaseJoinExec) join;
+        this.build = build;
+        this.buildsLeft = buildsLeft;
+        left = (SparkPlan) Catalyst.each(join.children()).get(0);
+        right = (SparkPlan) Catalyst.each(join.children()).get(1);
+    }
+
     private static Object relation(SparkPlan build) {
         return build.executeBroadcast().value();
     }
@@ -48,36 +63,45 @@ final class NativeJoin {
         return build.executeBroadcast().id();
     }
 
-    /** Returns the join of the rows of a query with the build side that has a number. */
-    String of(String rows, int number) throws NativeSql.Declined {
-        String kind = join.joinType().toString();
-        String tables = " FROM (" + rows + ") AS s ";
-        String table = "build_" + number + " AS b";
+    /** Returns the join of the rows of two queries. */
+    String of(String leftRows, String rightRows) throws NativeSql.Declined {
         checkNames();
+        return "SELECT " + columns((SparkPlan) join) + " FROM (" + leftRows + ") AS l " + kind() + " (" + rightRows + ") AS r ON "
+                + condition();
+    }
+
+    private String kind() throws NativeSql.Declined {
+        String kind = join.joinType().toString();
+        boolean isFree = build == null;
         if (kind.equals("Inner")) {
-            return "SELECT " + columns(join) + tables + "JOIN " + table + " ON " + condition();
+            return "JOIN";
         }
-        if (kind.equals(buildsLeft ? "RightOuter" : "LeftOuter")) {
-            return "SELECT " + columns(join) + tables + "LEFT JOIN " + table + " ON " + condition();
+        if (kind.equals("LeftOuter") && (isFree || !buildsLeft)) {
+            return "LEFT JOIN";
+        }
+        if (kind.equals("RightOuter") && (isFree || buildsLeft)) {
+            return "RIGHT JOIN";
+        }
+        if (kind.equals("FullOuter") && isFree) {
+            return "FULL JOIN";
         }
         if (!buildsLeft && (kind.equals("LeftSemi") || kind.equals("LeftAnti"))) {
-            String exists = kind.equals("LeftSemi") ? "EXISTS" : "NOT EXISTS";
-            return "SELECT " + columns(join) + tables + "WHERE " + exists + " (SELECT 1 FROM " + table + " WHERE " + condition() + ")";
+            return kind.equals("LeftSemi") ? "SEMI JOIN" : "ANTI JOIN";
         }
         throw new NativeSql.Declined("a join of the kind " + kind);
     }
 
     private void checkNames() throws NativeSql.Declined {
         List<Object> ids = new ArrayList<>();
-        for (Object column : Catalyst.each(streamed.output())) {
+        for (Object column : Catalyst.each(left.output())) {
             ids.add(NativeSql.column((AttributeReference) column));
         }
-        for (Object column : Catalyst.each(build.output())) {
+        for (Object column : Catalyst.each(right.output())) {
             if (ids.contains(NativeSql.column((AttributeReference) column))) {
                 throw new NativeSql.Declined("a join of equal columns");
             }
         }
-        if (build.output().isEmpty()) {
+        if (left.output().isEmpty() || right.output().isEmpty()) {
             throw new NativeSql.Declined("no columns");
         }
     }
@@ -92,10 +116,10 @@ final class NativeJoin {
 
     private String condition() throws NativeSql.Declined {
         StringBuilder found = new StringBuilder();
-        List<?> left = Catalyst.each(join.leftKeys());
-        List<?> right = Catalyst.each(join.rightKeys());
-        for (int i = 0; i < left.size(); i++) {
-            found.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) left.get(i), (Expression) right.get(i)));
+        List<?> ours = Catalyst.each(join.leftKeys());
+        List<?> theirs = Catalyst.each(join.rightKeys());
+        for (int i = 0; i < ours.size(); i++) {
+            found.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) ours.get(i), (Expression) theirs.get(i)));
         }
         if (join.condition().isDefined()) {
             found.append(" AND ").append(NativeSql.condition((Expression) (Object) join.condition().get()));

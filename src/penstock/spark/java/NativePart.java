@@ -1,0 +1,171 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.List;
+
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.FilterExec;
+import org.apache.spark.sql.execution.InputAdapter;
+import org.apache.spark.sql.execution.ProjectExec;
+import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
+import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
+import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
+import org.apache.spark.sql.execution.exchange.EnsureRequirements;
+import org.apache.spark.sql.execution.exchange.Exchange;
+import org.apache.spark.sql.execution.joins.BroadcastHashJoinExec;
+import org.apache.spark.sql.execution.joins.ShuffledHashJoinExec;
+import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
+
+import scala.Option;
+import scala.collection.immutable.Seq;
+
+/** A part of a plan as one query of DuckDB's: over the files of a scan, or over exchanged columns; see `NativeLeaves`. */
+final class NativePart {
+    final SparkPlan plan;
+    final String sql;
+    /** What is read, null if the part is over exchanged columns. */
+    FileSourceScanExec scan;
+    /** The exchanged columns, which the query calls ``input_0`` and so on. */
+    final List<Object> inputs = new ArrayList<>();
+    /** The sides that were broadcast to its joins, which the query calls ``build_0`` and so on. */
+    final List<Object> builds = new ArrayList<>();
+    /** The numbers of the keys that its rows must be among; see `NativeKeys`. */
+    final List<Object> keys = new ArrayList<>();
+    /** Whether rows are summed up. */
+    boolean aggregates;
+    /** The broadcasts that are joined above what is looked at. */
+    private final List<Object> joined = new ArrayList<>();
+    private boolean needsLayout;
+
+    NativePart(SparkPlan plan) throws NativeSql.Declined {
+        this.plan = plan;
+        sql = of(plan);
+        if (scan != null && !inputs.isEmpty()) {
+            throw new NativeSql.Declined("files beside exchanged rows");
+        }
+        if (needsLayout) {
+            checkLayout();
+        }
+    }
+
+    /** Whether anything is done to the exchanged columns. */
+    boolean isMoreThanItsInputs() {
+        return inputs.isEmpty() || !(within(plan) instanceof NativeRows);
+    }
+
+    private String of(SparkPlan plan) throws NativeSql.Declined {
+        SparkPlan one = within(plan);
+        if (one instanceof FileSourceScanExec) {
+            if (scan != null) {
+                throw new NativeSql.Declined("two tables");
+            }
+            scan = (FileSourceScanExec) one;
+            return NativeScan.sql(scan);
+        }
+        if (one instanceof NativeRows) {
+            inputs.add(one);
+            return "SELECT * FROM input_" + (inputs.size() - 1);
+        }
+        if (one instanceof ProjectExec) {
+            return "SELECT " + named(((ProjectExec) one).projectList()) + " FROM (" + of(((ProjectExec) one).child()) + ")";
+        }
+        if (one instanceof FilterExec) {
+            return filtered(((FilterExec) one).condition(), of(((FilterExec) one).child()));
+        }
+        if (one instanceof BroadcastHashJoinExec) {
+            return joinedWithBuild(new NativeJoin((BroadcastHashJoinExec) one));
+        }
+        if (one instanceof SortMergeJoinExec || one instanceof ShuffledHashJoinExec) {
+            needsLayout = true;
+            NativeJoin join = new NativeJoin(one);
+            String left = of(join.left);
+            return join.of(left, of(join.right));
+        }
+        if (one instanceof HashAggregateExec || one instanceof SortAggregateExec) {
+            BaseAggregateExec aggregate = (BaseAggregateExec) one;
+            String below = of((SparkPlan) Catalyst.each(one.children()).get(0));
+            aggregates = true;
+            if (aggregate.requiredChildDistributionExpressions().isEmpty()) {
+                return new NativeAggregate(aggregate).of(below);
+            }
+            needsLayout = true;
+            return NativeTotals.of(aggregate, below);
+        }
+        String why = one instanceof Exchange ? "no aggregate makes its rows few" : "operator " + Catalyst.name(one);
+        throw new NativeSql.Declined(why);
+    }
+
+    /** Returns what a plan is that only says how another one is run, or the plan of rows that lie ready. */
+    private static SparkPlan within(SparkPlan plan) {
+        if (plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter) {
+            return within((SparkPlan) Catalyst.each(plan.children()).get(0));
+        }
+        SparkPlan ready = plan instanceof RDDScanExec ? NativeRows.planOf(plan) : null;
+        return ready == null ? plan : within(ready);
+    }
+
+    private String joinedWithBuild(NativeJoin join) throws NativeSql.Declined {
+        joined.add(join.broadcast());
+        String build = "SELECT * FROM build_" + builds.size();
+        builds.add(join.build);
+        return join.buildsLeft ? join.of(build, of(join.right)) : join.of(of(join.left), build);
+    }
+
+    static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {
+        StringBuilder found = new StringBuilder();
+        for (Object each : Catalyst.each(expressions)) {
+            NamedExpression one = (NamedExpression) each;
+            found.append(found.length() == 0 ? "" : ", ").append(NativeSql.of((Expression) each)).append(" AS c")
+                    .append(one.exprId().id());
+        }
+        return found.length() == 0 ? "1 AS nothing" : found.toString();
+    }
+
+    /** Returns the rows that meet a condition. A filter by keys that are joined anyway is of no more use. */
+    private String filtered(Expression condition, String below) throws NativeSql.Declined {
+        if (condition instanceof And) {
+            return filtered(((And) condition).right(), filtered(((And) condition).left(), below));
+        }
+        Object number = NativeKeys.number(condition);
+        if (number == null) {
+            return "SELECT * FROM (" + below + ") WHERE " + NativeSql.condition(condition);
+        }
+        if (joined.contains(NativeKeys.broadcast(condition))) {
+            return below;
+        }
+        keys.add(number);
+        return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + number + " AS k ON " + NativeKeys.met(condition);
+    }
+
+    /** Checks that the rows of joins and aggregates lie together: Spark's own rule would exchange them otherwise. */
+    private void checkLayout() throws NativeSql.Declined {
+        boolean moves;
+        try {
+            moves = exchanges(new EnsureRequirements(true, Option.empty()).apply(plan));
+        } catch (RuntimeException refused) { // see `CutLayouts`
+            moves = true;
+        }
+        if (moves) {
+            throw new NativeSql.Declined("rows that must be exchanged first");
+        }
+    }
+
+    private static boolean exchanges(SparkPlan plan) {
+        if (plan instanceof Exchange) {
+            return true;
+        }
+        for (Object child : plan instanceof NativeRows ? new ArrayList<Object>() : Catalyst.each(plan.children())) {
+            if (exchanges((SparkPlan) child)) {
+                return true;
+            }
+        }
+        return false;
+    }
+}

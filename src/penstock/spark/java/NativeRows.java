@@ -1,0 +1,167 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Function;
+
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
+import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
+import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.execution.CommandResultExec;
+import org.apache.spark.sql.execution.SparkPlan;
+
+import scala.collection.Iterator;
+import scala.collection.immutable.IndexedSeq;
+import scala.collection.immutable.Seq;
+
+/**
+ * Rows of columns that were exchanged. Below it, each row is a batch of columns; see `native/scatter.py`.
+ *
+ * Spark copies such a node by calling its constructor with the elements of the product.
+ */
+public final class NativeRows extends SparkPlan {
+    private static final long serialVersionUID = 1L;
+    private static final TreeNodeTag<Object> PLAN = new TreeNodeTag<Object>("penstock.plan-of-rows");
+
+    private final transient SparkPlan child;
+    private final transient Seq<Attribute> columns;
+    private final transient Seq<Expression> keys;
+    private final transient Function<Object, Object> decoder;
+
+    /**
+     * Makes the node.
+     *
+     * @param keys what the rows are hashed by
+     * @param decoder makes rows of batches: see `NativeDecoder`
+     */
+    public NativeRows(SparkPlan child, Seq<Attribute> columns, Seq<Expression> keys, Function<Object, Object> decoder) {
+        this.child = child;
+        this.columns = columns;
+        this.keys = keys;
+        this.decoder = decoder;
+    }
+
+    /** Lets a leaf tell from which plan its rows are. */
+    static void remember(LogicalPlan leaf, SparkPlan plan) {
+        leaf.setTagValue(PLAN, plan);
+    }
+
+    /** Returns the plan that the rows of a scan are from, null if that is not known. */
+    static SparkPlan planOf(SparkPlan scan) {
+        if (scan.logicalLink().isEmpty()) {
+            return null;
+        }
+        LogicalPlan leaf = (LogicalPlan) (Object) scan.logicalLink().get();
+        return leaf.getTagValue(PLAN).isEmpty() ? null : (SparkPlan) leaf.getTagValue(PLAN).get();
+    }
+
+    SparkPlan child() {
+        return child;
+    }
+
+    Seq<Expression> keys() {
+        return keys;
+    }
+
+    @Override
+    public String productPrefix() {
+        return "NativeRows";
+    }
+
+    /** What tasks get instead, where an operator above sends itself to them: see `PenstockExec.writeReplace`. */
+    protected Object writeReplace() {
+        return new CommandResultExec(columns, null, null);
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public RDD<InternalRow> doExecute() {
+        return (RDD<InternalRow>) decoder.apply(Arrays.<Object>asList(child.execute(), columns));
+    }
+
+    /** Batches were hashed by a number that stands for the subpartition that the keys of their rows belong to. */
+    @Override
+    public Partitioning outputPartitioning() {
+        Object layout = child.outputPartitioning();
+        if (layout instanceof CoalescedHashPartitioning) {
+            CoalescedHashPartitioning merged = (CoalescedHashPartitioning) layout;
+            return new CoalescedHashPartitioning(byKeys(merged.from()), merged.partitions());
+        }
+        if (layout instanceof HashPartitioning) {
+            return byKeys((HashPartitioning) layout);
+        }
+        return new UnknownPartitioning(((Partitioning) layout).numPartitions());
+    }
+
+    private HashPartitioning byKeys(HashPartitioning batches) {
+        return new HashPartitioning(keys, batches.numPartitions());
+    }
+
+    @Override
+    public Seq<Attribute> output() {
+        return columns;
+    }
+
+    @Override
+    public Seq<SparkPlan> children() {
+        return Catalyst.seq(child);
+    }
+
+    @Override
+    public SparkPlan withNewChildrenInternal(IndexedSeq<SparkPlan> children) {
+        return new NativeRows((SparkPlan) (Object) children.head(), columns, keys, decoder);
+    }
+
+    @Override
+    public String nodeName() {
+        return "Penstock columns to rows";
+    }
+
+    @Override
+    public String simpleString(int fields) {
+        return nodeName() + " " + columns.mkString("[", ", ", "]");
+    }
+
+    @Override
+    public Iterator<Object> stringArgs() {
+        return Catalyst.<Object>none().iterator();
+    }
+
+    @Override
+    public int productArity() {
+        return elements().size();
+    }
+
+    @Override
+    public Object productElement(int place) {
+        return elements().get(place);
+    }
+
+    private List<Object> elements() {
+        return new ArrayList<Object>(Arrays.asList(child, columns, keys, decoder));
+    }
+
+    @Override
+    public boolean canEqual(Object other) {
+        return other instanceof NativeRows;
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return other == this;
+    }
+
+    @Override
+    public int hashCode() {
+        return System.identityHashCode(this);
+    }
+}

@@ -1,0 +1,119 @@
+"""Operators of physical plans in which DuckDB computes, and exchanges whose rows are batches of columns.
+
+Uses ``MapInArrowExec``, ``ShuffleExchangeExec`` and, of this package, ``java/NativeRows.java``.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.accumulators import _accumulatorRegistry
+from pyspark.sql import DataFrame
+
+from penstock import native
+from penstock.spark.expressions import Attributes
+from penstock.spark.fragment import rdd_leaf
+from penstock.spark.handles import InternalRows
+from penstock.spark.jvm import EXECUTION, PHYSICAL, items, with_fields
+from penstock.spark.logical_plan import LogicalPlan
+from penstock.spark.planning import spark_plan
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
+
+    from penstock.native.worker import NativeStep
+    from penstock.spark.handles import Session
+    from penstock.spark.jvm import Bridge
+    from penstock.spark.native_facts import PartFacts, ScatterFacts
+
+_PICKLING = threading.Lock()
+_OF_FILES = "files string"
+_OF_INPUTS = "input int, batch binary"
+_OF_COLUMNS = "place int, batch binary"
+
+
+class RowsCounted:
+    """The rows that tasks read and give, which the JVM can only be told after they have ended.
+
+    Parameters
+    ----------
+    part
+        The part of the plan that they compute.
+    """
+
+    def __init__(self, bridge: Bridge, part: Any) -> None:
+        self.read: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
+        self.given: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
+        self.tasks: Any = None
+        self._bridge = bridge
+        self._part = part
+
+    def tell(self) -> None:
+        """Let the plan of the tasks stand for the scan of the part, if there is one."""
+        if self.tasks is not None:
+            self._bridge.helper("NativeLeaves").tell(self.tasks, self._part, self.read.value)
+        for counter in (self.read, self.given):
+            _accumulatorRegistry.pop(counter.aid, None)  # PySpark would keep it
+
+
+def native_operator(session: Session, node: Any, part: PartFacts, step: NativeStep, counted: RowsCounted) -> Any:
+    """Return the operator that computes a part; it gives batches if the step deals its rows out."""
+    bridge = session._bridge
+    columns = bridge.spark.createDataFrame([], _OF_INPUTS if part.inputs else _OF_FILES)
+    leaves = bridge.helper("NativeLeaves")
+    if part.inputs:
+        tasks = bridge.helper("NativeDecoder", on_executors=True).together(leaves.inputs(node))
+    else:
+        tasks = leaves.tasks(node)
+    read = InternalRows(bridge, tasks)
+    rows = rdd_leaf(session, Attributes(bridge, columns._jdf.queryExecution().analyzed().output()), read)
+    made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
+    schema = _OF_COLUMNS if step.scatter else ", ".join(f"{one.name} {one.sent}" for one in part.columns)
+    with _PICKLING:  # what is registered holds for all threads
+        cloudpickle.register_pickle_by_value(native)  # type: ignore[no-untyped-call]
+        try:
+            counting = replace(step, rows_read=counted.read, rows_given=counted.given)
+            mapped: Any = DataFrame(made, bridge.spark).mapInArrow(counting, schema)
+            plan = mapped._jdf.queryExecution().analyzed()
+        finally:
+            cloudpickle.unregister_pickle_by_value(native)  # type: ignore[no-untyped-call]
+    physical = spark_plan(session, LogicalPlan(bridge, plan))
+    # A scan claims nothing of its rows, so Spark puts the exchange behind it that the step ends with.
+    unknown = bridge.find(PHYSICAL + "UnknownPartitioning")(read.tasks)
+    layout = node.outputPartitioning() if part.inputs else unknown
+    told = with_fields(bridge, physical.child(), outputPartitioning=layout)
+    told.copyTagsFrom(physical.child())  # adaptive execution wants to know the logical plan of each
+    if not part.inputs:
+        counted.tasks = told
+    if step.scatter is None and not any(one.is_short_decimal for one in part.columns):
+        return with_fields(bridge, physical, output=node.output(), child=told)
+    computed = with_fields(bridge, physical, child=told)
+    computed.copyTagsFrom(physical)
+    return computed if step.scatter is not None else leaves.withDecimals(computed, node.output())
+
+
+def as_columns(session: Session, instead: Any, node: Any, scatter: ScatterFacts, batches: Any) -> Any:
+    """Return the rows of an exchange of batches, which takes the place of a part, or of its exchange.
+
+    Parameters
+    ----------
+    instead
+        What it takes the place of.
+    node
+        The part.
+    scatter
+        How its rows are exchanged.
+    batches
+        The operator that gives them.
+    """
+    bridge = session._bridge
+    number = items(batches.output())[0]
+    hashing = bridge.find(PHYSICAL + "HashPartitioning")(bridge.seq([number]), scatter.subpartitions)
+    origin = bridge.companion(EXECUTION + "exchange.REPARTITION_BY_NUM")
+    since_4_3 = [False] if bridge.version >= (4, 3) else []
+    made = bridge.find(EXECUTION + "exchange.ShuffleExchangeExec")(hashing, batches, origin, bridge.none, *since_4_3)
+    decoder = bridge.helper("NativeDecoder", on_executors=True)
+    return bridge.helper("NativeExchange").rows(made, node.output(), list(scatter.keys), decoder, instead)
