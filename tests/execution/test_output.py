@@ -11,7 +11,7 @@ from penstock.execution.reads import VertexSetup
 from penstock.graph import AggregateOperator, GroupingSets
 from penstock.planner.plan import WriteKind
 from penstock.spark import exchange
-from penstock.spark.native_leaves import NativeLeaves
+from penstock.spark.native_parts import NativeParts
 from tests.execution.plans import Plan, job
 
 KIND = WriteKind
@@ -28,7 +28,7 @@ def written_plan(monkeypatch: pytest.MonkeyPatch, kind: WriteKind | None, setup:
     """Return the plan that is run, whether its sums come first, and the bytes that DuckDB may take."""
     said: list[Any] = []
 
-    def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeLeaves | None) -> str:
+    def stages(session: Any, logical: Plan, *, pre_aggregated: bool, native: NativeParts | None) -> str:
         said.append((str(logical), pre_aggregated, native.memory if native is not None else None))
         return "stages"
 

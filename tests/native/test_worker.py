@@ -12,7 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.native.worker import Column, FileRange, NativeLeaf, NotNativeError
+from penstock.native.columns import Column
+from penstock.native.errors import NotNativeError
+from penstock.native.files import FileRange, Files
+from penstock.native.worker import NativeStep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,19 +50,23 @@ def ranges(path: Path, tasks: int) -> list[FileRange]:
     return [FileRange(f"file:{path}", i * length, length, modified, found.st_size) for i in range(tasks)]
 
 
-def rows(leaf: NativeLeaf, files: Sequence[FileRange]) -> list[dict[str, Any]]:
+def step(sql: str, read: tuple[Column, ...], given: tuple[Column, ...], calendar: str = "CORRECTED") -> NativeStep:
+    return NativeStep(sql, given, MEMORY, Files(read, calendar))
+
+
+def rows(leaf: NativeStep, files: Sequence[FileRange]) -> list[dict[str, Any]]:
     return [row for batch in leaf.rows(list(files)) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 7, 11, 40])
 def test_every_row_is_read_by_one_task(file: Path, tasks: int) -> None:
-    leaf = NativeLeaf(PLAIN, READ, GIVEN, MEMORY)
-    found = [row["c1"] for one in ranges(file, tasks) for row in rows(leaf, [one])]
-    assert found == list(range(ROWS))
+    leaf = step(PLAIN, READ, GIVEN)
+    found = [(row["c1"], row["c2"]) for one in ranges(file, tasks) for row in rows(leaf, [one])]
+    assert found == [(one, one) for one in range(ROWS)]  # prices travel as cents
 
 
 def test_a_task_reads_several_ranges(file: Path) -> None:
-    sums = NativeLeaf("SELECT count(*) AS c1 FROM {scan}", (), (Column("c1", "bigint"),), MEMORY)
+    sums = step("SELECT count(*) AS c1 FROM {scan}", (), (Column("c1", "bigint"),))
     parts = ranges(file, 5)
     assert rows(sums, [parts[0], *parts[3:]]) == [{"c1": ROWS - sum(rows(sums, [one])[0]["c1"] for one in parts[1:3])}]
 
@@ -67,15 +74,15 @@ def test_a_task_reads_several_ranges(file: Path) -> None:
 def test_a_task_without_a_row_group_gives_what_no_rows_give(file: Path) -> None:
     (whole,) = ranges(file, 1)
     nothing = [FileRange(whole.path, 0, 1, whole.modified, whole.size)]
-    sums = NativeLeaf("SELECT count(id) AS c1, max(price) AS c2 FROM {scan}", READ, GIVEN, MEMORY)
-    assert rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), nothing) == []
+    sums = step("SELECT count(id) AS c1, max(price) AS c2 FROM {scan}", READ, GIVEN)
+    assert rows(step(PLAIN, READ, GIVEN), nothing) == []
     assert rows(sums, nothing) == [{"c1": 0, "c2": None}]
 
 
 def test_the_function_of_a_stage_is_told_its_files_as_text(file: Path) -> None:
     texts = [json.dumps([{name: getattr(one, name) for name in FileRange.__slots__}]) for one in ranges(file, 2)]
     batches = [pa.record_batch({"files": pa.array([text])}) for text in texts]
-    found = [row["c1"] for batch in NativeLeaf(PLAIN, READ, GIVEN, MEMORY)(iter(batches)) for row in batch.to_pylist()]
+    found = [row["c1"] for batch in step(PLAIN, READ, GIVEN)(iter(batches)) for row in batch.to_pylist()]
     assert found == list(range(ROWS))
 
 
@@ -89,7 +96,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_files_that_differ_from_the_table_are_refused(file: Path, case: str) -> None:
     read, message = REFUSED[case]
-    leaf = NativeLeaf("SELECT 1 AS c1 FROM {scan}", read, (Column("c1", "int"),), MEMORY)
+    leaf = step("SELECT 1 AS c1 FROM {scan}", read, (Column("c1", "int"),))
     with pytest.raises(NotNativeError, match=message):
         rows(leaf, ranges(file, 1))
 
@@ -98,10 +105,10 @@ def test_a_file_that_has_changed_since_is_refused(file: Path) -> None:
     planned = ranges(file, 1)
     os.utime(file, (1, 1))
     with pytest.raises(NotNativeError, match="has changed since the query was planned"):
-        rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), planned)
+        rows(step(PLAIN, READ, GIVEN), planned)
     file.unlink()
     with pytest.raises(NotNativeError, match="No such file"):
-        rows(NativeLeaf(PLAIN, READ, GIVEN, MEMORY), planned)
+        rows(step(PLAIN, READ, GIVEN), planned)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +123,7 @@ def test_an_error_of_duckdb_leaves_the_rows_to_spark(file: Path, sql: str, messa
     if "CAST(price" in sql:
         sql = sql.replace("price AS", "price * 100 AS")
     with pytest.raises(NotNativeError, match=message):
-        rows(NativeLeaf(sql, READ, GIVEN, MEMORY), planned)
+        rows(step(sql, READ, GIVEN), planned)
 
 
 DAY, TEXT = Column("day", "date"), Column("s", "string")
@@ -145,9 +152,30 @@ def test_files_of_writers_that_meant_something_else_are_refused(tmp_path: Path, 
         # The name of the writer stands in the footer, with its length: of equal length nothing else changes.
         path.write_bytes(path.read_bytes().replace(there, writer.encode().ljust(len(there))[: len(there)]))
     given = (Column("c1", column.type),)
-    leaf = NativeLeaf(f"SELECT {column.name} AS c1 FROM {{scan}}", (column,), given, MEMORY, calendar)
+    leaf = step(f"SELECT {column.name} AS c1 FROM {{scan}}", (column,), given, calendar)
     if refused is None:
         assert len(rows(leaf, ranges(path, 1))) == 1
     else:
         with pytest.raises(NotNativeError, match=refused):
             rows(leaf, ranges(path, 1))
+
+
+def test_columns_that_were_exchanged() -> None:
+    """Two inputs of a task, in pieces, and a join of them."""
+    one, other = (Column("c1", "bigint"), Column("c2", "decimal(15,2)")), (Column("c3", "bigint"),)
+    sql = "SELECT c1, c2 FROM (SELECT * FROM input_0) AS l JOIN (SELECT * FROM input_1) AS r ON c1 = c3"
+    pieces = [
+        (0, pa.record_batch({"c1": pa.array([1, 2], pa.int64()), "c2": pa.array([100, None], pa.int64())})),
+        (1, pa.record_batch({"c3": pa.array([2, 3], pa.int64())})),
+        (0, pa.record_batch({"c1": pa.array([3], pa.int64()), "c2": pa.array([-5], pa.int64())})),
+    ]
+    sent = pa.record_batch(
+        {
+            "input": pa.array([number for number, _ in pieces], pa.int32()),
+            "batch": pa.array([piece.serialize().to_pybytes() for _, piece in pieces], pa.binary()),
+        }
+    )
+    computed = NativeStep(sql, one, MEMORY, inputs=(one, other))
+    found = [tuple(row.values()) for batch in computed(iter([sent])) for row in batch.to_pylist()]
+    assert sorted(found) == [(2, None), (3, -5)]
+    assert [batch for batch in computed(iter([])) if batch.num_rows] == []

@@ -9,7 +9,7 @@ from penstock.decisions import Choice, DecisionKind, NodeRef, Told, plain
 from penstock.graph import AggregateOperator
 from penstock.planner.plan import WriteKind
 from penstock.spark import exchange, fragment
-from penstock.spark.native_leaves import NativeLeaves
+from penstock.spark.native_parts import NativeParts
 
 if TYPE_CHECKING:
     from penstock.execution.broadcasts import Broadcasts
@@ -44,7 +44,7 @@ def write_output(
             logical = logical.rebalanced(setup.subpartitions)
     reader = context.graph.node(edge.target_id).operator
     aggregates_first = isinstance(reader, AggregateOperator) and reader.aggregates_first
-    native = None if context.native_memory is None else NativeLeaves(context.native_memory)
+    native = None if context.native_memory is None else NativeParts(context.native_memory)
     try:
         return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
     finally:
@@ -52,7 +52,7 @@ def write_output(
             _record(context, edge, native)
 
 
-def _record(context: JobContext, edge: StreamEdge, native: NativeLeaves) -> None:
+def _record(context: JobContext, edge: StreamEdge, native: NativeParts) -> None:
     """Record which leaves of a vertex DuckDB has computed, and why not the others."""
     node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
     if native.failure is not None and not native.parts:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
-    from penstock.spark.native_leaves import NativeLeaves
+    from penstock.spark.native_parts import NativeParts
     from penstock.spark.plans import LogicalNode
 
 _STAGE = "ShuffleQueryStageExec"
@@ -178,7 +178,7 @@ class BroadcastResult:
 
 
 def physical_plan(
-    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeLeaves | None = None
+    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeParts | None = None
 ) -> PhysicalPlan:
     """Return the adaptive physical plan of an *optimised* logical plan, made with the settings of a session.
 
@@ -210,7 +210,7 @@ def physical_plan(
 
 
 def write(
-    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeLeaves | None = None
+    session: Session, logical: LogicalPlan, *, pre_aggregated: bool = False, native: NativeParts | None = None
 ) -> StagedResult:
     """Run the shuffle stages of a plan, not what is above them.
 
@@ -256,7 +256,7 @@ def write(
     )
 
 
-def _statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeLeaves | None) -> Any:
+def _statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeParts | None) -> Any:
     """Return what was measured of a stage. If its rows are batches of columns, the rows in them count."""
     measured = stage.getRuntimeStatistics()
     columns = 0 if native is None else int(bridge.helper("NativeExchange").columns(above, stage))

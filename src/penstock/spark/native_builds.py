@@ -41,4 +41,4 @@ def broadcast_table(bridge: Bridge, write: Callable[[str], object]) -> Broadcast
 
 def broadcast_build(bridge: Bridge, leaf: Any, number: int) -> Broadcast[bytes]:
     """Broadcast the rows of a side of a leaf's joins."""
-    return broadcast_table(bridge, lambda path: bridge.helper("NativeLeaves").writeBuild(leaf, number, path))
+    return broadcast_table(bridge, lambda path: bridge.helper("NativeParts").writeBuild(leaf, number, path))

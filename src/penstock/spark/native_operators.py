@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.native.worker import NativeStep
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
-    from penstock.spark.native_facts import PartFacts, ScatterFacts
+    from penstock.spark.native_part_facts import PartFacts, ScatterFacts
 
 _PICKLING = threading.Lock()
 _OF_FILES = "files string"
@@ -54,7 +54,7 @@ class RowsCounted:
     def tell(self) -> None:
         """Let the plan of the tasks stand for the scan of the part, if there is one."""
         if self.tasks is not None:
-            self._bridge.helper("NativeLeaves").tell(self.tasks, self._part, self.read.value)
+            self._bridge.helper("NativeParts").tell(self.tasks, self._part, self.read.value)
         for counter in (self.read, self.given):
             _accumulatorRegistry.pop(counter.aid, None)  # PySpark would keep it
 
@@ -63,7 +63,7 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
     """Return the operator that computes a part; it gives batches if the step deals its rows out."""
     bridge = session._bridge
     columns = bridge.spark.createDataFrame([], _OF_INPUTS if part.inputs else _OF_FILES)
-    leaves = bridge.helper("NativeLeaves")
+    leaves = bridge.helper("NativeParts")
     if part.inputs:
         tasks = bridge.helper("NativeDecoder", on_executors=True).together(leaves.inputs(node))
     else:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.execution.FilterExec;
 import org.apache.spark.sql.execution.InputAdapter;
 import org.apache.spark.sql.execution.ProjectExec;
 import org.apache.spark.sql.execution.RDDScanExec;
+import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
@@ -26,8 +27,11 @@ import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** A part of a plan as one query of DuckDB's: over the files of a scan, or over exchanged columns; see `NativeLeaves`. */
+/** A part of a plan as one query of DuckDB's: over the files of a scan, or over exchanged columns; see `NativeParts`. */
 final class NativePart {
+    /** Why an exchange is no part. */
+    static final String EXCHANGE = "an exchange";
+
     final SparkPlan plan;
     final String sql;
     /** What is read, null if the part is over exchanged columns. */
@@ -85,12 +89,12 @@ final class NativePart {
         if (one instanceof SortMergeJoinExec || one instanceof ShuffledHashJoinExec) {
             needsLayout = true;
             NativeJoin join = new NativeJoin(one);
-            String left = of(join.left);
-            return join.of(left, of(join.right));
+            String left = of(unsorted(join.left));
+            return join.of(left, of(unsorted(join.right)));
         }
         if (one instanceof HashAggregateExec || one instanceof SortAggregateExec) {
             BaseAggregateExec aggregate = (BaseAggregateExec) one;
-            String below = of((SparkPlan) Catalyst.each(one.children()).get(0));
+            String below = of(unsorted((SparkPlan) Catalyst.each(one.children()).get(0)));
             aggregates = true;
             if (aggregate.requiredChildDistributionExpressions().isEmpty()) {
                 return new NativeAggregate(aggregate).of(below);
@@ -98,8 +102,7 @@ final class NativePart {
             needsLayout = true;
             return NativeTotals.of(aggregate, below);
         }
-        String why = one instanceof Exchange ? "no aggregate makes its rows few" : "operator " + Catalyst.name(one);
-        throw new NativeSql.Declined(why);
+        throw new NativeSql.Declined(one instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(one));
     }
 
     /** Returns what a plan is that only says how another one is run, or the plan of rows that lie ready. */
@@ -109,6 +112,12 @@ final class NativePart {
         }
         SparkPlan ready = plan instanceof RDDScanExec ? NativeRows.planOf(plan) : null;
         return ready == null ? plan : within(ready);
+    }
+
+    /** Returns a plan less the sort that is only there for the operator above. */
+    private static SparkPlan unsorted(SparkPlan plan) {
+        SparkPlan one = within(plan);
+        return one instanceof SortExec ? ((SortExec) one).child() : one;
     }
 
     private String joinedWithBuild(NativeJoin join) throws NativeSql.Declined {

@@ -28,7 +28,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 import scala.jdk.javaapi.CollectionConverters;
 
-/** What a scan of Parquet files reads, and which task reads which part of them; see `NativeLeaves`. */
+/** What a scan of Parquet files reads, and which task reads which part of them; see `NativeParts`. */
 final class NativeScan {
     private static final ObjectMapper JSON = new ObjectMapper();
 

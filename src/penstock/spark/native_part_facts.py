@@ -1,4 +1,4 @@
-"""What is known of a part of a plan that DuckDB could compute, and whether that pays (``java/NativeLeaves.java``)."""
+"""What is known of a part of a plan that DuckDB could compute, and whether that pays (``java/NativeParts.java``)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class PartFacts:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> PartFacts:
-        """Return a part of what ``java/NativeLeaves.java`` tells about it."""
+        """Return a part of what ``java/NativeParts.java`` tells about it."""
         if "declined" in facts:
             return cls(facts["table"], facts["declined"])
         scatter = facts.get("scatter")
@@ -101,7 +101,8 @@ class PartFacts:
             return "its files have no rows"
         if self.aggregates or sample.share <= MOST_LEFT or self.leaves_as_columns(sample):
             return None
-        return f"{sample.share:.0%} of the rows stay, and it would cost more to hand them over than is saved"
+        stay = f"{sample.share:.0%} of the rows stay, and it would cost more to hand them over than is saved"
+        return stay if self.above is None else f"{self.above}: {stay}"
 
     def leaves_as_columns(self, sample: Sample | None) -> bool:
         """Whether its rows leave as columns; those of exchanged columns are not sampled, and do if they can."""

@@ -24,8 +24,8 @@ import org.apache.spark.sql.types.DecimalType;
 import scala.Option;
 import scala.collection.immutable.Seq;
 
-/** Finds the parts of a physical plan that DuckDB can run; see `native_leaves`. */
-public final class NativeLeaves {
+/** Finds the parts of a physical plan that DuckDB can run; see `native_parts`. */
+public final class NativeParts {
     /** Returns the largest parts that can be run, and for each scan that is in none of them why. */
     public Answer find(SparkPlan plan) throws JsonProcessingException {
         List<Object> facts = new ArrayList<>();
@@ -40,18 +40,18 @@ public final class NativeLeaves {
             NativePart part = new NativePart(plan);
             if (part.isMoreThanItsInputs()) {
                 add(facts(part, above), null, facts, plan, handles);
-                return;
+            } else {
+                addDeclined(above == null ? "nothing is computed of it" : above, "", facts, plan, handles);
             }
+            return;
         } catch (NativeSql.Declined declined) {
             why = declined.getMessage();
             if (plan instanceof FileSourceScanExec) {
-                Map<String, Object> found = new HashMap<>();
-                found.put("declined", why);
-                found.put("table", NativeScan.table((FileSourceScanExec) plan));
-                add(found, null, facts, plan, handles);
+                addDeclined(why, NativeScan.table((FileSourceScanExec) plan), facts, plan, handles);
                 return;
             }
         }
+        why = NativePart.EXCHANGE.equals(why) ? null : why;
         if (!isScattered(plan, why, facts, handles)) {
             for (Object child : Catalyst.each(plan.children())) {
                 visit((SparkPlan) child, why, facts, handles);
@@ -79,6 +79,13 @@ public final class NativeLeaves {
         } catch (NativeSql.Declined declined) {
             return false;
         }
+    }
+
+    private static void addDeclined(String why, String table, List<Object> facts, SparkPlan node, List<Object> handles) {
+        Map<String, Object> found = new HashMap<>();
+        found.put("declined", why);
+        found.put("table", table);
+        add(found, null, facts, node, handles);
     }
 
     private static void add(Map<String, Object> one, SparkPlan exchange, List<Object> facts, SparkPlan node,

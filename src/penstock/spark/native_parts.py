@@ -1,4 +1,4 @@
-"""Parts of a physical plan that DuckDB computes in Spark's Python workers (``java/NativeLeaves.java``).
+"""Parts of a physical plan that DuckDB computes in Spark's Python workers (``java/NativeParts.java``).
 
 A part is a scan of Parquet files, or rows that were exchanged as columns, with the filters, projections, joins and
 aggregates right above. It becomes one ``MapInArrowExec`` over rows that tell each task which ranges of files it reads,
@@ -25,8 +25,8 @@ from penstock.spark.handles import PhysicalPlan
 from penstock.spark.jvm import children, class_name
 from penstock.spark.key_rows import key_rows
 from penstock.spark.native_builds import broadcast_build
-from penstock.spark.native_facts import PartFacts
 from penstock.spark.native_operators import RowsCounted, as_columns, native_operator
+from penstock.spark.native_part_facts import PartFacts
 
 if TYPE_CHECKING:
     from penstock.spark.handles import Session
@@ -58,7 +58,7 @@ def _application(bridge: Bridge) -> str:
 
 
 @dataclass(slots=True)
-class NativeLeaves:
+class NativeParts:
     """Lets DuckDB compute leaves of the plans of one vertex.
 
     Parameters
@@ -97,7 +97,7 @@ class NativeLeaves:
 
     def _rewritten(self, session: Session, plan: Any) -> Any:
         bridge = session._bridge
-        answer = bridge.helper("NativeLeaves").find(plan)
+        answer = bridge.helper("NativeParts").find(plan)
         self.parts = [PartFacts.of(one) for one in answers.facts(answer)]
         self.failure = _missing(bridge)
         if self.failure is not None:
@@ -120,7 +120,7 @@ class NativeLeaves:
             else:
                 old.append(exchange)
                 made.append(as_columns(session, exchange, node, part.scatter, operator))
-        return bridge.helper("NativeLeaves").replaced(plan, old, made) if old else plan
+        return bridge.helper("NativeParts").replaced(plan, old, made) if old else plan
 
     def _step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
         """Return what computes a part, or why Spark shall."""
@@ -134,7 +134,7 @@ class NativeLeaves:
         sample = None
         if not part.inputs:
             step = replace(step, files=Files(part.read, part.calendar))
-            ranges = [FileRange(**one) for one in json.loads(bridge.helper("NativeLeaves").sample(node, _SAMPLED))]
+            ranges = [FileRange(**one) for one in json.loads(bridge.helper("NativeParts").sample(node, _SAMPLED))]
             try:
                 sample = sampled(step, ranges)
             except NotNativeError as error:

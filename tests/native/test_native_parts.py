@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Environment
-from penstock.native.worker import NativeLeaf
-from penstock.spark import native_leaves
+from penstock.native.worker import NativeStep
+from penstock.spark import filters, native_part_facts, native_parts
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+NATIVE = {"execution.native": True, "execution.verify": False}
+
+
 @pytest.fixture(scope="module")
 def native(spark: SparkSession) -> Environment:
-    return Environment(spark, config=OFF | {"execution.native": True}, progress=False)
+    """What checks itself computes nothing of exchanged columns; see the last tests."""
+    return Environment(spark, config=OFF | NATIVE, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +42,12 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     yield str(folder / "t")
     for table in ("t", "u"):
         spark.catalog.dropTempView(table)
+
+
+def forced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let DuckDB compute all that it can, and rows leave as columns wherever they can."""
+    monkeypatch.setattr(native_part_facts, "MOST_LEFT", 1.0)
+    monkeypatch.setattr(native_part_facts, "LEAST_OF_A_BATCH", 0)
 
 
 def reasons(env: Environment) -> list[tuple[str, str]]:
@@ -65,7 +75,7 @@ def test_leaves_that_would_not_pay(
     spark: SparkSession, native: Environment, data: Path, monkeypatch: pytest.MonkeyPatch, benchmark: str
 ) -> None:
     """All queries, with every leaf in DuckDB that it can compute at all."""
-    monkeypatch.setattr(native_leaves, "is_worth_it", lambda **_: True)
+    forced(monkeypatch)
     for file in sorted((data / f"{benchmark}-0.1").glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     by_duckdb = 0
@@ -114,7 +124,7 @@ DECLINED = {
         "SELECT count(i8) FROM t WHERE day <=> date'1582-10-10'",
         "a day that the Julian and the Gregorian calendar left out",
     ),
-    "no aggregate": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
+    "many rows that stay": ("SELECT s FROM t WHERE i32 > 0 ORDER BY s", "operator"),
 }
 
 
@@ -191,13 +201,85 @@ def test_columns_that_are_found_by_their_ids(spark: SparkSession, native: Enviro
         assert reasons(native) == [("Spark", "columns that are found by their ids")]
 
 
-def test_a_filter_of_many_keys_of_another_table_is_sparks(spark: SparkSession, data: Path) -> None:
-    """DuckDB has no Bloom filter: it would make groups that nobody wants."""
-    config = OFF | {"execution.native": True, "table.optimizer.dynamic-filtering.exact-keys": 1}
+def test_a_filter_of_many_keys_of_another_table(spark: SparkSession, data: Path) -> None:
+    """DuckDB has no Bloom filter: it joins the keys."""
+    config = OFF | NATIVE | {"table.optimizer.dynamic-filtering.exact-keys": 1}
     env = Environment(spark, config=config, progress=False)
     df = tpch(spark, data, 17)
     assert_same_rows(env.collect(df), df.collect())
-    assert ("Spark", "a Bloom filter of the keys of another table") in reasons(env)
+    assert [chosen for chosen, _ in reasons(env)].count("DuckDB") >= 1
+    assert not any(why.startswith("a Bloom filter") for _, why in reasons(env))
+
+
+def test_too_many_keys_of_another_table_are_sparks(
+    spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filters, "MOST_ROWS", 0)
+    config = OFF | NATIVE | {"table.optimizer.dynamic-filtering.exact-keys": 1}
+    env = Environment(spark, config=config, progress=False)
+    df = tpch(spark, data, 17)
+    assert_same_rows(env.collect(df), df.collect())
+    assert any(why.startswith("a Bloom filter of the keys of another table") for _, why in reasons(env))
+
+
+# What is computed of columns that were exchanged, and whether DuckDB can.
+EXCHANGED = {
+    "inner": ("SELECT i8, u_s, s FROM t JOIN u ON i8 = u_i8", True),
+    "left outer": ("SELECT i64, u_s, s FROM t LEFT JOIN u ON i64 = u_i64 AND u_s > s", True),
+    "right outer": ("SELECT i64, u_s, s FROM t RIGHT JOIN u ON i64 = u_i64", True),
+    "full outer": ("SELECT i64, u_i64, u_s, s FROM t FULL JOIN u ON i64 = u_i64", True),
+    "semi": ("SELECT i64, small15 FROM t LEFT SEMI JOIN u ON i64 = u_i64 AND b = u_b", True),
+    "anti": ("SELECT day, small15 FROM t LEFT ANTI JOIN u ON day = u_day", True),
+    "decimal keys": ("SELECT d5, s, u_s FROM t JOIN u ON d5 = u_d5", True),
+    "several keys": ("SELECT d5, s, u_s FROM t JOIN u ON i16 = u_i16 AND b = u_b AND day = u_day", True),
+    "null-safe keys": ("SELECT i64, s, u_s FROM t JOIN u ON i64 <=> u_i64", False),
+    "text keys": ("SELECT s, u_i64 FROM t JOIN u ON s = u_s", False),
+    "sums by whole numbers": ("SELECT i8, count(*), sum(small15), min(day), max(s), sum(i16) FROM t GROUP BY i8", True),
+    "averages of decimals": ("SELECT i16, avg(i32), avg(small15) FROM t GROUP BY i16", False),
+    "averages of whole numbers": ("SELECT i16, avg(i32), sum(i8) FROM t GROUP BY i16", True),
+    "sums by day, of which some are left": ("SELECT day, count(s) AS n FROM t GROUP BY day HAVING n > 1", True),
+    "distinct rows": ("SELECT DISTINCT i32, b FROM t", True),
+    "sums over a join": ("SELECT i64, count(u_s), sum(small15) FROM t JOIN u ON i64 = u_i64 GROUP BY i64", True),
+    "sums over a join, by others, in one task": (
+        "SELECT i16, count(u_s) FROM t JOIN u ON i64 = u_i64 GROUP BY i16",
+        False,
+    ),
+    "a distinct count": ("SELECT i8, count(DISTINCT day), count(*) FROM t GROUP BY i8", False),
+    "sums of sums": ("SELECT n, count(*) FROM (SELECT i32, count(*) n FROM t GROUP BY i32) GROUP BY n", True),
+}
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+@pytest.mark.parametrize("case", EXCHANGED, ids=str)
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_what_was_exchanged_as_columns(
+    spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch, case: str, ansi: bool
+) -> None:
+    """Sorted behind it, so that the step ends with an exchange."""
+    forced(monkeypatch)
+    text, can_be = EXCHANGED[case]
+    settings = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.ansi.enabled": str(ansi).lower()}
+    with with_settings(spark, settings):
+        df = spark.sql(text)
+        df = df.repartition(3, df.columns[0])
+        assert_same_rows(native.collect(df), df.collect())
+    assert native.last_job is not None
+    by_duckdb = [
+        one.told.sentence
+        for one in native.last_job.decisions
+        if one.kind == "native" and one.chosen == "DuckDB" and one.told
+    ]
+    assert any(told.startswith("what was exchanged") for told in by_duckdb) == can_be, by_duckdb
+
+
+def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row of what was exchanged is looked at; a side of columns meets one of rows, too."""
+    forced(monkeypatch)
+    env = Environment(spark, config=OFF | {"execution.native": True, "execution.verify": True}, progress=False)
+    for number in (3, 9, 13, 18, 21):
+        df = tpch(spark, data, number)
+        assert_same_rows(env.collect(df), df.collect())
+        assert is_native(env)
 
 
 def counted(spark: SparkSession, folder: str) -> DataFrame:
@@ -239,7 +321,7 @@ def test_a_defect_of_the_rewriting_leaves_a_record(
     def fail(*_: Any) -> Any:
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(native_leaves.NativeLeaves, "_rewritten", fail)
+    monkeypatch.setattr(native_parts.NativeParts, "_rewritten", fail)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "a defect")]
@@ -249,7 +331,7 @@ def test_a_defect_of_the_rewriting_leaves_a_record(
 def test_without_the_package(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_leaves, "find_spec", lambda _: None)
+    monkeypatch.setattr(native_parts, "find_spec", lambda _: None)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "the package duckdb is not installed")]
@@ -259,16 +341,16 @@ def test_without_the_package(
 def test_an_executor_without_a_package_is_asked_once(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Without(NativeLeaf):
+    class Without(NativeStep):
         def __call__(self, _: Any) -> Any:
             import a_package_that_is_not_there  # type: ignore[import-not-found]
 
             return iter([a_package_that_is_not_there])
 
     made = []
-    monkeypatch.setattr(native_leaves, "_WITHOUT", {})
-    monkeypatch.setattr(native_leaves, "_PACKAGES", ("a_package_that_is_not_there",))
-    monkeypatch.setattr(native_leaves, "NativeLeaf", lambda *given: made.append(1) or Without(*given))
+    monkeypatch.setattr(native_parts, "_WITHOUT", {})
+    monkeypatch.setattr(native_parts, "_PACKAGES", ("a_package_that_is_not_there",))
+    monkeypatch.setattr(native_parts, "NativeStep", lambda *given, **more: made.append(1) or Without(*given, **more))
     df = counted(spark, rows)
     for _ in range(2):
         assert_same_rows(native.collect(df), df.collect())
@@ -282,14 +364,14 @@ def test_a_worker_that_dies(
 ) -> None:
     """A real process that is gone: the leaf's function ends it as the kernel would for want of memory."""
 
-    class Dying(NativeLeaf):
+    class Dying(NativeStep):
         def __call__(self, _: Any) -> Any:
             import os
             import signal
 
             os.kill(os.getpid(), signal.SIGKILL)
 
-    monkeypatch.setattr(native_leaves, "NativeLeaf", Dying)
+    monkeypatch.setattr(native_parts, "NativeStep", Dying)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "a Python worker failed")]

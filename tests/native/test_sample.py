@@ -1,0 +1,45 @@
+"""What a step leaves of a few row groups."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.native.columns import Column
+from penstock.native.errors import NotNativeError
+from penstock.native.files import FileRange, Files
+from penstock.native.sample import Sample, sampled
+from penstock.native.worker import NativeStep
+
+ID = (Column("id", "bigint"),)
+STEP = NativeStep("SELECT id FROM {scan} WHERE id % 10 = 0", ID, 64 << 20, Files(ID))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> FileRange:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": pa.array(range(1000), pa.int64())}), path, row_group_size=100)
+    found = path.stat()
+    return FileRange(str(path), 0, found.st_size, found.st_mtime_ns // 1_000_000, found.st_size)
+
+
+def test_one_row_group_of_each_range(file: FileRange) -> None:
+    found = sampled(STEP, [file, file])
+    assert found == Sample(read=200, left=20, task=1000)
+    assert (found.share, found.of_a_task) == (0.1, 100)
+
+
+def test_no_row_group(file: FileRange) -> None:
+    nothing = sampled(STEP, [replace(file, length=1)])
+    assert nothing == Sample(read=0, left=0, task=0)
+    assert nothing.share == 1
+
+
+def test_a_file_that_is_not_here(file: FileRange) -> None:
+    Path(file.path).unlink()
+    with pytest.raises(NotNativeError, match="No such file"):
+        sampled(STEP, [file])
