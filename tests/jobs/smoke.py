@@ -15,10 +15,12 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 import pandas as pd
 import pyspark
+import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 from tests.equality import assert_same_rows
+from tests.native.bounds import all_that_can_be
 
 import penstock
 from penstock import Environment
@@ -37,6 +39,7 @@ QUIET = {
     "spark.sql.warehouse.dir": str(folder / "warehouse"),
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+all_that_can_be(pytest.MonkeyPatch())
 builder = SparkSession.builder.master("local[2]").appName("smoke")
 for key, value in QUIET.items():
     builder = builder.config(key, value)
@@ -73,6 +76,7 @@ spark.range(0, 500, 1, 2).selectExpr("id as j", "id % 10 as a", "concat('name ',
 facts, dim = (spark.read.parquet(str(folder / name)) for name in ("facts", "dim"))
 facts.createOrReplaceTempView("facts")
 dim.createOrReplaceTempView("dim")
+exchanged = facts.join(dim.hint("shuffle_hash"), F.col("k") == F.col("j"))
 joined = facts.join(dim.where("a < 1"), F.col("k") == F.col("j"))
 spread = facts.join(dim, F.col("hot") == F.col("j"))
 
@@ -135,6 +139,12 @@ PIPELINES = [
         "a join and an aggregate in DuckDB",
         joined.groupBy("n").agg(F.sum("d"), F.count("*")),
         {"execution.native": True},
+        "native DuckDB",
+    ),
+    (
+        "an aggregate over a join of exchanged columns, in DuckDB",
+        exchanged.groupBy("k").agg(F.sum("d"), F.count("*")).groupBy("count(1)").count(),
+        {"execution.native": True, "execution.verify": False},
         "native DuckDB",
     ),
     ("a sort and a limit", facts.orderBy(F.desc("v")).limit(100).select("id", "v"), {}, "parallelism"),

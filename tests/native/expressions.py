@@ -267,9 +267,11 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     logging.disable(logging.ERROR)
+    import pytest
     from pyspark.sql import SparkSession
 
     from penstock import Environment
+    from tests.native.bounds import all_that_can_be
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.log.level", "OFF").config("spark.sql.shuffle.partitions", "2")
@@ -278,6 +280,7 @@ def main() -> int:
     )
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     options = {"execution.native": True, "execution.batch.adaptive.whole-query-threshold": 0}
+    all_that_can_be(pytest.MonkeyPatch())
     env = Environment(spark, config=options, progress=False)
     differ = native = failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -288,6 +291,8 @@ def main() -> int:
         for number in range(arguments.queries):
             text = query(arguments.seed * 1_000_000 + number)
             spark.conf.set("spark.sql.ansi.enabled", str(number % 2 == 0).lower())
+            # Joins of every other pair of queries are of exchanged columns.
+            spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1" if number % 4 > 1 else "10m")
             plain = outcome(lambda text=text: spark.sql(text).collect())
             ours = outcome(lambda text=text: env.collect(spark.sql(text)))
             native += is_native(env)

@@ -10,10 +10,11 @@ import pytest
 
 from penstock import Environment
 from penstock.native.worker import NativeStep
-from penstock.spark import filters, native_part_facts, native_parts
+from penstock.spark import filters, native_parts
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
+from tests.native.bounds import all_that_can_be, small_tables_too
 from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, query, write_rows
 
 if TYPE_CHECKING:
@@ -27,9 +28,11 @@ NATIVE = {"execution.native": True, "execution.verify": False}
 
 
 @pytest.fixture(scope="module")
-def native(spark: SparkSession) -> Environment:
+def native(spark: SparkSession) -> Iterator[Environment]:
     """What checks itself computes nothing of exchanged columns; see the last tests."""
-    return Environment(spark, config=OFF | NATIVE, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        small_tables_too(patch)
+        yield Environment(spark, config=OFF | NATIVE, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +45,6 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
     yield str(folder / "t")
     for table in ("t", "u"):
         spark.catalog.dropTempView(table)
-
-
-def forced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let DuckDB compute all that it can, and rows leave as columns wherever they can."""
-    monkeypatch.setattr(native_part_facts, "MOST_LEFT", 1.0)
-    monkeypatch.setattr(native_part_facts, "LEAST_OF_A_BATCH", 0)
 
 
 def reasons(env: Environment) -> list[tuple[str, str]]:
@@ -75,7 +72,7 @@ def test_leaves_that_would_not_pay(
     spark: SparkSession, native: Environment, data: Path, monkeypatch: pytest.MonkeyPatch, benchmark: str
 ) -> None:
     """All queries, with every leaf in DuckDB that it can compute at all."""
-    forced(monkeypatch)
+    all_that_can_be(monkeypatch)
     for file in sorted((data / f"{benchmark}-0.1").glob("*.parquet")):
         spark.read.parquet(str(file)).createOrReplaceTempView(file.stem)
     by_duckdb = 0
@@ -256,7 +253,7 @@ def test_what_was_exchanged_as_columns(
     spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch, case: str, ansi: bool
 ) -> None:
     """Sorted behind it, so that the step ends with an exchange."""
-    forced(monkeypatch)
+    all_that_can_be(monkeypatch)
     text, can_be = EXCHANGED[case]
     settings = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.ansi.enabled": str(ansi).lower()}
     with with_settings(spark, settings):
@@ -274,7 +271,7 @@ def test_what_was_exchanged_as_columns(
 
 def test_columns_lie_where_they_are_said_to(spark: SparkSession, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row of what was exchanged is looked at; a side of columns meets one of rows, too."""
-    forced(monkeypatch)
+    all_that_can_be(monkeypatch)
     env = Environment(spark, config=OFF | {"execution.native": True, "execution.verify": True}, progress=False)
     for number in (3, 9, 13, 18, 21):
         df = tpch(spark, data, number)

@@ -12,7 +12,7 @@ import pytest
 from penstock.native.columns import Column
 from penstock.native.errors import NotNativeError
 from penstock.native.files import FileRange, Files
-from penstock.native.sample import Sample, sampled
+from penstock.native.sample import sampled
 from penstock.native.worker import NativeStep
 
 ID = (Column("id", "bigint"),)
@@ -28,18 +28,18 @@ def file(tmp_path: Path) -> FileRange:
 
 
 def test_one_row_group_of_each_range(file: FileRange) -> None:
-    found = sampled(STEP, [file, file])
-    assert found == Sample(read=200, left=20, task=1000)
-    assert (found.share, found.of_a_task) == (0.1, 100)
+    found = sampled([file, file])
+    assert (found.rows, found.task) == (200, 1000)
+    assert found.share(STEP) == 0.1
 
 
 def test_no_row_group(file: FileRange) -> None:
-    nothing = sampled(STEP, [replace(file, length=1)])
-    assert nothing == Sample(read=0, left=0, task=0)
-    assert nothing.share == 1
+    nothing = sampled([replace(file, length=1)])
+    assert (nothing.chosen, nothing.rows, nothing.task) == ((), 0, 0)
+    assert nothing.share(STEP) == 0
 
 
 def test_a_file_that_is_not_here(file: FileRange) -> None:
     Path(file.path).unlink()
     with pytest.raises(NotNativeError, match="No such file"):
-        sampled(STEP, [file])
+        sampled([file])

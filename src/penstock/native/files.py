@@ -1,7 +1,7 @@
 """Parquet files as DuckDB reads them.
 
-A task reads the row groups whose middle lies in its ranges, as Spark's own reader does. What DuckDB
-might read otherwise than Spark raises `NotNativeError`.
+A task reads the row groups that start in its ranges. What DuckDB might read otherwise than Spark raises
+`NotNativeError`.
 """
 
 from __future__ import annotations
@@ -146,15 +146,15 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group of a file: its first row, how many it has, and the byte that says whose task reads it."""
+    """A row group of a file: its first row, how many it has, and where its first column starts."""
 
     first: int
     rows: int
-    middle: int
+    start: int
 
 
 def row_groups(metadata: Any, file: FileRange) -> list[RowGroup]:
-    """Return the row groups whose middle lies in a range."""
+    """Return the row groups whose first column starts in a range."""
     found, row = [], 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -162,16 +162,14 @@ def row_groups(metadata: Any, file: FileRange) -> list[RowGroup]:
         start = head.data_page_offset
         if head.has_dictionary_page and head.dictionary_page_offset:
             start = min(start, head.dictionary_page_offset)
-        size = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
-        middle = start + size // 2
-        if file.start <= middle < file.start + file.length:
-            found.append(RowGroup(row, group.num_rows, middle))
+        if file.start <= start < file.start + file.length:
+            found.append(RowGroup(row, group.num_rows, start))
         row += group.num_rows
     return found
 
 
 def _rows(metadata: Any, file: FileRange) -> tuple[int, int]:
-    """Return the first row of the row groups whose middle lies in a range, and the first one after them."""
+    """Return the first row of the row groups that start in a range, and the first one after them."""
     groups = row_groups(metadata, file)
     if not groups:
         return 0, 0

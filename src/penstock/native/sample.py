@@ -1,4 +1,4 @@
-"""What a step gives of a few row groups, computed in the driver: whether DuckDB pays is measured, not guessed."""
+"""What a step reads, and gives of a few row groups, found out in the driver: whether DuckDB pays is measured."""
 
 from __future__ import annotations
 
@@ -17,42 +17,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows of some row groups, and how many of them a step has left.
+    """Some of the row groups of a step.
 
     Parameters
     ----------
-    read, left
-        Rows.
+    chosen
+        Where they lie, one for each task that was looked at.
+    rows
+        How many rows they have.
     task
-        Rows that a task reads in all.
+        How many rows a task reads in all, about.
     """
 
-    read: int
-    left: int
+    chosen: tuple[FileRange, ...]
+    rows: int
     task: int
 
-    @property
-    def share(self) -> float:
-        """The part of its rows that a step leaves; 1 where none was seen."""
-        return self.left / self.read if self.read else 1.0
+    def share(self, step: NativeStep) -> float:
+        """Run a step over the row groups; return the part of their rows that it gives.
 
-    @property
-    def of_a_task(self) -> float:
-        """About how many rows a task leaves."""
-        return self.share * self.task
+        Raises
+        ------
+        NotNativeError
+            If DuckDB cannot read the files.
+        """
+        counted = step.counting()
+        given = sum(batch.column(0)[0].as_py() for batch in counted.rows(self.chosen))
+        return given / self.rows if self.rows else 0.0
 
 
-def sampled(step: NativeStep, ranges: Sequence[FileRange]) -> Sample:
-    """Run a step over one row group of each range, and count.
+def sampled(ranges: Sequence[FileRange]) -> Sample:
+    """Choose a row group of each of some ranges, each of another task.
 
     Raises
     ------
     NotNativeError
-        If the files cannot be read here, or not by DuckDB.
+        If the files cannot be read here.
     """
     import pyarrow.parquet as pq  # the driver may not have it: that was asked before
 
-    read, chosen, all_rows = 0, [], []
+    chosen, rows, of_tasks = [], 0, []
     for file in ranges:
         try:
             with pq.ParquetFile(file.local) as parquet:
@@ -61,9 +65,7 @@ def sampled(step: NativeStep, ranges: Sequence[FileRange]) -> Sample:
             raise NotNativeError(str(error)) from error
         if groups:
             group = groups[len(groups) // 2]
-            chosen.append(replace(file, start=group.middle, length=1))
-            read += group.rows
-            all_rows.append(sum(one.rows for one in groups))
-    counted = step.counting()
-    left = sum(batch.column(0)[0].as_py() for batch in counted.rows(chosen))
-    return Sample(read, left, sum(all_rows) // max(len(all_rows), 1))
+            chosen.append(replace(file, start=group.start, length=1))
+            rows += group.rows
+        of_tasks.append(sum(one.rows for one in groups))
+    return Sample(tuple(chosen), rows, sum(of_tasks) // max(len(of_tasks), 1))

@@ -104,9 +104,8 @@ class NativeStep:
 
         names = [one.name for one in self.columns]
         with self._connected() as connection:
-            for name, table in self.tables.items():
-                rows = pa.ipc.open_stream(table.value).read_all()  # noqa: F841 - DuckDB finds it by its name
-                connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM rows")  # noqa: S608 - our names
+            for name, sent in self.tables.items():
+                connection.register(name, pa.ipc.open_stream(sent.value).read_all())
             for name, table in inputs.items():
                 connection.register(name, table)
             for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):

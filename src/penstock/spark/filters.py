@@ -105,17 +105,17 @@ def collect_keys(session: Session, leaf: LogicalPlan, keys: Sequence[Expression]
     plan = bridge.find(LOGICAL + "Aggregate")(bridge.seq([]), bridge.seq(named), leaf, bridge.none)
     row = physical_plan(session, LogicalPlan(bridge, plan))._handle.executeCollect()[0]
     found = _key_set(bridge, row, functions, rows, exact_rows)
-    return replace(found, as_rows=_rows_of_plan(leaf, keys)) if rows <= MOST_ROWS else found
+    return replace(found, as_rows=_rows_of_plan(leaf, keys, rows)) if rows <= MOST_ROWS else found
 
 
-def _rows_of_plan(leaf: LogicalPlan, keys: Sequence[Expression]) -> KeyRows:
+def _rows_of_plan(leaf: LogicalPlan, keys: Sequence[Expression], rows: int) -> KeyRows:
     def write(session: Session, path: str) -> None:
         bridge = session._bridge
         named = bridge.seq(_alias(bridge, key, f"k{place}") for place, key in enumerate(keys))
         plan = physical_plan(session, LogicalPlan(bridge, bridge.find(LOGICAL + "Project")(named, leaf)))
         bridge.helper("NativeKeys").writePlan(plan, path)
 
-    return KeyRows(write)
+    return KeyRows(rows, write)
 
 
 def keys_of_relation(
@@ -142,15 +142,15 @@ def keys_of_relation(
     if row is None:
         return None
     found = _key_set(bridge, row, functions, rows, exact_rows)
-    return replace(found, as_rows=_rows_of_relation(relation, output, keys)) if rows <= MOST_ROWS else found
+    return replace(found, as_rows=_rows_of_relation(relation, output, keys, rows)) if rows <= MOST_ROWS else found
 
 
-def _rows_of_relation(relation: HashedRelation, output: Attributes, keys: Sequence[Expression]) -> KeyRows:
+def _rows_of_relation(relation: HashedRelation, output: Attributes, keys: Sequence[Expression], rows: int) -> KeyRows:
     def write(session: Session, path: str) -> None:
         bridge = session._bridge
         bridge.helper("NativeKeys").writeRelation(relation, bridge.seq(keys), output, path)
 
-    return KeyRows(write, relation.broadcast)
+    return KeyRows(rows, write, relation.broadcast)
 
 
 def is_met_in_relation(relation: HashedRelation, output: Attributes, condition: Expression) -> bool:

@@ -33,13 +33,16 @@ class KeyRows:
 
     Parameters
     ----------
+    count
+        How many there are, about.
     write
         Writes them to a file as a stream of Arrow's, with jobs of a session if they take any.
     broadcast
         The number of the broadcast relation that they come from, None if they come from another result.
     """
 
-    def __init__(self, write: Callable[[Session, str], object], broadcast: int | None = None) -> None:
+    def __init__(self, count: int, write: Callable[[Session, str], object], broadcast: int | None = None) -> None:
+        self._count = count
         self._write = write
         self._broadcast = _NO_BROADCAST if broadcast is None else broadcast
         self._number = next(_NUMBERS)
@@ -48,7 +51,7 @@ class KeyRows:
 
     def mark(self, bridge: Bridge, condition: Any) -> Expression:
         """Return the expression that asks a Bloom filter of these keys, marked with their number."""
-        marked = bridge.helper("NativeKeys").tagged(condition, self._number, self._broadcast)
+        marked = bridge.helper("NativeKeys").tagged(condition, self._number, self._broadcast, self._count)
         _MARKED.keep(bridge, self._number, marked, self)
         return Expression(bridge, marked)
 

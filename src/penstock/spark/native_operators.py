@@ -62,21 +62,22 @@ class RowsCounted:
 def native_operator(session: Session, node: Any, part: PartFacts, step: NativeStep, counted: RowsCounted) -> Any:
     """Return the operator that computes a part; it gives batches if the step deals its rows out."""
     bridge = session._bridge
-    columns = bridge.spark.createDataFrame([], _OF_INPUTS if part.inputs else _OF_FILES)
+    schema = bridge.find("org.apache.spark.sql.types.StructType").fromDDL(_OF_INPUTS if part.inputs else _OF_FILES)
+    columns = bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(schema)
     leaves = bridge.helper("NativeParts")
     if part.inputs:
         tasks = bridge.helper("NativeDecoder", on_executors=True).together(leaves.inputs(node))
     else:
         tasks = leaves.tasks(node)
     read = InternalRows(bridge, tasks)
-    rows = rdd_leaf(session, Attributes(bridge, columns._jdf.queryExecution().analyzed().output()), read)
+    rows = rdd_leaf(session, Attributes(bridge, columns), read)
     made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
-    schema = _OF_COLUMNS if step.scatter else ", ".join(f"{one.name} {one.sent}" for one in part.columns)
+    given = _OF_COLUMNS if step.scatter else ", ".join(f"{one.name} {one.sent}" for one in part.columns)
     with _PICKLING:  # what is registered holds for all threads
         cloudpickle.register_pickle_by_value(native)  # type: ignore[no-untyped-call]
         try:
             counting = replace(step, rows_read=counted.read, rows_given=counted.given)
-            mapped: Any = DataFrame(made, bridge.spark).mapInArrow(counting, schema)
+            mapped: Any = DataFrame(made, bridge.spark).mapInArrow(counting, given)
             plan = mapped._jdf.queryExecution().analyzed()
         finally:
             cloudpickle.unregister_pickle_by_value(native)  # type: ignore[no-untyped-call]

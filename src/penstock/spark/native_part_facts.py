@@ -10,13 +10,17 @@ from penstock.native.columns import Column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.native.sample import Sample
-
 MOST_LEFT = 0.1
 """Where rows leave as rows, a part without an aggregate pays if at most this part of them is left.
 
 Per row that it reads it saves some 60 ns, and a row that it hands over costs Spark some 400 ns more (TPC-H, scale 10).
 """
+LEAST_VALUES = 20_000_000
+"""So many values must be read: DuckDB saves some 8 ns of each, and to begin costs a tenth of a second (TPC-DS)."""
+LEAST_ROWS = 1_000_000
+"""So many rows must be read where they can leave as columns: what comes after the exchange is faster, too."""
+MOST_JOINED = 0.25
+"""A task may hash so many rows for each that it reads: hash tables are made by every task anew."""
 LEAST_OF_A_BATCH = 100
 """Rows leave as columns if a task has about so many for each subpartition: a batch costs as much as some rows do."""
 
@@ -59,6 +63,8 @@ class PartFacts:
         How many sides were broadcast to its joins.
     keys
         The numbers of the keys that its rows must be among (`key_rows`).
+    joined_rows
+        How many rows these sides have.
     aggregates
         Whether it sums up its rows.
     scatter
@@ -76,6 +82,7 @@ class PartFacts:
     inputs: tuple[tuple[Column, ...], ...] = ()
     builds: int = 0
     keys: tuple[int, ...] = ()
+    joined_rows: int = 0
     aggregates: bool = False
     scatter: ScatterFacts | None = None
     above: str | None = None
@@ -95,20 +102,37 @@ class PartFacts:
         }
         return cls(declined=None, **{**facts, **typed})
 
-    def why_not(self, sample: Sample) -> str | None:
-        """Return why Spark is faster with a part that reads files, None if it is not."""
-        if not sample.read:
-            return "its files have no rows"
-        if self.aggregates or sample.share <= MOST_LEFT or self.leaves_as_columns(sample):
+    def why_small(self, tasks: int, rows: int) -> str | None:
+        """Return why a part that reads files does too little for DuckDB, None if it does enough.
+
+        Parameters
+        ----------
+        tasks, rows
+            How many tasks it has, and how many rows each of them reads, about.
+        """
+        least = LEAST_ROWS if self.scatter is not None else LEAST_VALUES // max(len(self.read), 1)
+        if tasks * rows < least:
+            return f"about {tasks * rows} rows are too few for what it costs to begin"
+        if self.joined_rows > MOST_JOINED * rows:
+            return f"each task would hash {self.joined_rows} rows to join them with {rows}"
+        return None
+
+    def why_many(self, share: float) -> str | None:
+        """Return why a part whose rows leave as rows is faster in Spark, None if it is not.
+
+        Parameters
+        ----------
+        share
+            The part of its rows that is left.
+        """
+        if self.aggregates or share <= MOST_LEFT:
             return None
-        stay = f"{sample.share:.0%} of the rows stay, and it would cost more to hand them over than is saved"
+        stay = f"{share:.0%} of the rows stay, and it would cost more to hand them over than is saved"
         return stay if self.above is None else f"{self.above}: {stay}"
 
-    def leaves_as_columns(self, sample: Sample | None) -> bool:
-        """Whether its rows leave as columns; those of exchanged columns are not sampled, and do if they can."""
-        if self.scatter is None:
-            return False
-        return sample is None or sample.of_a_task >= LEAST_OF_A_BATCH * self.scatter.subpartitions
+    def leaves_as_columns(self, rows: float) -> bool:
+        """Whether its rows leave as columns, if a task gives so many."""
+        return self.scatter is not None and rows >= LEAST_OF_A_BATCH * self.scatter.subpartitions
 
 
 def _columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:

@@ -29,8 +29,11 @@ from penstock.spark.native_operators import RowsCounted, as_columns, native_oper
 from penstock.spark.native_part_facts import PartFacts
 
 if TYPE_CHECKING:
+    from pyspark.core.broadcast import Broadcast
+
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
+    from penstock.spark.native_part_facts import ScatterFacts
 
 log = logging.getLogger("penstock.native")
 
@@ -124,27 +127,29 @@ class NativeParts:
 
     def _step(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
         """Return what computes a part, or why Spark shall."""
-        bridge, keys = session._bridge, {number: key_rows(number) for number in part.keys}
-        tables = {f"build_{number}": broadcast_build(bridge, node, number) for number in range(part.builds)}
-        for number, rows in keys.items():
-            if rows is None:
-                return "the keys that its rows must be among are gone"
-            tables[f"keys_{number}"] = rows.rows(session)
-        step = NativeStep(part.sql, part.columns, self.memory, inputs=part.inputs, tables=tables)
-        sample = None
-        if not part.inputs:
-            step = replace(step, files=Files(part.read, part.calendar))
-            ranges = [FileRange(**one) for one in json.loads(bridge.helper("NativeParts").sample(node, _SAMPLED))]
-            try:
-                sample = sampled(step, ranges)
-            except NotNativeError as error:
-                return str(error).removeprefix(NOT_NATIVE)
-            why = part.why_not(sample)
-            if why is not None:
-                return why
-        if part.scatter is None or not part.leaves_as_columns(sample):
+        try:
+            return self._of_inputs(session, node, part) if part.inputs else self._of_files(session, node, part)
+        except NotNativeError as error:
+            return str(error).removeprefix(NOT_NATIVE)
+
+    def _of_inputs(self, session: Session, node: Any, part: PartFacts) -> NativeStep:
+        step = NativeStep(part.sql, part.columns, self.memory, inputs=part.inputs, tables=_tables(session, node, part))
+        return step if part.scatter is None else replace(step, scatter=_scatter(part.scatter))
+
+    def _of_files(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
+        facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED))
+        sample = sampled([FileRange(**one) for one in facts["files"]])
+        why = part.why_small(facts["tasks"], sample.task)
+        if why is not None:
+            return why
+        files, tables = Files(part.read, part.calendar), _tables(session, node, part)
+        step = NativeStep(part.sql, part.columns, self.memory, files, tables=tables)
+        if part.aggregates and part.scatter is None:
             return step
-        return replace(step, scatter=Scatter(part.scatter.keys, numbers_of(part.scatter.subpartitions)))
+        share = sample.share(step)
+        if part.scatter is not None and part.leaves_as_columns(share * sample.task):
+            return replace(step, scatter=_scatter(part.scatter))
+        return part.why_many(share) or step
 
     def tell(self) -> None:
         """Tell the plan that has run how many rows DuckDB has read."""
@@ -178,6 +183,22 @@ class NativeParts:
             return False
         self.failure = "the step ends without an exchange"
         return True
+
+
+def _tables(session: Session, node: Any, part: PartFacts) -> dict[str, Broadcast[bytes]]:
+    """Return the tables that a part joins."""
+    bridge = session._bridge
+    found = {f"build_{number}": broadcast_build(bridge, node, number) for number in range(part.builds)}
+    for number in part.keys:
+        keys = key_rows(number)
+        if keys is None:
+            raise NotNativeError("the keys that its rows must be among are gone")
+        found[f"keys_{number}"] = keys.rows(session)
+    return found
+
+
+def _scatter(facts: ScatterFacts) -> Scatter:
+    return Scatter(facts.keys, numbers_of(facts.subpartitions))
 
 
 def _has_leaf(plan: Any) -> bool:

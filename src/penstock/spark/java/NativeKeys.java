@@ -29,8 +29,8 @@ public final class NativeKeys {
     private static final TreeNodeTag<Object> KEYS = new TreeNodeTag<Object>("penstock.native-keys");
 
     /** Marks the expression that asks a Bloom filter; `broadcast` is -1 if the keys come from no relation. */
-    public Expression tagged(Expression filter, long number, long broadcast) {
-        filter.setTagValue(KEYS, Arrays.<Object>asList(number, broadcast));
+    public Expression tagged(Expression filter, long number, long broadcast, long rows) {
+        filter.setTagValue(KEYS, Arrays.<Object>asList(number, broadcast, rows));
         return filter;
     }
 
@@ -42,6 +42,11 @@ public final class NativeKeys {
     /** Returns the broadcast relation that the keys of a marked filter come from. */
     static Object broadcast(Expression filter) {
         return ((List<?>) filter.getTagValue(KEYS).get()).get(1);
+    }
+
+    /** Returns how many rows the keys of a marked filter have. */
+    static long rows(Expression filter) {
+        return (Long) ((List<?>) filter.getTagValue(KEYS).get()).get(2);
     }
 
     /** Returns the condition that columns are among the keys of a marked filter, which are a table ``k``. */

@@ -15,6 +15,7 @@ import org.apache.spark.sql.execution.RDDScanExec;
 import org.apache.spark.sql.execution.SortExec;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.WholeStageCodegenExec;
+import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
 import org.apache.spark.sql.execution.aggregate.HashAggregateExec;
 import org.apache.spark.sql.execution.aggregate.SortAggregateExec;
@@ -26,6 +27,7 @@ import org.apache.spark.sql.execution.joins.SortMergeJoinExec;
 
 import scala.Option;
 import scala.collection.immutable.Seq;
+import scala.math.BigInt;
 
 /** A part of a plan as one query of DuckDB's: over the files of a scan, or over exchanged columns; see `NativeParts`. */
 final class NativePart {
@@ -47,6 +49,7 @@ final class NativePart {
     /** The broadcasts that are joined above what is looked at. */
     private final List<Object> joined = new ArrayList<>();
     private boolean needsLayout;
+    private long keyRows;
 
     NativePart(SparkPlan plan) throws NativeSql.Declined {
         this.plan = plan;
@@ -62,6 +65,16 @@ final class NativePart {
     /** Whether anything is done to the exchanged columns. */
     boolean isMoreThanItsInputs() {
         return inputs.isEmpty() || !(within(plan) instanceof NativeRows);
+    }
+
+    /** Returns how many rows its builds and keys have. */
+    long joinedRows() {
+        long found = keyRows;
+        for (Object build : builds) {
+            Option<?> rows = ((BroadcastQueryStageExec) build).getRuntimeStatistics().rowCount();
+            found += rows.isEmpty() ? 0 : ((BigInt) (Object) rows.get()).longValue();
+        }
+        return found;
     }
 
     private String of(SparkPlan plan) throws NativeSql.Declined {
@@ -150,6 +163,7 @@ final class NativePart {
             return below;
         }
         keys.add(number);
+        keyRows += NativeKeys.rows(condition);
         return "SELECT s.* FROM (" + below + ") AS s SEMI JOIN keys_" + number + " AS k ON " + NativeKeys.met(condition);
     }
 

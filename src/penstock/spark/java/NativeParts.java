@@ -110,6 +110,7 @@ public final class NativeParts {
         found.put("aggregates", part.aggregates);
         found.put("builds", part.builds.size());
         found.put("keys", part.keys);
+        found.put("joined_rows", part.joinedRows());
         found.put("above", above);
         return found;
     }
@@ -147,7 +148,7 @@ public final class NativeParts {
         NativeScan.stand(tasks, new NativePart(leaf).scan, rows);
     }
 
-    /** Returns as JSON some of the files that a leaf reads; see `NativeScan.sample`. */
+    /** Returns as JSON what is known of the tasks and files of a leaf; see `NativeScan.sample`. */
     public String sample(SparkPlan leaf, int wanted) throws JsonProcessingException, NativeSql.Declined {
         return NativeScan.sample(new NativePart(leaf).scan, wanted);
     }

@@ -152,7 +152,10 @@ final class NativeScan {
         return context.parallelize(texts, Math.max(texts.size(), 1)).rdd();
     }
 
-    /** Returns the files that some of the tasks read first, as JSON: those of tasks that lie as far apart as can be. */
+    /**
+     * Returns how many tasks there are, and the files that some of them read first, as JSON: those of tasks that lie as
+     * far apart as can be.
+     */
     static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
@@ -162,7 +165,10 @@ final class NativeScan {
                 files.add(facts(task.files()[0]));
             }
         }
-        return JSON.writeValueAsString(files);
+        Map<String, Object> found = new HashMap<>();
+        found.put("tasks", tasks.size());
+        found.put("files", files);
+        return JSON.writeValueAsString(found);
     }
 
     private static List<?> partitions(FileSourceScanExec scan) {
