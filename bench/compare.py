@@ -13,7 +13,6 @@ import platform
 import statistics
 import sys
 import time
-from decimal import Decimal
 from pathlib import Path
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -23,7 +22,9 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import Environment
-from processes import cpu_seconds
+from processes import machine_seconds
+from rows import comparable
+from sail import VERSION, Sail
 
 HERE = Path(__file__).parent
 MIB = 1 << 20
@@ -34,6 +35,7 @@ SYSTEMS = {
     "tuned": "Spark, tuned",
     "penstock": "Penstock",
     "native": "Penstock with execution.native",
+    "sail": f"Sail {VERSION}",
     "verified": "Penstock with execution.verify",
 }
 DEFAULT = ("spark", "tuned", "penstock")
@@ -53,19 +55,6 @@ def session(cores: int, memory: str) -> SparkSession:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
-
-
-def comparable(rows: list) -> list[str]:
-    """Rows as sorted texts; floats to six digits, as the order of their sums differs from run to run."""
-
-    def text(value: object) -> str:
-        return (
-            f"{value:.6g}"
-            if isinstance(value, float)
-            else str(value.normalize() if isinstance(value, Decimal) else value)
-        )
-
-    return sorted("|".join(map(text, row)) for row in rows)
 
 
 class Bench:
@@ -91,15 +80,18 @@ class Bench:
             "native": lambda text: native.collect(self.spark.sql(text)),
             "verified": lambda text: verified.collect(self.spark.sql(text)),
         }
+        if "sail" in systems:
+            runs["sail"] = Sail(data, cores).rows
+        self.others: list[str] = []
         self.runs = {name: runs[name] for name in systems}
 
     def done(self) -> tuple[float, float, float]:
-        """Return the CPU seconds of Spark's processes so far, and the MiB that were read and shuffled."""
+        """Return the CPU seconds of the machine so far, and the MiB that Spark has read and shuffled."""
         time.sleep(SETTLED)
         executors = self.spark._jsc.sc().statusStore().executorList(False)
         found = [executors.apply(i) for i in range(executors.size())]
         return (
-            cpu_seconds(self.spark._jvm.java.lang.ProcessHandle.current().pid()),
+            machine_seconds(),
             sum(one.totalInputBytes() for one in found) / MIB,
             sum(one.totalShuffleWrite() for one in found) / MIB,
         )
@@ -108,25 +100,32 @@ class Bench:
         """Return the seconds of each system, and how many vertices Penstock made."""
         times: dict[str, list] = {name: [] for name in self.runs}
         work: dict[str, list] = {name: [] for name in self.runs}
-        expected: list[str] | None = None
         for round_number in range(-1, rounds):  # one round to warm up
             names = list(self.runs)
+            found = {}
             turn = (int(number) + round_number) % len(names)
             for name in names[turn:] + names[:turn]:
                 before, start = self.done(), time.perf_counter()
                 rows = self.runs[name](text)
                 seconds = time.perf_counter() - start
                 done = [after - earlier for after, earlier in zip(self.done(), before, strict=True)]
-                found = comparable(rows)
-                if expected is not None and found != expected:
-                    raise SystemExit(f"Q{number}: {SYSTEMS[name]} gave other rows")
-                expected = found
+                found[name] = rows if name == "sail" else comparable(rows)
                 if round_number >= 0:
                     times[name].append(seconds)
                     work[name].append(done)
+            self._compare(number, found)
         times["work"] = [work]
         times["vertices"] = [len(self.env.last_job.vertices)] if "penstock" in self.runs else []
         return times
+
+    def _compare(self, number: str, found: dict[str, list[str]]) -> None:
+        """Stop if Penstock gave other rows than Spark; another engine may compute other decimals, and that is told."""
+        expected = next(rows for name, rows in found.items() if name != "sail")
+        for name, rows in found.items():
+            if rows != expected and name != "sail":
+                raise SystemExit(f"Q{number}: {SYSTEMS[name]} gave other rows")
+            if rows != expected and number not in self.others:
+                self.others.append(number)
 
 
 def ratios(times: dict[str, dict[str, list[float]]], base: str) -> list[float]:
@@ -153,7 +152,11 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
         seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
-        cells = [f"Q{number}", str(len(by_name["penstock"])), str(by_name["vertices"][0])]
+        cells = [
+            f"Q{number}",
+            str(len(by_name["penstock"])),
+            str(by_name["vertices"][0] if by_name["vertices"] else ""),
+        ]
         cells += [f"{seconds[name]:.2f}" if name in seconds else "" for name in systems]
         cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
         for name in told:
@@ -249,6 +252,8 @@ def main() -> None:
             + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items())
             + "."
         )
+    if bench.others:
+        about += f" Sail gave other rows for Q{', Q'.join(bench.others)}."
     text = table(times, about)
     (arguments.output / f"{arguments.data.name}.md").write_text(text)
     if "spark" in bench.runs:

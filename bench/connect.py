@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import time
-import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import pyspark
 
+from clients import THIN, python_with
 from processes import cpu_seconds, family
 
 HERE = Path(__file__).parent
@@ -56,15 +56,6 @@ COMMANDS = {
         MEMORY,
     ],
 }
-
-
-def thin_client(folder: Path) -> Path:
-    """Return a Python that has PyPI's pyspark-client, and no Java; it is installed the first time."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", f"pyspark-client<={pyspark.__version__}"], check=True)
-    return python
 
 
 @dataclass(frozen=True)
@@ -211,7 +202,7 @@ def main() -> None:
         "--client", type=Path, default=Path("data/thin-client"), help="where the thin client is installed"
     )
     arguments = parser.parse_args()
-    python = thin_client(arguments.client.resolve())
+    python = python_with(arguments.client.resolve(), THIN)
     where = f"PySpark {pyspark.__version__}, local[2], 5g driver, {platform.machine()} with {os.cpu_count()} cores, clients beside"
     lines = ["# Spark Connect", "", f"`bench/connect.py`: {where}. The clients are PyPI's pyspark-client.", ""]
     with server(COMMANDS["Spark"]) as spark, server(COMMANDS["Penstock"]) as penstock:

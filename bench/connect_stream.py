@@ -9,22 +9,17 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from decimal import Decimal
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from rows import comparable
+
 
 def hash_of(rows: list) -> str:
-    """Return a hash of rows in any order; floats to six digits, as the order of their sums differs from run to run."""
-
-    def text(value: object) -> str:
-        if isinstance(value, float):
-            return f"{value:.6g}"
-        return str(value.normalize() if isinstance(value, Decimal) else value)
-
-    return hashlib.sha256("\n".join(sorted("|".join(map(text, row)) for row in rows)).encode()).hexdigest()[:16]
+    """Return a hash of rows in any order."""
+    return hashlib.sha256("\n".join(comparable(rows)).encode()).hexdigest()[:16]
 
 
 def from_file(spark: SparkSession, arguments: argparse.Namespace) -> Iterator[tuple[str, DataFrame]]:

@@ -14,6 +14,7 @@ def small_tables_too(patch: pytest.MonkeyPatch) -> None:
     """Let DuckDB read small tables."""
     patch.setattr(native_part_facts, "LEAST_VALUES", 0)
     patch.setattr(native_part_facts, "LEAST_ROWS", 0)
+    patch.setattr(native_part_facts, "LEAST_OF_INPUTS", 0)
     patch.setattr(native_part_facts, "MOST_JOINED", float("inf"))
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.native.columns import Column, sent_schema
@@ -14,6 +14,7 @@ from penstock.native.columns import Column, sent_schema
 DECIMALS = st.lists(st.none() | st.decimals(-(10**16) + 1, 10**16 - 1, places=2), max_size=40)
 
 
+@settings(deadline=None)  # numpy is imported first
 @given(values=DECIMALS, skipped=st.integers(0, 3))
 def test_short_decimals_travel_as_whole_numbers(values: list[Decimal | None], skipped: int) -> None:
     column = Column("c", "decimal(18,2)")

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Environment
 from penstock.native.worker import NativeStep
-from penstock.spark import filters, native_parts
+from penstock.spark import exchange, filters, native_parts
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
@@ -229,6 +229,18 @@ EXCHANGED = {
     "anti": ("SELECT day, small15 FROM t LEFT ANTI JOIN u ON day = u_day", True),
     "decimal keys": ("SELECT d5, s, u_s FROM t JOIN u ON d5 = u_d5", True),
     "several keys": ("SELECT d5, s, u_s FROM t JOIN u ON i16 = u_i16 AND b = u_b AND day = u_day", True),
+    "a result that is read twice": (
+        "WITH x AS (SELECT i64, max(small15) m FROM t GROUP BY i64) SELECT a.i64, a.m, b.m n FROM x a JOIN x b ON a.i64 = b.i64",
+        True,
+    ),
+    "an outer join that one side decides on": (
+        "SELECT i64, u_s, s FROM t LEFT JOIN u ON i64 = u_i64 AND s IN ('a', 'b')",
+        False,
+    ),
+    "an inner join that one side decides on": (
+        "SELECT i64, u_s, s FROM t JOIN u ON i64 = u_i64 AND (s < u_s OR i8 = 1)",
+        True,
+    ),
     "null-safe keys": ("SELECT i64, s, u_s FROM t JOIN u ON i64 <=> u_i64", False),
     "text keys": ("SELECT s, u_i64 FROM t JOIN u ON s = u_s", False),
     "sums by whole numbers": ("SELECT i8, count(*), sum(small15), min(day), max(s), sum(i16) FROM t GROUP BY i8", True),
@@ -380,3 +392,28 @@ def test_little_memory_is_no_error(spark: SparkSession, rows: str) -> None:
     env = Environment(spark, config=config, progress=False)
     df = spark.read.parquet(rows).groupBy("s", "i64", "day").count()
     assert_same_rows(env.collect(df), df.collect())
+
+
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_the_rows_in_batches_are_counted(
+    spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decisions ask how many rows an exchange has, and how many a scan has read: not how many batches."""
+    all_that_can_be(monkeypatch)
+    written: list[int | None] = []
+    write = exchange.write
+
+    def recorded(*given: Any, **more: Any) -> Any:
+        result = write(*given, **more)
+        written.append(result.rows)
+        return result
+
+    monkeypatch.setattr(exchange, "write", recorded)
+    df = spark.sql("SELECT i8, count(*), max(s) FROM t GROUP BY i8").repartition(3, "i8")
+    plain = Environment(spark, config=OFF, progress=False)
+    for env in (native, plain):
+        assert_same_rows(env.collect(df), df.collect())
+    assert is_native(native)
+    assert not is_native(plain)
+    assert written[: len(written) // 2] == written[len(written) // 2 :]
+    assert None not in written

@@ -28,13 +28,13 @@ def file(tmp_path: Path) -> FileRange:
 
 
 def test_one_row_group_of_each_range(file: FileRange) -> None:
-    found = sampled([file, file])
-    assert (found.rows, found.task) == (200, 1000)
+    found = sampled([file, file], [file.length, 3 * file.length])
+    assert (found.rows, found.task) == (200, 2000)
     assert found.share(STEP) == 0.1
 
 
 def test_no_row_group(file: FileRange) -> None:
-    nothing = sampled([replace(file, length=1)])
+    nothing = sampled([replace(file, length=1)], [1])
     assert (nothing.chosen, nothing.rows, nothing.task) == ((), 0, 0)
     assert nothing.share(STEP) == 0
 
@@ -42,4 +42,4 @@ def test_no_row_group(file: FileRange) -> None:
 def test_a_file_that_is_not_here(file: FileRange) -> None:
     Path(file.path).unlink()
     with pytest.raises(NotNativeError, match="No such file"):
-        sampled([file])
+        sampled([file], [1])

@@ -35,7 +35,7 @@ def sent(columns: list[Column], rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
 
 
-@given(data=st.data(), subpartitions=st.sampled_from([1, 2, 7, 200]))
+@given(data=st.data(), subpartitions=st.sampled_from([1, 2, 7, 200, 70_000]))
 def test_rows_go_where_spark_puts_them(data: st.DataObject, subpartitions: int) -> None:
     types = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
     columns = [Column(f"c{place}", name) for place, name in enumerate(types)]

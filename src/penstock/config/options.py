@@ -85,9 +85,9 @@ NATIVE = Option(
     "execution.native",
     BOOL,
     default=False,
-    doc="Let DuckDB, in Spark's Python workers, read Parquet files, join their rows with broadcast tables and sum them "
-    "up before the first exchange, where all that is done to them is known to give Spark's values. Whatever it cannot "
-    "do, Spark does, and a decision says why. The package `duckdb` must be installed for every worker: "
+    doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, where all that is done "
+    "to them is known to give Spark's values, and where it pays. Rows travel as columns between such steps. Whatever "
+    "DuckDB cannot do, Spark does, and a decision says why. The package `duckdb` must be installed for every worker: "
     "`pip install penstock[native]`.",
 )
 NATIVE_MEMORY = Option(

@@ -49,6 +49,7 @@ def write_output(
         return exchange.write(session, logical, pre_aggregated=aggregates_first, native=native)
     finally:
         if native is not None:
+            native.close()
             _record(context, edge, native)
 
 

@@ -96,6 +96,7 @@ class Files:
 
     def _scan(self, file: FileRange) -> Scan | None:
         """Return the query for the rows of a range of a file, None if no row group belongs to it."""
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         if set("*?[") & set(file.local):
@@ -106,10 +107,13 @@ class Files:
             raise NotNativeError(str(error)) from error
         if found.st_size != file.size or found.st_mtime_ns // 1_000_000 != file.modified:
             raise NotNativeError(f"{file.path} has changed since the query was planned")
-        with pq.ParquetFile(file.local) as parquet:
-            self._check(parquet, file.path)
-            first, last = _rows(parquet.metadata, file)
-            total = parquet.metadata.num_rows
+        try:
+            with pq.ParquetFile(file.local) as parquet:
+                self._check(parquet, file.path)
+                first, last = _rows(parquet.metadata, file)
+                total = parquet.metadata.num_rows
+        except pa.ArrowInvalid as error:
+            raise NotNativeError(str(error)) from error
         if first == last:
             return None
         path = "'" + file.local.replace("'", "''") + "'"

@@ -46,26 +46,34 @@ class Sample:
         return given / self.rows if self.rows else 0.0
 
 
-def sampled(ranges: Sequence[FileRange]) -> Sample:
-    """Choose a row group of each of some ranges, each of another task.
+def sampled(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
+    """Choose a row group of each of some ranges, each the first one of another task.
+
+    Parameters
+    ----------
+    ranges
+        The ranges.
+    task_bytes
+        The bytes of all ranges of that task.
 
     Raises
     ------
     NotNativeError
         If the files cannot be read here.
     """
-    import pyarrow.parquet as pq  # the driver may not have it: that was asked before
+    import pyarrow as pa  # the driver may not have it: that was asked before
+    import pyarrow.parquet as pq
 
     chosen, rows, of_tasks = [], 0, []
-    for file in ranges:
+    for file, size in zip(ranges, task_bytes, strict=True):
         try:
             with pq.ParquetFile(file.local) as parquet:
                 groups = row_groups(parquet.metadata, file)
-        except OSError as error:
+        except (OSError, pa.ArrowInvalid) as error:
             raise NotNativeError(str(error)) from error
         if groups:
             group = groups[len(groups) // 2]
             chosen.append(replace(file, start=group.start, length=1))
             rows += group.rows
-        of_tasks.append(sum(one.rows for one in groups))
+        of_tasks.append(sum(one.rows for one in groups) * size // max(file.length, 1))
     return Sample(tuple(chosen), rows, sum(of_tasks) // max(len(of_tasks), 1))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SEED = 42
 """The seed of Spark's exchanges."""
+_SHORT = 1 << 16
 _MOST_BYTES = 64 << 20
 """So many bytes of a task are dealt out at a time: batches are long, and the memory of the worker is bounded."""
 
@@ -71,7 +72,8 @@ class Scatter:
         hashed = np.full(rows.num_rows, SEED, dtype=np.uint32)
         for place in self.keys:
             hashed = _hashed(rows.column(place), columns[place].sent, hashed)
-        return _places(hashed, len(self.numbers)).astype(np.uint16)
+        narrow = np.uint16 if len(self.numbers) <= _SHORT else np.int32  # of short numbers, sorting is quickest
+        return _places(hashed, len(self.numbers)).astype(narrow)
 
 
 def numbers_of(subpartitions: int) -> tuple[int, ...]:

@@ -66,6 +66,9 @@ class NativeStep:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows of a task: of the files that it is told to read, or of the columns that it is sent."""
+        import pyarrow as pa
+
+        pa.set_cpu_count(1)  # a task has one core
         rows = self._of_inputs(batches) if self.inputs else self._of_files(batches)
         yield from rows if self.scatter is None else self.scatter.dealt(rows, self.columns)
 
@@ -86,17 +89,15 @@ class NativeStep:
     def _of_inputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        schemas = [sent_schema(columns) for columns in self.inputs]
-        sent: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
+        sent = [sent_schema(columns) for columns in self.inputs]
+        wanted = [pa.schema([(one.name, one.arrow_type()) for one in columns]) for columns in self.inputs]
+        found: list[list[pa.RecordBatch]] = [[] for _ in self.inputs]
         for batch in batches:
             for number, message in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
-                sent[number].append(pa.ipc.read_record_batch(message.as_buffer(), schemas[number]))
-        tables = {}
-        for number, columns in enumerate(self.inputs):
-            rows = pa.Table.from_batches(sent[number], schemas[number]).combine_chunks()
-            chunks = [rows.column(place).combine_chunks() for place in range(len(columns))]
-            values = [column.from_sent(chunk) for column, chunk in zip(columns, chunks, strict=True)]
-            tables[f"input_{number}"] = pa.Table.from_arrays(values, [column.name for column in columns])
+                rows = pa.ipc.read_record_batch(message.as_buffer(), sent[number])
+                values = [one.from_sent(given) for one, given in zip(self.inputs[number], rows.columns, strict=True)]
+                found[number].append(pa.RecordBatch.from_arrays(values, schema=wanted[number]))
+        tables = {f"input_{n}": pa.Table.from_batches(found[n], wanted[n]) for n in range(len(self.inputs))}
         yield from self._computed(self.sql, tables)
 
     def _computed(self, sql: str, inputs: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:

@@ -260,7 +260,7 @@ def _statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeP
     """Return what was measured of a stage. If its rows are batches of columns, the rows in them count."""
     measured = stage.getRuntimeStatistics()
     columns = 0 if native is None else int(bridge.helper("NativeExchange").columns(above, stage))
-    if native is None or not columns:
+    if native is None or not columns or not _row_count(measured):
         return measured
     given = native.rows_given
     # As many bytes as Spark's own rows would take, as other steps are measured by these.

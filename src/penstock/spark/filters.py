@@ -198,7 +198,9 @@ def might_contain(found: KeySet, keys: Sequence[Expression]) -> Expression:
     """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
     bridge = keys[0]._bridge
     condition = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
-    return Expression(bridge, condition) if found.as_rows is None else found.as_rows.mark(bridge, condition)
+    if found.as_rows is None or found.bloom is None:
+        return Expression(bridge, condition)
+    return found.as_rows.mark(bridge, condition, found.bloom)
 
 
 def for_sources(found: KeySet, keys: Sequence[Expression]) -> list[Expression]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.core.broadcast import Broadcast
 
-    from penstock.spark.handles import Session
+    from penstock.spark.handles import JvmObject, Session
     from penstock.spark.jvm import Bridge
 
 MOST_ROWS = 4_000_000
@@ -49,10 +49,13 @@ class KeyRows:
         self._lock = threading.Lock()
         self._made: Broadcast[bytes] | None = None
 
-    def mark(self, bridge: Bridge, condition: Any) -> Expression:
-        """Return the expression that asks a Bloom filter of these keys, marked with their number."""
+    def mark(self, bridge: Bridge, condition: Any, bloom: JvmObject) -> Expression:
+        """Return the expression that asks a Bloom filter of these keys, marked with their number.
+
+        All copies of the expression share the filter itself, so the keys are kept as long as there is one.
+        """
         marked = bridge.helper("NativeKeys").tagged(condition, self._number, self._broadcast, self._count)
-        _MARKED.keep(bridge, self._number, marked, self)
+        _MARKED.keep(bridge, self._number, bloom, self)
         return Expression(bridge, marked)
 
     def rows(self, session: Session) -> Broadcast[bytes]:

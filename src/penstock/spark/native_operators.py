@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.native_part_facts import PartFacts, ScatterFacts
 
-_PICKLING = threading.Lock()
+_ONE_AT_A_TIME = threading.Lock()
 _OF_FILES = "files string"
 _OF_INPUTS = "input int, batch binary"
 _OF_COLUMNS = "place int, batch binary"
@@ -45,8 +45,9 @@ class RowsCounted:
     """
 
     def __init__(self, bridge: Bridge, part: Any) -> None:
-        self.read: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
-        self.given: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
+        with _ONE_AT_A_TIME:  # PySpark counts them up without a lock
+            self.read: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
+            self.given: Accumulator[int] = bridge.spark.sparkContext.accumulator(0)
         self.tasks: Any = None
         self._bridge = bridge
         self._part = part
@@ -55,8 +56,12 @@ class RowsCounted:
         """Let the plan of the tasks stand for the scan of the part, if there is one."""
         if self.tasks is not None:
             self._bridge.helper("NativeParts").tell(self.tasks, self._part, self.read.value)
-        for counter in (self.read, self.given):
-            _accumulatorRegistry.pop(counter.aid, None)  # PySpark would keep it
+
+    def close(self) -> None:
+        """Let go of the counters, which PySpark keeps; before 4.2, a task that runs again fails without them."""
+        if self._bridge.version >= (4, 2):
+            for counter in (self.read, self.given):
+                _accumulatorRegistry.pop(counter.aid, None)
 
 
 def native_operator(session: Session, node: Any, part: PartFacts, step: NativeStep, counted: RowsCounted) -> Any:
@@ -73,7 +78,7 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
     rows = rdd_leaf(session, Attributes(bridge, columns), read)
     made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
     given = _OF_COLUMNS if step.scatter else ", ".join(f"{one.name} {one.sent}" for one in part.columns)
-    with _PICKLING:  # what is registered holds for all threads
+    with _ONE_AT_A_TIME:  # what is registered holds for all threads
         cloudpickle.register_pickle_by_value(native)  # type: ignore[no-untyped-call]
         try:
             counting = replace(step, rows_read=counted.read, rows_given=counted.given)
@@ -102,7 +107,7 @@ def as_columns(session: Session, instead: Any, node: Any, scatter: ScatterFacts,
     Parameters
     ----------
     instead
-        What it takes the place of.
+        What it takes the place of: the exchange of the part, or the part itself where Spark has yet to add one.
     node
         The part.
     scatter

@@ -19,6 +19,12 @@ LEAST_VALUES = 20_000_000
 """So many values must be read: DuckDB saves some 8 ns of each, and to begin costs a tenth of a second (TPC-DS)."""
 LEAST_ROWS = 1_000_000
 """So many rows must be read where they can leave as columns: what comes after the exchange is faster, too."""
+LEAST_OF_INPUTS = 10_000
+"""So many exchanged rows a task must read: to begin costs it some 30 ms."""
+BYTES_OF_A_ROW = 8
+"""Bytes of an exchanged row, as it was written; two whole numbers take about so many when they are compressed."""
+IN_MEMORY = 4
+"""Exchanged columns take so many times as many bytes in memory as they did when they were written (TPC-H: 2 to 4)."""
 MOST_JOINED = 0.25
 """A task may hash so many rows for each that it reads: hash tables are made by every task anew."""
 LEAST_OF_A_BATCH = 100
@@ -65,6 +71,8 @@ class PartFacts:
         The numbers of the keys that its rows must be among (`key_rows`).
     joined_rows
         How many rows these sides have.
+    task_bytes
+        How many bytes of inputs the largest task reads at most, as they were written.
     aggregates
         Whether it sums up its rows.
     scatter
@@ -83,6 +91,7 @@ class PartFacts:
     builds: int = 0
     keys: tuple[int, ...] = ()
     joined_rows: int = 0
+    task_bytes: int = 0
     aggregates: bool = False
     scatter: ScatterFacts | None = None
     above: str | None = None
@@ -103,18 +112,40 @@ class PartFacts:
         return cls(declined=None, **{**facts, **typed})
 
     def why_small(self, tasks: int, rows: int) -> str | None:
-        """Return why a part that reads files does too little for DuckDB, None if it does enough.
+        """Return why a part does too little for DuckDB, None if it does enough.
 
         Parameters
         ----------
         tasks, rows
             How many tasks it has, and how many rows each of them reads, about.
         """
-        least = LEAST_ROWS if self.scatter is not None else LEAST_VALUES // max(len(self.read), 1)
+        if self.inputs:
+            least = LEAST_OF_INPUTS
+        else:
+            least = LEAST_ROWS if self.scatter is not None else LEAST_VALUES // max(len(self.read), 1)
         if tasks * rows < least:
             return f"about {tasks * rows} rows are too few for what it costs to begin"
         if self.joined_rows > MOST_JOINED * rows:
             return f"each task would hash {self.joined_rows} rows to join them with {rows}"
+        return None
+
+    @property
+    def task_rows(self) -> int:
+        """About how many rows of inputs the largest task reads, at least: written rows take as many bytes, or fewer."""
+        return self.task_bytes // BYTES_OF_A_ROW
+
+    def why_memory(self, memory: int) -> str | None:
+        """Return why a task cannot hold its inputs, None if it can.
+
+        Parameters
+        ----------
+        memory
+            The bytes that DuckDB may use in a task.
+        """
+        if self.task_bytes * IN_MEMORY > memory:
+            return (
+                f"a task would hold {self.task_bytes} bytes of input in memory, about {IN_MEMORY} times as many there"
+            )
         return None
 
     def why_many(self, share: float) -> str | None:

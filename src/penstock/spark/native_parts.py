@@ -131,14 +131,22 @@ class NativeParts:
             return self._of_inputs(session, node, part) if part.inputs else self._of_files(session, node, part)
         except NotNativeError as error:
             return str(error).removeprefix(NOT_NATIVE)
+        except Exception as error:  # other parts may be computed
+            log.warning("a part cannot be computed by DuckDB", exc_info=True)
+            return first_line(error)
 
-    def _of_inputs(self, session: Session, node: Any, part: PartFacts) -> NativeStep:
+    def _of_inputs(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
+        why = part.why_memory(self.memory) or part.why_small(1, part.task_rows)
+        if why is not None:
+            return why
         step = NativeStep(part.sql, part.columns, self.memory, inputs=part.inputs, tables=_tables(session, node, part))
-        return step if part.scatter is None else replace(step, scatter=_scatter(part.scatter))
+        if part.scatter is None or not part.leaves_as_columns(part.task_rows):
+            return step
+        return replace(step, scatter=_scatter(part.scatter))
 
     def _of_files(self, session: Session, node: Any, part: PartFacts) -> NativeStep | str:
         facts = json.loads(session._bridge.helper("NativeParts").sample(node, _SAMPLED))
-        sample = sampled([FileRange(**one) for one in facts["files"]])
+        sample = sampled([FileRange(**one) for one in facts["files"]], facts["task_bytes"])
         why = part.why_small(facts["tasks"], sample.task)
         if why is not None:
             return why
@@ -147,6 +155,8 @@ class NativeParts:
         if part.aggregates and part.scatter is None:
             return step
         share = sample.share(step)
+        for table in tables.values():
+            table.__dict__.pop("_value", None)  # the driver need not keep what it has read for the sample
         if part.scatter is not None and part.leaves_as_columns(share * sample.task):
             return replace(step, scatter=_scatter(part.scatter))
         return part.why_many(share) or step
@@ -156,10 +166,19 @@ class NativeParts:
         for rows in self._counted:
             rows.tell()
 
+    def close(self) -> None:
+        """Let go of what has counted rows."""
+        for rows in self._counted:
+            rows.close()
+
     @property
     def rows_given(self) -> int | None:
-        """How many rows DuckDB has given to the one exchange of the plan that has run; None if there are several."""
-        return self._counted[0].given.value if len(self._counted) == 1 else None
+        """How many rows DuckDB has given to the one exchange of the plan that has run.
+
+        None if there are several, or if none were counted: counts of Python workers can be lost, and no rows at all
+        would be more than an estimate.
+        """
+        return self._counted[0].given.value or None if len(self._counted) == 1 else None
 
     def gives_up(self, bridge: Bridge, error: Exception) -> bool:
         """Whether an error comes from a worker of a leaf, perhaps; from now on Spark computes all leaves then.

@@ -16,7 +16,7 @@ import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.math.BigInt;
 
-/** Exchanges of columns; see `native_exchange`. */
+/** Exchanges of columns; see `native_operators`. */
 public final class NativeExchange {
     /** Returns the rows of an exchange of batches, hashed by some of their columns. */
     public SparkPlan rows(SparkPlan exchange, Seq<Attribute> columns, List<?> keys, Object decoder, SparkPlan instead) {

@@ -3,7 +3,9 @@ package penstock;
 import java.util.ArrayList;
 import java.util.List;
 
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
@@ -122,9 +124,33 @@ final class NativeJoin {
             found.append(i == 0 ? "" : " AND ").append(NativeSql.equal((Expression) ours.get(i), (Expression) theirs.get(i)));
         }
         if (join.condition().isDefined()) {
-            found.append(" AND ").append(NativeSql.condition((Expression) (Object) join.condition().get()));
+            Expression condition = (Expression) (Object) join.condition().get();
+            if (!join.joinType().toString().equals("Inner")) {
+                checkCompares(condition);
+            }
+            found.append(" AND ").append(NativeSql.condition(condition));
         }
         return found.toString();
+    }
+
+    /** Checks that a condition compares the sides: with another one, DuckDB would compare all rows of an outer join. */
+    private void checkCompares(Expression condition) throws NativeSql.Declined {
+        if (condition instanceof And) {
+            checkCompares(((And) condition).left());
+            checkCompares(((And) condition).right());
+            return;
+        }
+        List<?> parts = Catalyst.each(condition.children());
+        boolean compares = condition instanceof BinaryComparison
+                && (isOf((Expression) parts.get(0), left) && isOf((Expression) parts.get(1), right)
+                    || isOf((Expression) parts.get(0), right) && isOf((Expression) parts.get(1), left));
+        if (!compares) {
+            throw new NativeSql.Declined("a condition of an outer join that does not compare its sides");
+        }
+    }
+
+    private static boolean isOf(Expression one, SparkPlan side) {
+        return one.references().nonEmpty() && one.references().subsetOf(side.outputSet());
     }
 
     /** Writes the rows of a build side to a file. */

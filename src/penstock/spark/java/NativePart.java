@@ -64,7 +64,17 @@ final class NativePart {
 
     /** Whether anything is done to the exchanged columns. */
     boolean isMoreThanItsInputs() {
-        return inputs.isEmpty() || !(within(plan) instanceof NativeRows);
+        SparkPlan ready = ready(plan);
+        return inputs.isEmpty() || !(within(ready == null ? plan : ready) instanceof NativeRows);
+    }
+
+    /** Returns how many bytes of exchanged columns its largest task reads at most, as they were written. */
+    long largestTask() {
+        long found = 0;
+        for (Object input : inputs) {
+            found += ((NativeRows) input).largestPartition();
+        }
+        return found;
     }
 
     /** Returns how many rows its builds and keys have. */
@@ -78,6 +88,10 @@ final class NativePart {
     }
 
     private String of(SparkPlan plan) throws NativeSql.Declined {
+        SparkPlan ready = ready(plan);
+        if (ready != null) {
+            return named(of(ready), ready, plan);
+        }
         SparkPlan one = within(plan);
         if (one instanceof FileSourceScanExec) {
             if (scan != null) {
@@ -102,7 +116,9 @@ final class NativePart {
         if (one instanceof SortMergeJoinExec || one instanceof ShuffledHashJoinExec) {
             needsLayout = true;
             NativeJoin join = new NativeJoin(one);
+            List<Object> before = new ArrayList<>(joined);
             String left = of(unsorted(join.left));
+            joined.retainAll(before); // those of one side are of no use to the other
             return join.of(left, of(unsorted(join.right)));
         }
         if (one instanceof HashAggregateExec || one instanceof SortAggregateExec) {
@@ -118,13 +134,29 @@ final class NativePart {
         throw new NativeSql.Declined(one instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(one));
     }
 
-    /** Returns what a plan is that only says how another one is run, or the plan of rows that lie ready. */
+    /** Returns what a plan is that only says how another one is run. */
     private static SparkPlan within(SparkPlan plan) {
-        if (plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter) {
-            return within((SparkPlan) Catalyst.each(plan.children()).get(0));
+        boolean isWrapped = plan instanceof WholeStageCodegenExec || plan instanceof InputAdapter;
+        return isWrapped ? within((SparkPlan) Catalyst.each(plan.children()).get(0)) : plan;
+    }
+
+    /** Returns the plan of rows that lie ready, null if a plan is something else. */
+    private static SparkPlan ready(SparkPlan plan) {
+        SparkPlan one = within(plan);
+        return one instanceof RDDScanExec ? NativeRows.planOf(one) : null;
+    }
+
+    /** Returns a query with the columns of another plan: a result that is read twice has other ones at one of its places. */
+    private static String named(String sql, SparkPlan from, SparkPlan to) throws NativeSql.Declined {
+        List<?> columns = Catalyst.each(to.output());
+        if (columns.size() != from.output().size()) {
+            throw new NativeSql.Declined("a result that is read by other columns");
         }
-        SparkPlan ready = plan instanceof RDDScanExec ? NativeRows.planOf(plan) : null;
-        return ready == null ? plan : within(ready);
+        StringBuilder names = new StringBuilder();
+        for (Object column : columns) {
+            names.append(names.length() == 0 ? "" : ", ").append(NativeSql.column((AttributeReference) column));
+        }
+        return "SELECT * FROM (" + sql + ") AS t(" + names + ")";
     }
 
     /** Returns a plan less the sort that is only there for the operator above. */
@@ -172,7 +204,7 @@ final class NativePart {
         boolean moves;
         try {
             moves = exchanges(new EnsureRequirements(true, Option.empty()).apply(plan));
-        } catch (RuntimeException refused) { // see `CutLayouts`
+        } catch (Exception refused) { // see `CutLayouts`, which throws what is not declared
             moves = true;
         }
         if (moves) {

@@ -2,8 +2,10 @@ package penstock;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 
@@ -111,14 +113,19 @@ public final class NativeParts {
         found.put("builds", part.builds.size());
         found.put("keys", part.keys);
         found.put("joined_rows", part.joinedRows());
+        found.put("task_bytes", part.largestTask());
         found.put("above", above);
         return found;
     }
 
     private static List<Object> columns(SparkPlan plan) throws NativeSql.Declined {
         List<Object> columns = new ArrayList<>();
+        Set<Object> names = new HashSet<>();
         for (Object column : Catalyst.each(plan.output())) {
             Map<String, Object> one = new HashMap<>();
+            if (!names.add(NativeSql.column((AttributeReference) column))) {
+                throw new NativeSql.Declined("a column that stands twice");
+            }
             one.put("name", NativeSql.column((AttributeReference) column));
             one.put("type", Catalyst.type((Expression) column));
             columns.add(one);

@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.function.Function;
 
-import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.MapOutputStatistics;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -16,8 +16,11 @@ import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning;
 import org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.sql.execution.CoalescedPartitionSpec;
 import org.apache.spark.sql.execution.CommandResultExec;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AQEShuffleReadExec;
+import org.apache.spark.sql.execution.adaptive.ShuffleQueryStageExec;
 
 import scala.collection.Iterator;
 import scala.collection.immutable.IndexedSeq;
@@ -68,6 +71,33 @@ public final class NativeRows extends SparkPlan {
         return child;
     }
 
+    /** Returns how many bytes a task reads at most, as they were written; 0 if that is not known. */
+    long largestPartition() {
+        SparkPlan stage = child instanceof AQEShuffleReadExec ? ((AQEShuffleReadExec) child).child() : child;
+        if (!(stage instanceof ShuffleQueryStageExec) || ((ShuffleQueryStageExec) stage).mapStats().isEmpty()) {
+            return 0;
+        }
+        long[] sizes = ((MapOutputStatistics) (Object) ((ShuffleQueryStageExec) stage).mapStats().get()).bytesByPartitionId();
+        long found = 0;
+        if (child instanceof AQEShuffleReadExec) {
+            for (Object spec : Catalyst.each(((AQEShuffleReadExec) child).partitionSpecs())) {
+                long size = 0;
+                if (spec instanceof CoalescedPartitionSpec) {
+                    CoalescedPartitionSpec merged = (CoalescedPartitionSpec) spec;
+                    for (int i = merged.startReducerIndex(); i < merged.endReducerIndex(); i++) {
+                        size += sizes[i];
+                    }
+                }
+                found = Math.max(found, size);
+            }
+            return found;
+        }
+        for (int i = 0; i < sizes.length; i++) {
+            found = Math.max(found, sizes[i]);
+        }
+        return found;
+    }
+
     Seq<Expression> keys() {
         return keys;
     }
@@ -92,6 +122,9 @@ public final class NativeRows extends SparkPlan {
     @Override
     public Partitioning outputPartitioning() {
         Object layout = child.outputPartitioning();
+        if (child instanceof AQEShuffleReadExec && ((AQEShuffleReadExec) child).isLocalRead()) {
+            return new UnknownPartitioning(((Partitioning) layout).numPartitions()); // the layout is that of what was exchanged
+        }
         if (layout instanceof CoalescedHashPartitioning) {
             CoalescedHashPartitioning merged = (CoalescedHashPartitioning) layout;
             return new CoalescedHashPartitioning(byKeys(merged.from()), merged.partitions());

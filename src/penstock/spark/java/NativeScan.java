@@ -153,21 +153,29 @@ final class NativeScan {
     }
 
     /**
-     * Returns how many tasks there are, and the files that some of them read first, as JSON: those of tasks that lie as
-     * far apart as can be.
+     * Returns how many tasks there are, the files that some of them read first, and the bytes of all that these read, as
+     * JSON: those of tasks that lie as far apart as can be.
      */
     static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
+        List<Object> sizes = new ArrayList<>();
         for (int i = 0; i < Math.min(wanted, tasks.size()); i++) {
             FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(wanted, tasks.size()));
             if (task.files().length > 0) {
-                files.add(facts(task.files()[0]));
+                Map<String, Object> one = facts(task.files()[0]);
+                long bytes = 0;
+                for (PartitionedFile file : task.files()) {
+                    bytes += file.length();
+                }
+                files.add(one);
+                sizes.add(bytes);
             }
         }
         Map<String, Object> found = new HashMap<>();
         found.put("tasks", tasks.size());
         found.put("files", files);
+        found.put("task_bytes", sizes);
         return JSON.writeValueAsString(found);
     }
 

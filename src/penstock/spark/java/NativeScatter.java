@@ -8,6 +8,7 @@ import java.util.Map;
 
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.physical.Distribution;
 import org.apache.spark.sql.catalyst.plans.physical.HashPartitioning;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec;
@@ -43,6 +44,9 @@ final class NativeScatter {
         }
         Object keys = aggregate.requiredChildDistributionExpressions().get();
         SparkPlan child = (SparkPlan) Catalyst.each(((SparkPlan) aggregate).children()).get(0);
+        if (child.outputPartitioning().satisfies((Distribution) (Object) aggregate.requiredChildDistribution().head())) {
+            return null; // Spark would exchange nothing
+        }
         return of((Seq<?>) keys, ((SparkPlan) aggregate).conf().numShufflePartitions(), child);
     }
 
