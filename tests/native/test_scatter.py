@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.hashing import hash_int, hash_row
@@ -35,6 +35,7 @@ def sent(columns: list[Column], rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, [column.name for column in columns])
 
 
+@settings(deadline=None)  # numpy is imported first
 @given(data=st.data(), subpartitions=st.sampled_from([1, 2, 7, 200, 70_000]))
 def test_rows_go_where_spark_puts_them(data: st.DataObject, subpartitions: int) -> None:
     types = data.draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))
