@@ -12,7 +12,6 @@ Spark takes two inputs for laid out alike only if they are cut alike, and lays n
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
@@ -34,8 +33,9 @@ from penstock.spark.handles import (
     Statistics,
 )
 from penstock.spark.jobs import executors_of, has_repeated_tasks
-from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items, option
+from penstock.spark.jvm import EXECUTION, EXPRESSIONS, children, class_name, items
 from penstock.spark.planning import spark_plan
+from penstock.spark.stage_figures import mapper_bytes, row_count, stage_statistics, subpartition_bytes, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,8 +52,6 @@ _READ = "AQEShuffleReadExec"
 _PLACE = {Side.LEFT: 0, Side.RIGHT: 1}
 _Slice = tuple[tuple[int, int], tuple[int, int] | None]
 _NOTHING: _Slice = ((0, 0), None)
-_WORD = 8
-"""Bytes of a value in Spark's rows, and of what says which of them are null."""
 _LOOKED_AT = 10_000
 """Rows of a broadcast relation whose sizes are looked at."""
 
@@ -235,16 +233,16 @@ def write(
     stages = _stages(above._handle)
     if not stages:
         return StagedResult(above, (), np.zeros((1, 1), dtype=np.int64))
-    measured = [_subpartition_bytes(bridge, stage) for stage in stages]
+    measured = [subpartition_bytes(bridge, stage) for stage in stages]
     sizes = measured[0] if len(stages) == 1 else np.array([sum(int(part.sum()) for part in measured)], dtype=np.int64)
-    statistics = [_statistics(bridge, above, stage, native) for stage in stages]
-    rows = [_row_count(s) for s in statistics]
+    statistics = [stage_statistics(bridge, above, stage, native) for stage in stages]
+    rows = [row_count(s) for s in statistics]
     return StagedResult(
         above,
         tuple(QueryStage(bridge, stage) for stage in stages),
         sizes.reshape(1, -1),
         rows=None if None in rows else sum(filter(None, rows)),
-        size_in_bytes=sum(_whole(s.sizeInBytes()) for s in statistics),
+        size_in_bytes=sum(whole(s.sizeInBytes()) for s in statistics),
         is_counted_once=_is_counted_once(bridge, executors),
         tasks=sum(int(stage.shuffle().numMappers()) for stage in stages),
         input_tasks=sum(
@@ -252,20 +250,8 @@ def write(
             for stage in stages
         ),
         statistics=Statistics(bridge, statistics[0]) if len(stages) == 1 else None,
-        mapper_bytes=partial(_mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
+        mapper_bytes=partial(mapper_bytes, bridge, stages[0]) if len(stages) == 1 else None,
     )
-
-
-def _statistics(bridge: Bridge, above: PhysicalPlan, stage: Any, native: NativeParts | None) -> Any:
-    """Return what was measured of a stage. If its rows are batches of columns, the rows in them count."""
-    measured = stage.getRuntimeStatistics()
-    columns = 0 if native is None else int(bridge.helper("NativeExchange").columns(above, stage))
-    if native is None or not columns or not _row_count(measured):
-        return measured
-    given = native.rows_given
-    # As many bytes as Spark's own rows would take, as other steps are measured by these.
-    size = max(_whole(measured.sizeInBytes()), (given or 0) * _WORD * (1 + columns))
-    return bridge.helper("NativeExchange").statistics(measured, size, -1 if given is None else given)
 
 
 def _is_counted_once(bridge: Bridge, executors: set[str]) -> bool:
@@ -328,7 +314,7 @@ def _relation(mode: BroadcastMode, rows: PhysicalPlan, executors: set[str]) -> B
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
     stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
     statistics, tasks = exchange.runtimeStatistics(), rows.rows().tasks
-    count, memory = _row_count(statistics), _whole(statistics.sizeInBytes())
+    count, memory = row_count(statistics), whole(statistics.sizeInBytes())
     return BroadcastResult(
         QueryStage(bridge, stage),
         count,
@@ -532,28 +518,6 @@ class _Scanned:
         return cls(tuple(facts["columns"]), facts["rows"], facts["kept"])
 
 
-def _mapper_bytes(bridge: Bridge, stage: Any, subpartitions: Sequence[int]) -> np.ndarray:
-    """Return the bytes that each task wrote for some subpartitions of a stage, shape (tasks, wanted).
-
-    Uses ``ShufflePartitionsUtil.createSkewPartitionSpecs`` with a target of a byte, so that every task that wrote
-    anything becomes a slice; the tracker of map outputs itself cannot be called from Python.
-    """
-    mappers = int(stage.shuffle().numMappers())
-    sizes = np.zeros((max(mappers, 1), len(subpartitions)), dtype=np.int64)
-    if not mappers:  # no task ran, so Spark does not know the shuffle
-        return sizes
-    wholes = _subpartition_bytes(bridge, stage)
-    util = bridge.companion(EXECUTION + "adaptive.ShufflePartitionsUtil")
-    for place, index in enumerate(subpartitions):
-        slices = option(util.createSkewPartitionSpecs(stage.shuffle().shuffleId(), index, 1, 0.0))
-        if slices is None:  # all of it was written by one task
-            sizes[0, place] = wholes[index]
-            continue
-        for one in items(slices):
-            sizes[int(one.startMapIndex()), place] = int(one.dataSize())
-    return sizes
-
-
 def plans_run(result: StagedResult | BroadcastResult) -> list[PhysicalPlan]:
     """Return the physical plans that have run for a result, each up to its exchange."""
     if isinstance(result, BroadcastResult):
@@ -598,24 +562,3 @@ def _stages(plan: Any) -> list[Any]:
     if class_name(plan) == _STAGE:
         return [plan]
     return [stage for child in children(plan) for stage in _stages(child)]
-
-
-def _partitions(stage: Any) -> int:
-    return int(stage.shuffle().numPartitions())
-
-
-def _subpartition_bytes(bridge: Bridge, stage: Any) -> np.ndarray:
-    statistics = option(stage.mapStats())
-    if statistics is None:  # a shuffle without any mapper
-        return np.zeros(_partitions(stage), dtype=np.int64)
-    text = bridge.find("java.util.Arrays").toString(statistics.bytesByPartitionId())  # one call, not one per number
-    return np.array(json.loads(text), dtype=np.int64)
-
-
-def _whole(value: Any) -> int:
-    return int(value if isinstance(value, int) else value.toString())
-
-
-def _row_count(statistics: Any) -> int | None:
-    count = option(statistics.rowCount())
-    return None if count is None else _whole(count)

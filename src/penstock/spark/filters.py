@@ -197,9 +197,10 @@ def _key_set(bridge: Bridge, row: Any, functions: Sequence[Any], rows: int, exac
 def might_contain(found: KeySet, keys: Sequence[Expression]) -> Expression:
     """Return a condition that is true of keys that are among those found, and of few others; sources ignore it."""
     bridge = keys[0]._bridge
-    condition = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+    asked = bridge.find(EXPRESSIONS + "BloomFilterMightContain")(found.bloom, _hash(bridge, keys))
+    condition = Expression(bridge, asked)
     if found.as_rows is None or found.bloom is None:
-        return Expression(bridge, condition)
+        return condition
     return found.as_rows.mark(bridge, condition, found.bloom)
 
 

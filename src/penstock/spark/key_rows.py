@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.spark.expressions import Expression
 from penstock.spark.lifetimes import KeptByPlans
@@ -49,7 +49,7 @@ class KeyRows:
         self._lock = threading.Lock()
         self._made: Broadcast[bytes] | None = None
 
-    def mark(self, bridge: Bridge, condition: Any, bloom: JvmObject) -> Expression:
+    def mark(self, bridge: Bridge, condition: Expression, bloom: JvmObject) -> Expression:
         """Return the expression that asks a Bloom filter of these keys, marked with their number.
 
         All copies of the expression share the filter itself, so the keys are kept as long as there is one.

@@ -69,11 +69,10 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
     bridge = session._bridge
     schema = bridge.find("org.apache.spark.sql.types.StructType").fromDDL(_OF_INPUTS if part.inputs else _OF_FILES)
     columns = bridge.companion("org.apache.spark.sql.catalyst.types.DataTypeUtils").toAttributes(schema)
-    leaves = bridge.helper("NativeParts")
     if part.inputs:
-        tasks = bridge.helper("NativeDecoder", on_executors=True).together(leaves.inputs(node))
+        tasks = bridge.helper("NativeDecoder", on_executors=True).together(bridge.helper("NativeParts").inputs(node))
     else:
-        tasks = leaves.tasks(node)
+        tasks = bridge.helper("NativeParts").tasks(node)
     read = InternalRows(bridge, tasks)
     rows = rdd_leaf(session, Attributes(bridge, columns), read)
     made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
@@ -98,7 +97,7 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
         return with_fields(bridge, physical, output=node.output(), child=told)
     computed = with_fields(bridge, physical, child=told)
     computed.copyTagsFrom(physical)
-    return computed if step.scatter is not None else leaves.withDecimals(computed, node.output())
+    return computed if step.scatter is not None else bridge.helper("NativeParts").withDecimals(computed, node.output())
 
 
 def as_columns(session: Session, instead: Any, node: Any, scatter: ScatterFacts, batches: Any) -> Any:

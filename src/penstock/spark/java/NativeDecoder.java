@@ -132,8 +132,8 @@ public final class NativeDecoder implements Function<Object, Object> {
             this.values = values;
         }
 
-        @Override
         @SuppressWarnings({"rawtypes", "unchecked"}) // the iterators are of objects, as Janino makes no bridge methods
+        @Override
         public Iterator<Object> call(Object rows) {
             ArrowConverters$ converters = ArrowConverters$.MODULE$;
             Object found = converters.fromBatchIterator((scala.collection.Iterator) new Batches((Iterator<?>) rows), sent, "UTC",

@@ -112,8 +112,8 @@ public final class NativeRows extends SparkPlan {
         return new CommandResultExec(columns, null, null);
     }
 
-    @Override
     @SuppressWarnings("unchecked")
+    @Override
     public RDD<InternalRow> doExecute() {
         return (RDD<InternalRow>) decoder.apply(Arrays.<Object>asList(child.execute(), columns));
     }
