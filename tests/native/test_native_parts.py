@@ -135,6 +135,18 @@ def test_what_is_not_known_to_be_equal_is_left_to_spark(spark: SparkSession, nat
     assert all(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
 
 
+@pytest.mark.usefixtures("interpreted", "rows")
+def test_a_scan_whose_filter_is_sparks(
+    spark: SparkSession, native: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's filter of Parquet finds no row of that day, so DuckDB must not read what Spark filters once more."""
+    all_that_can_be(monkeypatch)
+    df = spark.sql("SELECT i8, max(s) FROM t WHERE day = date'1582-10-10' GROUP BY i8")
+    assert_same_rows(native.collect(df), df.collect())
+    why = "a day that the Julian and the Gregorian calendar left out"
+    assert all(chosen == "Spark" and reason.startswith(why) for chosen, reason in reasons(native))
+
+
 @pytest.mark.usefixtures("interpreted")
 def test_a_sum_that_may_not_fit_is_sparks(spark: SparkSession, native: Environment, rows: str) -> None:
     for ansi in ("true", "false"):

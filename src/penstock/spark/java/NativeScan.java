@@ -15,6 +15,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlan;
@@ -64,6 +65,9 @@ final class NativeScan {
                 throw new NativeSql.Declined("partitions that are chosen while the query runs");
             }
         }
+        for (Object filter : Catalyst.each(scan.dataFilters())) {
+            checkDays((Expression) filter);
+        }
         List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
         // A column that is in the files and in the names of their folders has the folder's value.
         stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
@@ -81,6 +85,16 @@ final class NativeScan {
 
     private static String identifier(String name) {
         return '"' + name.replace("\"", "\"\"") + '"';
+    }
+
+    /** Checks the days that a filter of the files names: Spark's filters of Parquet take some for others. */
+    private static void checkDays(Expression one) throws NativeSql.Declined {
+        if (one instanceof Literal && one.dataType().catalogString().equals("date")) {
+            NativeTypes.literal(((Literal) one).value(), one.dataType());
+        }
+        for (Object part : Catalyst.each(one.children())) {
+            checkDays((Expression) part);
+        }
     }
 
     /** Whether an expression asks another query. */
