@@ -54,7 +54,7 @@ def write_output(
 
 
 def _record(context: JobContext, edge: StreamEdge, native: NativeParts) -> None:
-    """Record which leaves of a vertex DuckDB has computed, and why not the others."""
+    """Record which parts of a vertex DuckDB has computed, and why not the others."""
     node = NodeRef(edge.source_id, context.graph.node(edge.source_id).name)
     if native.failure is not None and not native.parts:
         context.decisions.record(Choice(DecisionKind.NATIVE, node, "Spark", native.failure))

@@ -188,7 +188,7 @@ def physical_plan(
     pre_aggregated
         Whether an aggregate over grouping sets sums up before rows are multiplied.
     native
-        Lets DuckDB compute leaves, if given.
+        Lets DuckDB compute parts, if given.
     """
     bridge = session._bridge
     logical._handle.setAnalyzed()

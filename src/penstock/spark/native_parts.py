@@ -62,7 +62,7 @@ def _application(bridge: Bridge) -> str:
 
 @dataclass(slots=True)
 class NativeParts:
-    """Lets DuckDB compute leaves of the plans of one vertex.
+    """Lets DuckDB compute parts of the plans of one vertex.
 
     Parameters
     ----------
@@ -71,10 +71,10 @@ class NativeParts:
 
     Attributes
     ----------
-    leaves
+    parts
         What was found in the plan that was made last.
     failure
-        Why Spark has computed all leaves after all, None if it has not.
+        Why Spark has computed all parts after all, None if it has not.
     """
 
     memory: int
@@ -84,17 +84,17 @@ class NativeParts:
 
     @property
     def is_used(self) -> bool:
-        """Whether DuckDB computes a leaf."""
+        """Whether DuckDB computes a part."""
         return self.failure is None and any(part.declined is None for part in self.parts)
 
     def rewritten(self, session: Session, plan: PhysicalPlan) -> PhysicalPlan:
-        """Return a physical plan, before exchanges are added, with leaves that DuckDB computes."""
+        """Return a physical plan, before exchanges are added, with parts that DuckDB computes."""
         if self.failure is not None:
             return plan
         try:
             return PhysicalPlan(session._bridge, self._rewritten(session, plan._handle))
         except Exception as error:  # Spark's plan is there
-            log.exception("no leaf can be computed by DuckDB")
+            log.exception("no part can be computed by DuckDB")
             self.failure = first_line(error)
             return plan
 
@@ -181,7 +181,7 @@ class NativeParts:
         return self._counted[0].given.value or None if len(self._counted) == 1 else None
 
     def gives_up(self, bridge: Bridge, error: Exception) -> bool:
-        """Whether an error comes from a worker of a leaf, perhaps; from now on Spark computes all leaves then.
+        """Whether an error comes from a worker of a part, perhaps; from now on Spark computes all parts then.
 
         Where it comes from the query's own function, Spark will raise it again.
         """
@@ -192,13 +192,13 @@ class NativeParts:
         self.failure = reasons[-1][1].strip() if reasons else "a Python worker failed"
         if any(f"No module named '{package}'" in str(self.failure) for package in _PACKAGES):
             self.failure += " on an executor"
-            _WITHOUT[_application(bridge)] = self.failure  # no other leaf has to find out
+            _WITHOUT[_application(bridge)] = self.failure  # no other part has to find out
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
         return True
 
     def refuses(self, above: PhysicalPlan) -> bool:
-        """Whether the part of a plan that has not run yet has a leaf of DuckDB: nothing could take its place later."""
-        if not self.is_used or not _has_leaf(above._handle):
+        """Whether the part of a plan that has not run yet has a part of DuckDB: nothing could take its place later."""
+        if not self.is_used or not _has_part(above._handle):
             return False
         self.failure = "the step ends without an exchange"
         return True
@@ -220,7 +220,7 @@ def _scatter(facts: ScatterFacts) -> Scatter:
     return Scatter(facts.keys, numbers_of(facts.subpartitions))
 
 
-def _has_leaf(plan: Any) -> bool:
+def _has_part(plan: Any) -> bool:
     if class_name(plan) in {"MapInArrowExec", "PythonMapInArrowExec"} and NativeStep.__name__ in str(plan.func()):
         return True
-    return class_name(plan) != "ShuffleQueryStageExec" and any(map(_has_leaf, children(plan)))
+    return class_name(plan) != "ShuffleQueryStageExec" and any(map(_has_part, children(plan)))
