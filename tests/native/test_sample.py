@@ -16,7 +16,7 @@ from penstock.native.sample import sampled
 from penstock.native.worker import NativeStep
 
 ID = (Column("id", "bigint"),)
-STEP = NativeStep("SELECT id FROM {scan} WHERE id % 10 = 0", ID, 64 << 20, Files(ID))
+STEP = NativeStep("SELECT id FROM scan WHERE id % 10 = 0", ID, 64 << 20, Files(ID))
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROWS = 1000
 MEMORY = 64 << 20
-PLAIN = "SELECT id AS c1, price AS c2 FROM {scan}"
+PLAIN = "SELECT id AS c1, price AS c2 FROM scan"
 READ = (Column("id", "bigint"), Column("price", "decimal(15,2)"))
 GIVEN = (Column("c1", "bigint"), Column("c2", "decimal(15,2)"))
 
@@ -66,7 +66,7 @@ def test_every_row_is_read_by_one_task(file: Path, tasks: int) -> None:
 
 
 def test_a_task_reads_several_ranges(file: Path) -> None:
-    sums = step("SELECT count(*) AS c1 FROM {scan}", (), (Column("c1", "bigint"),))
+    sums = step("SELECT count(*) AS c1 FROM scan", (), (Column("c1", "bigint"),))
     parts = ranges(file, 5)
     assert rows(sums, [parts[0], *parts[3:]]) == [{"c1": ROWS - sum(rows(sums, [one])[0]["c1"] for one in parts[1:3])}]
 
@@ -74,7 +74,7 @@ def test_a_task_reads_several_ranges(file: Path) -> None:
 def test_a_task_without_a_row_group_gives_what_no_rows_give(file: Path) -> None:
     (whole,) = ranges(file, 1)
     nothing = [FileRange(whole.path, 0, 1, whole.modified, whole.size)]
-    sums = step("SELECT count(id) AS c1, max(price) AS c2 FROM {scan}", READ, GIVEN)
+    sums = step("SELECT count(id) AS c1, max(price) AS c2 FROM scan", READ, GIVEN)
     assert rows(step(PLAIN, READ, GIVEN), nothing) == []
     assert rows(sums, nothing) == [{"c1": 0, "c2": None}]
 
@@ -96,7 +96,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED, ids=str)
 def test_files_that_differ_from_the_table_are_refused(file: Path, case: str) -> None:
     read, message = REFUSED[case]
-    leaf = step("SELECT 1 AS c1 FROM {scan}", read, (Column("c1", "int"),))
+    leaf = step("SELECT 1 AS c1 FROM scan", read, (Column("c1", "int"),))
     with pytest.raises(NotNativeError, match=message):
         rows(leaf, ranges(file, 1))
 
@@ -114,8 +114,8 @@ def test_a_file_that_has_changed_since_is_refused(file: Path) -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT CAST(9223372036854775807 AS BIGINT) + id AS c1, price AS c2 FROM {scan}", "Overflow"),
-        ("SELECT id AS c1, CAST(price AS DECIMAL(3,2)) AS c2 FROM {scan}", "Could not cast|[Cc]onversion"),
+        ("SELECT CAST(9223372036854775807 AS BIGINT) + id AS c1, price AS c2 FROM scan", "Overflow"),
+        ("SELECT id AS c1, CAST(price AS DECIMAL(3,2)) AS c2 FROM scan", "Could not cast|[Cc]onversion"),
     ],
 )
 def test_an_error_of_duckdb_leaves_the_rows_to_spark(file: Path, sql: str, message: str) -> None:
@@ -152,7 +152,7 @@ def test_files_of_writers_that_meant_something_else_are_refused(tmp_path: Path, 
         # The name of the writer stands in the footer, with its length: of equal length nothing else changes.
         path.write_bytes(path.read_bytes().replace(there, writer.encode().ljust(len(there))[: len(there)]))
     given = (Column("c1", column.type),)
-    leaf = step(f"SELECT {column.name} AS c1 FROM {{scan}}", (column,), given, calendar)
+    leaf = step(f"SELECT {column.name} AS c1 FROM scan", (column,), given, calendar)
     if refused is None:
         assert len(rows(leaf, ranges(path, 1))) == 1
     else:

@@ -84,18 +84,21 @@ VERIFY = Option(
 NATIVE = Option(
     "execution.native",
     BOOL,
-    default=False,
+    default=None,
     doc="Let DuckDB, in Spark's Python workers, read Parquet files, and join and sum up rows, where all that is done "
-    "to them is known to give Spark's values, and where it pays. Rows travel as columns between such steps. Whatever "
-    "DuckDB cannot do, Spark does, and a decision says why. The package `duckdb` must be installed for every worker: "
-    "`pip install penstock[native]`.",
+    "to them is known to give Spark's values, and where it pays. A query that one executor computes soonest becomes a "
+    "single task; of others, rows travel as columns between their steps. Whatever DuckDB cannot do, Spark does, and a "
+    "decision says why. The package `duckdb` must be installed for every worker: `pip install penstock[native]`. If "
+    "you set nothing, DuckDB computes only queries of a single task, and only in Spark's local mode.",
 )
 NATIVE_MEMORY = Option(
     "execution.native.memory",
     SIZE,
     default=192 * MIB,
     minimum=16 * MIB,
-    doc="The memory that DuckDB may use in a task before it writes to the disk. It is outside of the JVM, so it counts "
+    doc="The memory that DuckDB may use in a task before it writes to the disk; the single task of a query may use so "
+    "much for each core of its executor. If you set nothing, such a task may use a quarter of the machine's memory in "
+    "Spark's local mode. The memory is outside of the JVM, so it counts "
     "as `spark.executor.memoryOverhead`; two tasks at a time fit the 384 MiB that an executor has at least.",
 )
 SHADOW = Option(

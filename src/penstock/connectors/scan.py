@@ -44,6 +44,11 @@ class Scan(ABC):
         return ""
 
     @property
+    def came_otherwise(self) -> str:
+        """Why it was read in another way than was decided, empty if it was not."""
+        return ""
+
+    @property
     def uses_predicates(self) -> bool:
         """Whether it leaves out data that conditions on its columns rule out."""
         return False

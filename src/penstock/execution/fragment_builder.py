@@ -20,6 +20,7 @@ from penstock.threads import doing
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from penstock.connectors.scan import Scan
     from penstock.execution.context import JobContext
     from penstock.execution.leaves import Leaves
     from penstock.execution.reads import VertexSetup
@@ -79,13 +80,22 @@ class FragmentBuilder:
         if source is not None:
             name = source.coordinator.name
             with doing(f"opening {name} for reading", name):
-                return source.scan.leaf(self.scan_sessions.get(node_id))
+                return self._read(node_id, source.scan)
         if self.context.plan.nodes[node_id].top is None:
             (plan,) = self._inputs(node_id, plans).values()
             return plan
         if len(self._sliced(node_id)) > 1:
             return self._split_join(node_id, plans)
         return self.operator(node_id, plans)
+
+    def _read(self, node_id: int, scan: Scan) -> LogicalPlan:
+        leaf = scan.leaf(self.scan_sessions.get(node_id))
+        if scan.came_otherwise:
+            log = self.context.decisions
+            for decision in log:
+                if decision.kind is DecisionKind.NATIVE:  # that of the whole query: no vertex has run yet
+                    log.settle(decision.id, instead="Spark computes it", because=scan.came_otherwise)
+        return leaf
 
     def _inputs(self, node_id: int, plans: Mapping[int, LogicalPlan]) -> dict[LogicalNode, LogicalPlan]:
         """Return the inputs of a node, by their places in its plan: results that lie ready, and plans of the vertex."""

@@ -6,29 +6,18 @@ A task reads the row groups that start in its ranges. What DuckDB might read oth
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.native.errors import NotNativeError
+from penstock.native.footers import footer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.native.columns import Column
-
-_TEXTS = {"large_string", "string_view"}
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Keys of files whose old dates follow another calendar."""
-_SPARK_VERSION = b"org.apache.spark.version"
-"""The key of the release of Spark that has written a file; that of Spark 2 follows another calendar, too."""
-_WRITERS = re.compile(r"DuckDB|parquet-cpp-arrow version|parquet-(mr version 1\.|rs version )[1-9]\d")
-"""Who is known to tell of a column's largest and smallest values in the order of unsigned bytes, as DuckDB takes them.
-
-Old releases of others had another order, which Spark knows of.
-"""
+    from penstock.native.footers import Footer
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,25 @@ class Files:
     def scans(self, files: Sequence[FileRange]) -> list[Scan]:
         """Return queries for the rows of some ranges: one that gives none, if no row group belongs to them."""
         found = [scan for file in files if (scan := self._scan(file)) is not None]
-        return found or [Scan("(SELECT " + self._names(empty=True) + " LIMIT 0)", 0)]
+        return found or [Scan(self._none(), 0)]
+
+    def whole(self, ranges: Sequence[FileRange]) -> str:
+        """Return a query for the rows of whole files, of which there are all ranges.
+
+        Raises
+        ------
+        NotNativeError
+            If DuckDB might read a file otherwise than Spark.
+        """
+        files = {file.path: file for file in ranges}
+        read = [file for file in files.values() if self._footer(file).rows]
+        if not read:
+            return self._none()
+        paths = ", ".join(map(_path, read))
+        return f"SELECT {self._names()} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
+
+    def _none(self) -> str:
+        return "SELECT " + self._names(empty=True) + " LIMIT 0"
 
     def _names(self, *, empty: bool = False) -> str:
         if not self.read:
@@ -96,9 +103,19 @@ class Files:
 
     def _scan(self, file: FileRange) -> Scan | None:
         """Return the query for the rows of a range of a file, None if no row group belongs to it."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        footer = self._footer(file)
+        first, last = footer.range(file)
+        if first == last:
+            return None
+        if (first, last) == (0, footer.rows):
+            sql = f"SELECT {self._names()} FROM read_parquet({_path(file)}, hive_partitioning = false)"  # noqa: S608 - quoted
+            return Scan(sql, footer.rows)
+        numbered = f"read_parquet({_path(file)}, hive_partitioning = false, file_row_number = true)"
+        where = f"file_row_number >= {first} AND file_row_number < {last}"
+        return Scan(f"SELECT {self._names()} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
 
+    def _footer(self, file: FileRange) -> Footer:
+        """Return what a file tells of itself; raise if it has changed, or DuckDB might read it otherwise than Spark."""
         if set("*?[") & set(file.local):
             raise NotNativeError(f"DuckDB would take the path {file.path} for a pattern")
         try:
@@ -107,76 +124,14 @@ class Files:
             raise NotNativeError(str(error)) from error
         if found.st_size != file.size or found.st_mtime_ns // 1_000_000 != file.modified:
             raise NotNativeError(f"{file.path} has changed since the query was planned")
-        try:
-            with pq.ParquetFile(file.local) as parquet:
-                self._check(parquet, file.path)
-                first, last = _rows(parquet.metadata, file)
-                total = parquet.metadata.num_rows
-        except pa.ArrowInvalid as error:
-            raise NotNativeError(str(error)) from error
-        if first == last:
-            return None
-        path = "'" + file.local.replace("'", "''") + "'"
-        if (first, last) == (0, total):
-            sql = f"SELECT {self._names()} FROM read_parquet({path}, hive_partitioning = false)"  # noqa: S608 - quoted
-            return Scan(sql, total)
-        numbered = f"read_parquet({path}, hive_partitioning = false, file_row_number = true)"
-        where = f"file_row_number >= {first} AND file_row_number < {last}"
-        return Scan(f"SELECT {self._names()} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
+        footer = footer_of(file.local, found.st_mtime_ns, found.st_size)
+        footer.check(file.path, self.read, self.calendar)
+        return footer
 
-    def _check(self, parquet: Any, path: str) -> None:
-        """Raise if a file has columns that might be read otherwise than Spark reads them."""
-        schema = parquet.schema_arrow
-        for column in self.read:
-            places = [one for one in schema.names if one.lower() == column.name.lower()]
-            if places != [column.name]:
-                raise NotNativeError(f"{path} has the columns {places} for {column.name}")
-            there = str(schema.field(column.name).type)
-            if ("string" if there in _TEXTS else there) != column.arrow:
-                raise NotNativeError(f"{column.name} is {there} in {path}, and {column.type} in the table")
-        types, known = {column.type.partition("(")[0] for column in self.read}, parquet.metadata.metadata or {}
-        if "date" in types:
-            version = known.get(_SPARK_VERSION)
-            is_old = self.calendar != "CORRECTED" if version is None else version < b"3"
-            if is_old or any(key in known for key in _LEGACY):
-                raise NotNativeError(f"{path} may have dates of another calendar")
-        if types & {"string", "decimal"} and not _WRITERS.match(parquet.metadata.created_by or ""):
-            raise NotNativeError(f"{path} comes from {parquet.metadata.created_by or 'an unknown writer'}")
+
+def _path(file: FileRange) -> str:
+    return "'" + file.local.replace("'", "''") + "'"
 
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """A row group of a file: its first row, how many it has, and where its first column starts."""
-
-    first: int
-    rows: int
-    start: int
-
-
-def row_groups(metadata: Any, file: FileRange) -> list[RowGroup]:
-    """Return the row groups whose first column starts in a range."""
-    found, row = [], 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        head = group.column(0)
-        start = head.data_page_offset
-        if head.has_dictionary_page and head.dictionary_page_offset:
-            start = min(start, head.dictionary_page_offset)
-        if file.start <= start < file.start + file.length:
-            found.append(RowGroup(row, group.num_rows, start))
-        row += group.num_rows
-    return found
-
-
-def _rows(metadata: Any, file: FileRange) -> tuple[int, int]:
-    """Return the first row of the row groups that start in a range, and the first one after them."""
-    groups = row_groups(metadata, file)
-    if not groups:
-        return 0, 0
-    if any(one.first + one.rows != other.first for one, other in pairwise(groups)):
-        raise NotNativeError(f"the row groups of {file.path} do not lie in their order")
-    return groups[0].first, groups[-1].first + groups[-1].rows

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.native.errors import NotNativeError
-from penstock.native.files import row_groups
+from penstock.native.footers import footer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,16 +60,9 @@ def sampled(ranges: Sequence[FileRange], task_bytes: Sequence[int]) -> Sample:
     NotNativeError
         If the files cannot be read here.
     """
-    import pyarrow as pa  # the driver may not have it: that was asked before
-    import pyarrow.parquet as pq
-
     chosen, rows, of_tasks = [], 0, []
     for file, size in zip(ranges, task_bytes, strict=True):
-        try:
-            with pq.ParquetFile(file.local) as parquet:
-                groups = row_groups(parquet.metadata, file)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise NotNativeError(str(error)) from error
+        groups = footer_of(file.local, file.modified, file.size).groups_in(file)
         if groups:
             group = groups[len(groups) // 2]
             chosen.append(replace(file, start=group.start, length=1))

@@ -8,13 +8,11 @@ The modules of this room are sent to the workers as they are, so they import not
 from __future__ import annotations
 
 import json
-import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.native.columns import Column, sent_schema
-from penstock.native.errors import NotNativeError
+from penstock.native.engine import computed, connected
 from penstock.native.files import FileRange, Files
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
 
     from penstock.native.scatter import Scatter
 
-_BATCH_ROWS = 10_000
-"""Rows of a batch of columns, as Spark's own ``spark.sql.execution.arrow.maxRecordsPerBatch``."""
-
 
 @dataclass(frozen=True, slots=True)
 class NativeStep:
@@ -37,7 +32,7 @@ class NativeStep:
     Parameters
     ----------
     sql
-        The query; ``{scan}`` stands for the rows of the files.
+        The query; ``scan`` is the rows of the files.
     columns
         What it gives.
     memory
@@ -66,9 +61,6 @@ class NativeStep:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Compute the rows of a task: of the files that it is told to read, or of the columns that it is sent."""
-        import pyarrow as pa
-
-        pa.set_cpu_count(1)  # a task has one core
         rows = self._of_inputs(batches) if self.inputs else self._of_files(batches)
         yield from rows if self.scatter is None else self.scatter.dealt(rows, self.columns)
 
@@ -83,8 +75,7 @@ class NativeStep:
         scans = self.files.scans(ranges)
         if self.rows_read is not None:
             self.rows_read.add(sum(scan.rows for scan in scans))
-        sql = self.sql.replace("{scan}", "(" + " UNION ALL ".join(scan.sql for scan in scans) + ")")
-        yield from self._computed(sql, {})
+        yield from self._computed(" UNION ALL ".join(scan.sql for scan in scans), {})
 
     def _of_inputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -98,40 +89,22 @@ class NativeStep:
                 values = [one.from_sent(given) for one, given in zip(self.inputs[number], rows.columns, strict=True)]
                 found[number].append(pa.RecordBatch.from_arrays(values, schema=wanted[number]))
         tables = {f"input_{n}": pa.Table.from_batches(found[n], wanted[n]) for n in range(len(self.inputs))}
-        yield from self._computed(self.sql, tables)
+        yield from self._computed(None, tables)
 
-    def _computed(self, sql: str, inputs: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    def _computed(self, scan: str | None, inputs: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        names = [one.name for one in self.columns]
-        with self._connected() as connection:
+        with connected(self.memory) as connection:
             for name, sent in self.tables.items():
                 connection.register(name, pa.ipc.open_stream(sent.value).read_all())
+            if scan is not None:
+                connection.execute(f"CREATE TEMP VIEW scan AS {scan}")
             for name, table in inputs.items():
                 connection.register(name, table)
-            for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+            for batch in computed(connection, self.sql, self.columns):
                 if self.rows_given is not None:
                     self.rows_given.add(batch.num_rows)
-                values = [one.to_sent(given) for one, given in zip(self.columns, batch.columns, strict=True)]
-                yield pa.RecordBatch.from_arrays(values, names)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        import duckdb  # an executor may not have it: that is told of the whole application
-        import pyarrow as pa
-
-        with tempfile.TemporaryDirectory(prefix="penstock-duckdb-") as spill:
-            settings: dict[str, str | bool | int | float | list[str]] = {
-                "threads": 1,  # a task has one core
-                "memory_limit": f"{self.memory}B",
-                "temp_directory": spill,
-                "autoinstall_known_extensions": False,
-            }
-            try:
-                with duckdb.connect(config=settings) as connection:
-                    yield connection
-            except (duckdb.Error, pa.ArrowInvalid) as error:
-                raise NotNativeError(str(error)) from error
+                yield batch
 
     def counting(self) -> NativeStep:
         """Return a step that counts the rows of this one."""

@@ -48,7 +48,7 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
 def plan_query(bridge: Bridge, config: Configuration, output: PlannedOutput, name: str) -> JobPlan:
     """Return the plan of a job for a query that Spark has optimised already."""
     broadcast = _broadcast_threshold(bridge, config)
-    queries = read_planned_query(config, output.plan, broadcast[0])
+    queries = read_planned_query(bridge, config, output.plan, broadcast[0])
     return _planned(_translated(bridge, config, [output], queries, broadcast), name)
 
 
@@ -79,7 +79,7 @@ def _translated(
 
     every_plan = [*queries.plans, *(part.plan for part in queries.shared)]
     cut_by_spark = {leaf for plan in every_plan for leaf in leaves_cut_by_spark(plan)}
-    sources = SourceMaker(bridge, config, queries.run_by_spark, cut_by_spark)
+    sources = SourceMaker(bridge, config, queries.whole, cut_by_spark)
     builder = DraftBuilder()
     builder.notes += queries.notes
     translator = Translator(bridge, config, builder, queries.parts, sources, *broadcast, placeholder)

@@ -9,7 +9,9 @@ from penstock.config.options import EARLY_SUMS
 from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.early_sums import with_early_sums
+from penstock.planner.native_query import NativeQuery, native_query
 from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
+from penstock.planner.spark_query import WHOLE_QUERY, SparkQuery
 from penstock.rebalance.adapted import with_adaptive_exchanges
 from penstock.spark import catalyst
 from penstock.spark.plans import read_plan
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
-
-RUN_BY_SPARK = "Query"
-"""The name of a leaf that stands for a whole query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +53,9 @@ class Queries:
     Parameters
     ----------
     plans
-        The optimised plan of each output; one that Spark runs as it is is a leaf.
-    run_by_spark
-        Why Spark has to run some of them, by the leaf.
+        The optimised plan of each output; one that is not cut is a leaf.
+    whole
+        How some of them are run that are not cut, by the leaf.
     shared
         The parts that others share, each after those it reads.
     parts
@@ -66,7 +65,7 @@ class Queries:
     """
 
     plans: Sequence[LogicalNode]
-    run_by_spark: Mapping[LogicalNode, str]
+    whole: Mapping[LogicalNode, SparkQuery]
     shared: Sequence[SharedPart]
     parts: EqualParts
     notes: Sequence[Note] = ()
@@ -91,33 +90,45 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
         for output in outputs
     ]
     optimized = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
-    plans, reasons = _unless_run_by_spark(optimized)
-    cut, shared = _without_shared(bridge, {i: outputs[i] for i, why in enumerate(reasons) if not why})
-    plans = [cut.get(i, plan) for i, plan in enumerate(plans)]
-    return _queries(config, plans, reasons, shared, broadcast_threshold)
+    whole = _run_by_spark(optimized)
+    if not whole and len(outputs) == 1:
+        whole = _run_by_duckdb(bridge, config, optimized[0])
+    cut, shared = _without_shared(bridge, {i: output for i, output in enumerate(outputs) if i not in whole})
+    plans = [cut.get(i, plan) for i, plan in enumerate(optimized)]
+    return _queries(config, plans, whole, shared, broadcast_threshold)
 
 
-def read_planned_query(config: Configuration, plan: LogicalPlan, broadcast_threshold: int) -> Queries:
+def read_planned_query(bridge: Bridge, config: Configuration, plan: LogicalPlan, broadcast_threshold: int) -> Queries:
     """Return what a job has to do whose one query Spark has optimised already; see `read_queries`."""
-    return _queries(config, *_unless_run_by_spark([read_plan(plan)]), [], broadcast_threshold)
+    read = read_plan(plan)
+    whole = _run_by_spark([read]) or _run_by_duckdb(bridge, config, read)
+    return _queries(config, [read], whole, [], broadcast_threshold)
 
 
-def _unless_run_by_spark(plans: Sequence[LogicalNode]) -> tuple[list[LogicalNode], list[str]]:
-    """Return plans, leaves in place of those that Spark has to run as they are, and for each plan the reason."""
-    reasons = [why_run_by_spark(plan) for plan in plans]
-    return [
-        replace(plan, name=RUN_BY_SPARK, children=()) if why else plan for plan, why in zip(plans, reasons, strict=True)
-    ], reasons
+def _run_by_spark(plans: Sequence[LogicalNode]) -> dict[int, SparkQuery]:
+    """Return those of some plans that Spark has to run as they are, by their places."""
+    reasons = map(why_run_by_spark, plans)
+    return {place: SparkQuery(plans[place], why) for place, why in enumerate(reasons) if why}
+
+
+def _run_by_duckdb(bridge: Bridge, config: Configuration, plan: LogicalNode) -> dict[int, SparkQuery]:
+    """Return the only plan of a job if DuckDB should compute it."""
+    found = native_query(bridge, config, plan)
+    return {} if found is None else {0: found}
 
 
 def _queries(
     config: Configuration,
-    plans: Sequence[LogicalNode],
-    reasons: Sequence[str],
+    given: Sequence[LogicalNode],
+    whole: Mapping[int, SparkQuery],
     shared: Sequence[SharedPart],
     broadcast_threshold: int,
 ) -> Queries:
-    every, notes = [*plans, *(one.plan for one in shared)], []
+    plans = [
+        replace(plan, name=WHOLE_QUERY, children=()) if place in whole else plan for place, plan in enumerate(given)
+    ]
+    every: list[LogicalNode] = [*plans, *(one.plan for one in shared)]
+    notes = [query.note() for query in whole.values() if isinstance(query, NativeQuery)]
     if config.flag(EARLY_SUMS):
         for place, plan in enumerate(every):
             every[place], made = with_early_sums(plan, broadcast_threshold)
@@ -126,7 +137,7 @@ def _queries(
     plans, rest = changed[: len(plans)], changed[len(plans) :]
     return Queries(
         plans,
-        {plan: why for plan, why in zip(plans, reasons, strict=True) if why},
+        {plans[place]: query for place, query in whole.items()},
         [replace(one, plan=plan) for one, plan in zip(shared, rest, strict=True)],
         parts,
         notes,

@@ -17,7 +17,7 @@ from penstock.graph.partitioner import FORWARD, GLOBAL, REBALANCE, HashPartition
 from penstock.planner.draft import Note
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.plan import NodePlan, WriteKind
-from penstock.planner.queries import RUN_BY_SPARK
+from penstock.planner.spark_query import WHOLE_QUERY
 from penstock.planner.translation.exchanges import read_in_place
 from penstock.planner.write_wishes import WriteWish, write_wish
 from penstock.spark import catalyst
@@ -108,7 +108,7 @@ def _keeps_an_order(operator: LogicalNode | None) -> bool:
     if operator.name in LIMITS:  # Spark plans a limit with the sort below it
         below = operator.children[0]
         return _keeps_an_order(below.children[0] if below.name == "Project" else below)
-    may_be = operator.name in {"InMemoryRelation", RUN_BY_SPARK}
+    may_be = operator.name in {"InMemoryRelation", WHOLE_QUERY}
     return operator.name == "Sort" or (may_be and catalyst.keeps_an_order(operator))
 
 

@@ -31,7 +31,7 @@ from penstock.connectors.provided import ProvidedScan
 from penstock.connectors.scan_parallelism import ScanOptions, is_asked, limited
 from penstock.errors import ConfigError, SourceError
 from penstock.planner.plan import SourcePlan
-from penstock.planner.spark_query import spark_query
+from penstock.planner.spark_query import query_source
 from penstock.spark import files, hive, jdbc, jobs
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.connectors.base import Source
     from penstock.connectors.scan import Scan
     from penstock.plan_hints import PlanHint
+    from penstock.planner.spark_query import SparkQuery
     from penstock.spark.jdbc import JdbcRelation
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
@@ -69,8 +70,8 @@ class SourceMaker:
         The session.
     config
         The job's options; those of a table or reader win.
-    run_by_spark
-        Leaves that stand for whole queries, and why Spark has to run those.
+    whole_queries
+        Leaves that stand for whole queries, and how these are run.
     cut_by_spark
         Leaves whose tasks have to be those that Spark makes.
     """
@@ -79,11 +80,11 @@ class SourceMaker:
         self,
         bridge: Bridge,
         config: Configuration,
-        run_by_spark: Mapping[LogicalNode, str] | None = None,
+        whole_queries: Mapping[LogicalNode, SparkQuery] | None = None,
         cut_by_spark: Collection[LogicalNode] = (),
     ) -> None:
         self._bridge = bridge
-        self._run_by_spark = run_by_spark or {}
+        self._whole_queries = whole_queries or {}
         self._cut_by_spark = cut_by_spark
         self._config = config
         self._cores = jobs.cluster_cores(bridge)
@@ -110,8 +111,8 @@ class SourceMaker:
         ConfigError
             If an option of the table has a value that is not allowed.
         """
-        if leaf in self._run_by_spark:
-            return spark_query(leaf, self._run_by_spark[leaf])
+        if leaf in self._whole_queries:
+            return query_source(leaf, self._whole_queries[leaf])
         if leaf in self._cut_by_spark:
             name = leaf.files.name if leaf.files is not None else _NAMES.get(leaf.name, leaf.name)
             plain = PlainScan(leaf)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
 
 
+WHOLE_QUERY = "Query"
+"""The name of a leaf that stands for a whole query."""
+
+
 class SparkQuery(Scan):
     """What a query gives when Spark plans it under the user's own settings; its tasks are left as they are.
 
@@ -32,6 +36,11 @@ class SparkQuery(Scan):
     def __init__(self, plan: LogicalPlan, reason: str) -> None:
         self._plan = plan
         self._reason = reason
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return "Spark's own query"
 
     @property
     def reason(self) -> str:
@@ -63,7 +72,6 @@ class SparkQuery(Scan):
         return self
 
 
-def spark_query(leaf: LogicalNode, reason: str) -> SourcePlan:
+def query_source(leaf: LogicalNode, query: SparkQuery) -> SourcePlan:
     """Return the source of a leaf that stands for a whole query."""
-    query = SparkQuery(leaf, reason)
-    return SourcePlan(leaf, SourceCoordinator("Spark's own query", None), ScanOptions(), None, leaf, query)
+    return SourcePlan(leaf, SourceCoordinator(query.name, None), ScanOptions(), None, leaf, query)

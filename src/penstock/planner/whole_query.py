@@ -73,7 +73,7 @@ def plan_whole(
         return None
     (output,), (plan,) = outputs, plans
     found = _whole_by_sources(plan, threshold)
-    if found is None or _sink_says_how(output, config) or _plan_says_how(catalyst.cached_plan(bridge, output.df)):
+    if found is None or _sink_says_how(output, config) or plan_says_how(catalyst.cached_plan(bridge, output.df)):
         return None
     return found
 
@@ -105,7 +105,7 @@ def options_say_how(config: Configuration) -> bool:
     )
 
 
-def _plan_says_how(plan: LogicalPlan) -> bool:
+def plan_says_how(plan: LogicalPlan) -> bool:
     """Whether the user said something at a place of a plan, or gave one of its readers an option.
 
     The plan is not optimised yet: Spark's optimiser drops a hint below another exchange.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import SINK_PARALLELISM, SINK_TARGET_FILE_SIZE
 from penstock.graph import OperatorKind
-from penstock.planner.queries import RUN_BY_SPARK
+from penstock.planner.spark_query import WHOLE_QUERY
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -83,4 +83,4 @@ def _has_own_tasks(top: LogicalNode | None) -> bool:
     """Whether an operator's tasks are those of a coalesce, or of a query that Spark has to run as it is."""
     if top is None:
         return False
-    return top.name == RUN_BY_SPARK or (top.repartition is not None and not top.repartition.shuffles)
+    return top.name == WHOLE_QUERY or (top.repartition is not None and not top.repartition.shuffles)

@@ -145,12 +145,18 @@ def application(bridge: Bridge) -> Application:
     return Application(str(context.applicationId), context.uiWebUrl)
 
 
+def is_local(bridge: Bridge) -> bool:
+    """Whether tasks run in the driver's process."""
+    master = str(bridge.spark.sparkContext.master)
+    return master.startswith("local") and "cluster" not in master
+
+
 def heap_bytes(bridge: Bridge) -> tuple[int, int]:
     """Return the largest heap of the driver and of an executor."""
     driver = int(bridge.find("java.lang.Runtime").getRuntime().maxMemory())
-    context = bridge.spark.sparkContext
-    if str(context.master).startswith("local") and "cluster" not in str(context.master):
+    if is_local(bridge):
         return driver, driver
+    context = bridge.spark.sparkContext
     return driver, parse_size(context.getConf().get("spark.executor.memory", "1g") or "1g")
 
 

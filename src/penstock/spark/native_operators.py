@@ -22,8 +22,11 @@ from penstock.spark.logical_plan import LogicalPlan
 from penstock.spark.planning import spark_plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from pyspark.accumulators import Accumulator
 
+    from penstock.native.columns import Column
     from penstock.native.worker import NativeStep
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
@@ -76,15 +79,8 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
     read = InternalRows(bridge, tasks)
     rows = rdd_leaf(session, Attributes(bridge, columns), read)
     made = bridge.companion("org.apache.spark.sql.classic.Dataset").ofRows(session, rows)
-    given = _OF_COLUMNS if step.scatter else ", ".join(f"{one.name} {one.sent}" for one in part.columns)
-    with _ONE_AT_A_TIME:  # what is registered holds for all threads
-        cloudpickle.register_pickle_by_value(native)  # type: ignore[no-untyped-call]
-        try:
-            counting = replace(step, rows_read=counted.read, rows_given=counted.given)
-            mapped: Any = DataFrame(made, bridge.spark).mapInArrow(counting, given)
-            plan = mapped._jdf.queryExecution().analyzed()
-        finally:
-            cloudpickle.unregister_pickle_by_value(native)  # type: ignore[no-untyped-call]
+    counting = replace(step, rows_read=counted.read, rows_given=counted.given)
+    plan = mapped(DataFrame(made, bridge.spark), counting, _OF_COLUMNS if step.scatter else sent_columns(part.columns))
     physical = spark_plan(session, LogicalPlan(bridge, plan))
     # A scan claims nothing of its rows, so Spark puts the exchange behind it that the step ends with.
     unknown = bridge.find(PHYSICAL + "UnknownPartitioning")(read.tasks)
@@ -98,6 +94,31 @@ def native_operator(session: Session, node: Any, part: PartFacts, step: NativeSt
     computed = with_fields(bridge, physical, child=told)
     computed.copyTagsFrom(physical)
     return computed if step.scatter is not None else bridge.helper("NativeParts").withDecimals(computed, node.output())
+
+
+def mapped(df: Any, step: Callable[[Any], Any], given: str) -> Any:
+    """Return the analysed plan of what a step makes of a DataFrame.
+
+    Parameters
+    ----------
+    df
+        The DataFrame.
+    step
+        The step: it is sent to the workers with the modules of its room, which need not have this package.
+    given
+        The columns that it gives.
+    """
+    with _ONE_AT_A_TIME:  # what is registered holds for all threads
+        cloudpickle.register_pickle_by_value(native)  # type: ignore[no-untyped-call]
+        try:
+            return df.mapInArrow(step, given)._jdf.queryExecution().analyzed()
+        finally:
+            cloudpickle.unregister_pickle_by_value(native)  # type: ignore[no-untyped-call]
+
+
+def sent_columns(columns: Sequence[Column]) -> str:
+    """Return columns as they travel, as Spark's SQL spells them."""
+    return ", ".join(f"{one.name} {one.sent}" for one in columns)
 
 
 def as_columns(session: Session, instead: Any, node: Any, scatter: ScatterFacts, batches: Any) -> Any:

@@ -58,7 +58,7 @@ class PartFacts:
     declined
         Why Spark computes it; None if DuckDB does.
     sql
-        The query of DuckDB; ``{scan}`` stands for the rows of the files.
+        The query of DuckDB; ``scan`` is the rows of the files.
     read, columns
         What it reads of the files, and what it gives.
     calendar

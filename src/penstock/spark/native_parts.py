@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import first_line
@@ -25,6 +23,7 @@ from penstock.spark.handles import PhysicalPlan
 from penstock.spark.jvm import children, class_name
 from penstock.spark.key_rows import key_rows
 from penstock.spark.native_builds import broadcast_build
+from penstock.spark.native_failures import missing, why_failed
 from penstock.spark.native_operators import RowsCounted, as_columns, native_operator
 from penstock.spark.native_part_facts import PartFacts
 
@@ -39,25 +38,6 @@ log = logging.getLogger("penstock.native")
 
 _SAMPLED = 3
 """Row groups that are looked at: one may lie where all rows are alike, as tables are often sorted by time."""
-_PACKAGES = ("duckdb", "pyarrow")
-_WITHOUT: dict[str, str] = {}
-"""Applications that have executors without the packages, and what is missing there."""
-_WHY = re.compile(rf"(?:{NOT_NATIVE}|ModuleNotFoundError: )(.*)")
-_OF_WORKERS = ("PythonException", "Python worker", "org.apache.spark.api.python", "ExecutorLostFailure")
-"""Words of the errors with which a task ends whose Python worker failed or was killed, alone or with its executor."""
-
-
-def _missing(bridge: Bridge) -> str | None:
-    """Return what is not installed, as far as that is known; None if nothing is missing."""
-    if find_spec("duckdb") is None:
-        return "the package duckdb is not installed"
-    if str(bridge.spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false")) == "true":
-        return "DuckDB would write to disks what Spark has to encrypt there"
-    return _WITHOUT.get(_application(bridge))
-
-
-def _application(bridge: Bridge) -> str:
-    return str(bridge.spark.sparkContext.applicationId)
 
 
 @dataclass(slots=True)
@@ -102,7 +82,7 @@ class NativeParts:
         bridge = session._bridge
         answer = bridge.helper("NativeParts").find(plan)
         self.parts = [PartFacts.of(one) for one in answers.facts(answer)]
-        self.failure = _missing(bridge)
+        self.failure = missing(bridge)
         if self.failure is not None:
             return plan
         self._counted.clear()
@@ -185,14 +165,10 @@ class NativeParts:
 
         Where it comes from the query's own function, Spark will raise it again.
         """
-        if not self.is_used or not any(words in str(error) for words in _OF_WORKERS):
+        why = why_failed(bridge, error) if self.is_used else None
+        if why is None:
             return False
-        found = [_WHY.search(line) for line in str(error).splitlines()]
-        reasons = [one for one in found if one is not None]
-        self.failure = reasons[-1][1].strip() if reasons else "a Python worker failed"
-        if any(f"No module named '{package}'" in str(self.failure) for package in _PACKAGES):
-            self.failure += " on an executor"
-            _WITHOUT[_application(bridge)] = self.failure  # no other part has to find out
+        self.failure = why
         log.warning("Spark computes what DuckDB could not: %s", self.failure)
         return True
 

@@ -7,8 +7,10 @@ import java.util.List;
 import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
@@ -27,6 +29,7 @@ public final class ExpressionSafety {
             + "NaNvl Greatest Least KnownNotNull KnownNullable KnownFloatingPointNormalized NormalizeNaNAndZero "
             + "AtLeastNNonNulls StartsWith EndsWith Contains Substring Upper Lower StringTrim StringTrimLeft "
             + "StringTrimRight Length Concat ConcatWs Year Quarter Month DayOfMonth DayOfWeek WeekDay DayOfYear "
+            + "UnscaledValue MakeDecimal " // the optimiser makes them of sums that have a place in the type
             + "DateAdd DateSub DateDiff Murmur3Hash XxHash64 CollationKey GetStructField CreateNamedStruct SortOrder "
             + "DynamicPruningSubquery DynamicPruningExpression BloomFilterMightContain "
             + "AggregateExpression Count Min Max First Last MinBy MaxBy BitAndAgg BitOrAgg BitXorAgg StddevSamp "
@@ -59,6 +62,9 @@ public final class ExpressionSafety {
 
     /** Whether an expression can raise no error; no for all that is not known. */
     static boolean cannotFail(Expression one) {
+        if (one instanceof CaseWhen) {
+            return caseCannotFail((CaseWhen) one);
+        }
         String name = Catalyst.name(one);
         boolean safe = SAFE.contains(name);
         if (one instanceof Cast) {
@@ -125,8 +131,7 @@ public final class ExpressionSafety {
             return true;
         }
         if (divides) {
-            boolean fits = !decimal || ((DecimalType) result).precision() < DecimalType.MAX_PRECISION();
-            return fits && isNeitherZeroNorMinusOne(right);
+            return (!decimal || quotientFits(one)) && isNeitherZeroNorMinusOne(right);
         }
         if (!decimal) {
             return FLOATING.contains(type);
@@ -136,6 +141,39 @@ public final class ExpressionSafety {
         int digits = name.equals("Multiply") ? a.precision() + b.precision() + 1
                 : Math.max(a.scale(), b.scale()) + Math.max(a.precision() - a.scale(), b.precision() - b.scale()) + 1;
         return digits <= DecimalType.MAX_PRECISION();
+    }
+
+    /** Whether a quotient of decimals has a place in its type, unless the divisor is zero. */
+    private static boolean quotientFits(BinaryArithmetic one) {
+        DecimalType wanted = (DecimalType) one.dataType();
+        DecimalType a = (DecimalType) Catalyst.first(one).dataType();
+        DecimalType b = (DecimalType) Catalyst.last(one).dataType();
+        boolean hasRoom = wanted.precision() - wanted.scale() >= a.precision() - a.scale() + b.scale();
+        return Catalyst.name(one).equals("Divide") && hasRoom || wanted.precision() < DecimalType.MAX_PRECISION();
+    }
+
+    /** Whether a value is the quotient of decimals of which a condition says that the divisor is positive. */
+    private static boolean isGuarded(Expression value, Expression condition) {
+        if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide") || !(value.dataType() instanceof DecimalType)) {
+            return false;
+        }
+        Expression least = Catalyst.last(condition);
+        boolean isPositive = least instanceof Literal && ((Literal) least).value() != null
+                && new BigDecimal(String.valueOf(((Literal) least).value())).signum() >= 0;
+        return isPositive && Catalyst.first(condition).semanticEquals(Catalyst.last(value)) && quotientFits((BinaryArithmetic) value)
+                && cannotFail(value.children());
+    }
+
+    private static boolean caseCannotFail(CaseWhen one) {
+        for (Object each : Catalyst.each(one.branches())) {
+            scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
+            Expression condition = (Expression) branch._1();
+            Expression value = (Expression) branch._2();
+            if (!cannotFail(condition) || !isGuarded(value, condition) && !cannotFail(value)) {
+                return false;
+            }
+        }
+        return one.elseValue().isEmpty() || cannotFail((Expression) (Object) one.elseValue().get());
     }
 
     private static boolean isNeitherZeroNorMinusOne(Expression divisor) {

@@ -116,9 +116,14 @@ final class NativeAggregate {
 
     /** Returns a sum; if there is a bound, an error where a part of the rows might have a larger one than that. */
     static String sum(String sql, String only, String type, String bound) {
-        String sum = "sum(" + sql + ")" + only;
+        return sum("", sql, only, type, bound);
+    }
+
+    /** Returns a sum of all values, or of different ones alone; the bound is asked of all of them. */
+    static String sum(String distinct, String sql, String only, String type, String bound) {
+        String sum = "sum(" + distinct + sql + ")" + only;
         if (bound != null) {
-            String whole = bound.startsWith("CAST") ? sql : "CAST(" + sql + " AS HUGEINT)";
+            String whole = bound.startsWith("CAST") ? sql : "CAST(" + sql + " AS BIGINT)";
             sum = "CASE WHEN sum(abs(" + whole + "))" + only + " > " + bound + " THEN error('a sum that may not fit') ELSE "
                     + sum + " END";
         }

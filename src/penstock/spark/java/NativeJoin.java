@@ -5,8 +5,11 @@ import java.util.List;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.AttributeSet;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.adaptive.BroadcastQueryStageExec;
 import org.apache.spark.sql.execution.joins.BaseJoinExec;
@@ -140,17 +143,24 @@ final class NativeJoin {
             checkCompares(((And) condition).right());
             return;
         }
-        List<?> parts = Catalyst.each(condition.children());
-        boolean compares = condition instanceof BinaryComparison
-                && (isOf((Expression) parts.get(0), left) && isOf((Expression) parts.get(1), right)
-                    || isOf((Expression) parts.get(0), right) && isOf((Expression) parts.get(1), left));
-        if (!compares) {
+        if (condition instanceof Not || !compares(condition, left.outputSet(), right.outputSet())) {
             throw new NativeSql.Declined("a condition of an outer join that does not compare its sides");
         }
     }
 
-    private static boolean isOf(Expression one, SparkPlan side) {
-        return one.references().nonEmpty() && one.references().subsetOf(side.outputSet());
+    /** Whether a condition compares a value of one side with one of the other, or says that they differ. */
+    static boolean compares(Expression condition, AttributeSet left, AttributeSet right) {
+        Expression one = condition instanceof Not && Catalyst.first(condition) instanceof EqualTo ? Catalyst.first(condition) : condition;
+        if (!(one instanceof BinaryComparison)) {
+            return false;
+        }
+        Expression first = Catalyst.first(one);
+        Expression last = Catalyst.last(one);
+        return isOf(first, left) && isOf(last, right) || isOf(first, right) && isOf(last, left);
+    }
+
+    private static boolean isOf(Expression one, AttributeSet side) {
+        return one.references().nonEmpty() && one.references().subsetOf(side);
     }
 
     /** Writes the rows of a build side to a file. */

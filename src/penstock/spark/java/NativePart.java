@@ -48,11 +48,18 @@ final class NativePart {
     boolean aggregates;
     /** The broadcasts that are joined above what is looked at. */
     private final List<Object> joined = new ArrayList<>();
+    private final String name;
     private boolean needsLayout;
     private long keyRows;
 
     NativePart(SparkPlan plan) throws NativeSql.Declined {
+        this(plan, "scan");
+    }
+
+    /** A part whose query calls the rows of its files by a name. */
+    NativePart(SparkPlan plan, String name) throws NativeSql.Declined {
         this.plan = plan;
+        this.name = name;
         sql = of(plan);
         if (scan != null && !inputs.isEmpty()) {
             throw new NativeSql.Declined("files beside exchanged rows");
@@ -98,7 +105,7 @@ final class NativePart {
                 throw new NativeSql.Declined("two tables");
             }
             scan = (FileSourceScanExec) one;
-            return NativeScan.sql(scan);
+            return NativeScan.sql(scan, name);
         }
         if (one instanceof NativeRows) {
             inputs.add(one);

@@ -100,10 +100,10 @@ public final class NativeParts {
     private static Map<String, Object> facts(NativePart part, String above) throws NativeSql.Declined {
         Map<String, Object> found = new HashMap<>();
         found.put("sql", part.sql);
-        found.put("columns", columns(part.plan));
+        found.put("columns", columns(part.plan.output()));
         List<Object> inputs = new ArrayList<>();
         for (Object input : part.inputs) {
-            inputs.add(columns((SparkPlan) input));
+            inputs.add(columns(((SparkPlan) input).output()));
         }
         found.put("inputs", inputs);
         found.put("read", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan));
@@ -118,10 +118,11 @@ public final class NativeParts {
         return found;
     }
 
-    private static List<Object> columns(SparkPlan plan) throws NativeSql.Declined {
+    /** Returns the names and types of columns. */
+    static List<Object> columns(Seq<Attribute> output) throws NativeSql.Declined {
         List<Object> columns = new ArrayList<>();
         Set<Object> names = new HashSet<>();
-        for (Object column : Catalyst.each(plan.output())) {
+        for (Object column : Catalyst.each(output)) {
             Map<String, Object> one = new HashMap<>();
             if (!names.add(NativeSql.column((AttributeReference) column))) {
                 throw new NativeSql.Declined("a column that stands twice");

@@ -39,8 +39,8 @@ final class NativeScan {
     private NativeScan() {
     }
 
-    /** Returns the columns of a scan as SQL. */
-    static String sql(FileSourceScanExec scan) throws NativeSql.Declined {
+    /** Returns the columns of a scan as SQL, whose rows have a name. */
+    static String sql(FileSourceScanExec scan, String name) throws NativeSql.Declined {
         HadoopFsRelation relation = scan.relation();
         if (relation.fileFormat().getClass() != ParquetFileFormat.class) {
             throw new NativeSql.Declined("format " + relation.fileFormat());
@@ -80,7 +80,7 @@ final class NativeScan {
             found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
                     .append(NativeSql.column(column));
         }
-        return "SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM {scan}";
+        return "SELECT " + (found.length() == 0 ? "1 AS nothing" : found) + " FROM " + name;
     }
 
     private static String identifier(String name) {
@@ -191,6 +191,17 @@ final class NativeScan {
         found.put("files", files);
         found.put("task_bytes", sizes);
         return JSON.writeValueAsString(found);
+    }
+
+    /** Returns the ranges of files that all tasks read. */
+    static List<Object> files(FileSourceScanExec scan) {
+        List<Object> found = new ArrayList<>();
+        for (Object each : partitions(scan)) {
+            for (PartitionedFile file : ((FilePartition) each).files()) {
+                found.add(facts(file));
+            }
+        }
+        return found;
     }
 
     private static List<?> partitions(FileSourceScanExec scan) {

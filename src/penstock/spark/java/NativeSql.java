@@ -12,9 +12,11 @@ import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
 import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.types.DecimalType;
 
 import scala.Option;
@@ -74,6 +76,9 @@ final class NativeSql {
             return NativeTypes.literal(((Literal) one).value(), one.dataType());
         }
         if (one instanceof Cast) {
+            if (NativeTypes.narrows((Cast) one)) {
+                return NativeTypes.narrowed((Cast) one, part(parts, 0));
+            }
             NativeTypes.checkCast((Cast) one);
             return "CAST(" + part(parts, 0) + " AS " + type + ")";
         }
@@ -86,7 +91,16 @@ final class NativeSql {
         if (one instanceof CaseWhen) {
             return caseWhen((CaseWhen) one);
         }
+        if (one instanceof GetStructField) {
+            return NativeQuery.field((GetStructField) one);
+        }
+        if (one instanceof ScalarSubquery) {
+            return NativeQuery.value((ScalarSubquery) one);
+        }
         if (one instanceof BinaryArithmetic) {
+            if (name.equals("Divide") && one.dataType() instanceof DecimalType && !NativeTypes.mode(one).equals("TRY")) {
+                return quotient(one, type);
+            }
             if (!OPERATORS.containsKey(name)) {
                 throw new Declined("expression " + name);
             }
@@ -107,6 +121,10 @@ final class NativeSql {
         if (name.equals("UnscaledValue")) {
             BigDecimal unit = BigDecimal.TEN.pow(((DecimalType) Catalyst.first(one).dataType()).scale());
             return "CAST((" + part(parts, 0) + " * CAST(" + unit + " AS DECIMAL(18,0))) AS BIGINT)";
+        }
+        if (name.equals("MakeDecimal")) {
+            DecimalType wanted = (DecimalType) one.dataType();
+            return NativeDecimals.ofDigits(part(parts, 0), wanted);
         }
         if (name.equals("Not")) {
             return "(NOT " + part(parts, 0) + ")";
@@ -131,6 +149,17 @@ final class NativeSql {
             checkSameTypes(parts.subList(1, 3));
             return "(CASE WHEN " + condition((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
         }
+        if (name.equals("Concat") && type.equals("VARCHAR") && !parts.isEmpty()) {
+            checkSameTypes(parts);
+            StringBuilder joined = new StringBuilder();
+            for (int i = 0; i < parts.size(); i++) {
+                joined.append(i == 0 ? "(" : " || ").append(part(parts, i));
+            }
+            return joined.append(")").toString(); // null if one part is, as in Spark
+        }
+        if (name.equals("DateAdd") || name.equals("DateSub")) {
+            return "CAST((" + part(parts, 0) + (name.equals("DateAdd") ? " + " : " - ") + part(parts, 1) + ") AS DATE)";
+        }
         if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
             String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";
             return function + "(" + listed(parts) + ")";
@@ -144,8 +173,8 @@ final class NativeSql {
         throw new Declined("expression " + name);
     }
 
-    /** Returns that two keys of a join are equal. */
-    static String equal(Expression one, Expression other) throws Declined {
+    /** Checks that two keys of a join can be compared. */
+    static void checkKeys(Expression one, Expression other) throws Declined {
         List<Object> keys = new ArrayList<>();
         keys.add(one);
         keys.add(other);
@@ -153,12 +182,17 @@ final class NativeSql {
         if (!ExpressionSafety.cannotFail(one) || !ExpressionSafety.cannotFail(other)) {
             throw new Declined("a key that may fail");
         }
+    }
+
+    /** Returns that two keys of a join are equal. */
+    static String equal(Expression one, Expression other) throws Declined {
+        checkKeys(one, other);
         return "(" + of(one) + " = " + of(other) + ")";
     }
 
     /** Returns a condition. DuckDB may ask its parts in another order, or not at all, so none may fail in Spark. */
     static String condition(Expression one) throws Declined {
-        if (!ExpressionSafety.cannotFail(one)) {
+        if (!ExpressionSafety.cannotFail(NativeQuery.withValues(one))) {
             throw new Declined("a condition that may fail");
         }
         return of(one);
@@ -211,6 +245,14 @@ final class NativeSql {
             found.append(i == 0 ? "" : ", ").append(NativeTypes.literal(values.get(i), in.child().dataType()));
         }
         return found.append("))").toString();
+    }
+
+    private static String quotient(Expression one, String type) throws Declined {
+        Expression first = Catalyst.first(one);
+        Expression last = Catalyst.last(one);
+        boolean fails = ((BinaryArithmetic) one).failOnError();
+        return NativeDecimals.quotient(of(first), (DecimalType) first.dataType(), of(last), (DecimalType) last.dataType(),
+                (DecimalType) one.dataType(), fails ? "error('division by zero')" : "CAST(NULL AS " + type + ")");
     }
 
     private static String caseWhen(CaseWhen one) throws Declined {

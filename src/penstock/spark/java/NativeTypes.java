@@ -20,6 +20,8 @@ final class NativeTypes {
     private static final Map<String, Object> TYPES = new HashMap<>();
     private static final List<String> WHOLE = Arrays.asList("tinyint smallint int bigint".split(" "));
     private static final int[] DIGITS = {3, 5, 10, 19};
+    /** A sum of decimals has so many digits more. */
+    private static final int DIGITS_OF_SUM = 10;
     /** 5 and 14 October 1582, in days since 1970. */
     private static final long NO_DAYS_FROM = -141_437;
     private static final long NO_DAYS_TO = -141_428;
@@ -84,6 +86,33 @@ final class NativeTypes {
         return type.catalogString().equals("float") || type.catalogString().equals("double");
     }
 
+    /**
+     * Returns a cast of a decimal to a type that rounds it, half up as Spark does, or in which it may have no place, which
+     * is an error in DuckDB then.
+     */
+    static String narrowed(Cast cast, String sql) throws NativeSql.Declined {
+        DecimalType to = (DecimalType) cast.dataType();
+        if (mode(cast).equals("TRY")) {
+            throw new NativeSql.Declined("a cast that tries");
+        }
+        DecimalType from = (DecimalType) cast.child().dataType();
+        int room = to.precision() - to.scale();
+        String fails = "abs(" + sql + ") >= " + BigDecimal.TEN.pow(room) + " THEN error('a number that does not fit')";
+        String isOut = room < from.precision() - from.scale() ? fails : sql + " IS NULL THEN NULL";
+        // As a case, it stays what it is: of CAST(x AS a narrower type) < 9, DuckDB makes x < 9.
+        return "(CASE WHEN " + isOut + " ELSE CAST(" + sql + " AS " + nameOf(to) + ") END)";
+    }
+
+    /** Whether a cast makes a decimal of another one that is rounded, or may have no place in it. */
+    static boolean narrows(Cast cast) {
+        if (!(cast.dataType() instanceof DecimalType) || !(cast.child().dataType() instanceof DecimalType)) {
+            return false;
+        }
+        DecimalType from = (DecimalType) cast.child().dataType();
+        DecimalType to = (DecimalType) cast.dataType();
+        return to.scale() < from.scale() || to.precision() - to.scale() < from.precision() - from.scale();
+    }
+
     /** Checks that every value has a place in the type of a cast, and that nothing is rounded. */
     static void checkCast(Cast cast) throws NativeSql.Declined {
         DataType from = cast.child().dataType();
@@ -126,7 +155,8 @@ final class NativeTypes {
         DecimalType a = (DecimalType) Catalyst.first(one).dataType();
         DecimalType b = (DecimalType) Catalyst.last(one).dataType();
         int scale = name.equals("Multiply") ? a.scale() + b.scale() : Math.max(a.scale(), b.scale());
-        if (((DecimalType) one.dataType()).scale() != scale) {
+        boolean isRounded = ((DecimalType) one.dataType()).scale() != scale;
+        if (isRounded && (!name.equals("Multiply") || scale > DecimalType.MAX_SCALE())) { // a cast of a product rounds as Spark does
             throw new NativeSql.Declined("decimals that are rounded");
         }
     }
@@ -147,7 +177,12 @@ final class NativeTypes {
     /** Whether a type is a decimal that ten thousand million rows cannot fill when they are summed. */
     static boolean isSummedExactly(DataType type) {
         return type instanceof DecimalType
-                && ((DecimalType) type).precision() + 10 <= DecimalType.MAX_PRECISION();
+                && ((DecimalType) type).precision() + DIGITS_OF_SUM <= DecimalType.MAX_PRECISION();
+    }
+
+    /** Returns the type of a sum of decimals. */
+    static DecimalType summed(DecimalType type) {
+        return new DecimalType(Math.min(type.precision() + DIGITS_OF_SUM, DecimalType.MAX_PRECISION()), type.scale());
     }
 
     static boolean isWhole(DataType type) {

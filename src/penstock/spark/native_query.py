@@ -1,0 +1,165 @@
+"""Queries that DuckDB computes, all or most of them, in a single task (``java/NativeQueries.java``).
+
+The parts of an optimised plan for which Spark would exchange rows become one query of DuckDB's each. What Spark alone
+can do is above them, and small: an order, a limit, a function that DuckDB does not have.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import first_line
+from penstock.native.columns import Column
+from penstock.native.errors import NOT_NATIVE, NotNativeError
+from penstock.native.files import FileRange, Files
+from penstock.native.query import NamedResult, NativeQueryStep, Table
+from penstock.spark import answers, exchange
+from penstock.spark.expressions import Expression
+from penstock.spark.fragment import rdd_leaf
+from penstock.spark.logical_plan import LogicalPlan
+from penstock.spark.native_failures import missing, why_failed
+from penstock.spark.native_operators import mapped, sent_columns
+from penstock.spark.whole import spark_rows
+
+if TYPE_CHECKING:
+    from penstock.spark.jvm import Bridge
+
+log = logging.getLogger("penstock.native")
+
+_SUBPARTITIONS = 8
+"""Into so many parts a result is dealt out: if it is large, what Spark does with it should have many tasks."""
+_OF_ONE_TASK = 16 << 20
+"""Bytes of a result that one task reads, so that Spark exchanges nothing above it; as Spark's advisory size is 64 MiB
+of rows that are compressed less."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativePlan:
+    """An optimised plan of which DuckDB can compute parts.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    parts
+        The queries of DuckDB.
+    why
+        Why what is above them is none of theirs, for what Spark has to do.
+    rest_in_bytes
+        What the tables and other leaves hold that are in none of them, by Spark's estimates.
+    _searched, _places
+        The plan in which they were found, and where they stand in it.
+    """
+
+    plan: LogicalPlan
+    parts: tuple[NativeQueryPart, ...]
+    why: tuple[str, ...]
+    rest_in_bytes: int
+    _searched: Any
+    _places: tuple[Any, ...]
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of the files that they read."""
+        return sum(table.size_in_bytes for part in self.parts for table in part.tables)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of the tables that they read."""
+        return sorted({table.name for part in self.parts for table in part.tables})
+
+    def rows(self, memory: int, threads: int) -> LogicalPlan | str:
+        """Compute the parts; return a leaf of the rows of the whole query, whose last stage has not run.
+
+        Where DuckDB fails, the reason is returned.
+
+        Parameters
+        ----------
+        memory
+            Bytes that DuckDB may use before it spills.
+        threads
+            How many threads compute.
+        """
+        bridge = self.plan._bridge
+        places = [LogicalPlan(bridge, place) for place in self._places]
+        try:
+            leaves = [
+                _computed(bridge, part, place, memory, threads) for part, place in zip(self.parts, places, strict=True)
+            ]
+        except Exception as error:
+            why = why_failed(bridge, error)
+            if why is None:
+                raise
+            log.warning("Spark computes what DuckDB could not: %s", why)
+            return why
+        helper = bridge.helper("NativeQueries")
+        return spark_rows(LogicalPlan(bridge, helper.replaced(self._searched, list(self._places), leaves)))
+
+
+@dataclass(frozen=True, slots=True)
+class NativeQueryPart:
+    """A query of DuckDB: what it computes, gives, and reads."""
+
+    sql: str
+    results: tuple[NamedResult, ...]
+    columns: tuple[Column, ...]
+    tables: tuple[Table, ...]
+
+
+def native_plan(plan: LogicalPlan) -> NativePlan | str:
+    """Return what DuckDB can compute of an optimised plan, or why that is nothing."""
+    bridge = plan._bridge
+    lacking = missing(bridge)
+    if lacking is not None:
+        return lacking
+    try:
+        answer = bridge.helper("NativeQueries").find(plan._handle, bridge.session)
+        facts = answers.facts(answer)
+        parts = tuple(map(_part, facts["parts"]))
+        why = tuple(dict.fromkeys(facts["why"]))
+        if not parts:
+            return why[0] if why else "Spark exchanges no rows for it"
+        for part in parts:
+            for table in part.tables:
+                table.check()
+    except NotNativeError as error:
+        return str(error).removeprefix(NOT_NATIVE)
+    except Exception as error:  # Spark's plan is there
+        log.warning("a query cannot be computed by DuckDB", exc_info=True)
+        return first_line(error)
+    places = tuple(answer.handle(1 + number) for number in range(len(parts)))
+    return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
+
+
+def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory: int, threads: int) -> Any:
+    """Compute a part; return its rows, which lie ready, as a leaf."""
+    session = bridge.session
+    step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
+    made = mapped(bridge.spark.range(0, 1, 1, 1), step, sent_columns(part.columns))
+    rows = bridge.helper("NativeQueries").withOutput(made, place.output)
+    written = LogicalPlan(bridge, rows)
+    keys = [bridge.helper("NativeQueries").hashed(place.output)]
+    spread = written.hashed_by([Expression(bridge, key) for key in keys if key is not None], _SUBPARTITIONS)
+    result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
+    is_small = (result.size_in_bytes or 0) <= _OF_ONE_TASK
+    physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
+    layout = exchange.shareable(exchange.layout(physical, place.output))
+    leaf = rdd_leaf(session, place.output, physical.rows(), layout=layout, statistics=result.statistics)
+    return leaf._handle
+
+
+def _part(facts: dict[str, Any]) -> NativeQueryPart:
+    """Return a part of what ``java/NativeQueries.java`` tells of it."""
+    results = tuple(NamedResult(*one) for one in facts["results"])
+    return NativeQueryPart(facts["sql"], results, _columns(facts["columns"]), tuple(map(_table, facts["tables"])))
+
+
+def _columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:
+    return tuple(Column(**one) for one in facts)
+
+
+def _table(facts: dict[str, Any]) -> Table:
+    ranges = tuple(FileRange(**one) for one in facts["files"])
+    return Table(facts["name"], Files(_columns(facts["read"]), facts["calendar"]), ranges)

@@ -1,0 +1,78 @@
+"""Generated queries of several operators: what one task of DuckDB computes, and Spark in between."""
+
+from __future__ import annotations
+
+import random
+
+from tests.native.expressions import COLUMNS, OTHER, Generator
+
+_KEYS = ["i8", "i16", "i32", "i64", "d5", "d15", "small15", "day", "s", "b"]
+_JOINS = ["JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"]
+_FUNCTIONS = [
+    "count(*)",
+    "count(s)",
+    "count(DISTINCT s)",
+    "min(day)",
+    "max(i64)",
+    "sum(i32)",
+    "sum(small15)",
+    "sum(DISTINCT d5)",
+    "avg(small15)",
+    "avg(d5)",
+    "avg(i16)",
+    "avg(d15)",
+    "sum(small15) / count(s)",
+    "sum(small15) / 7",
+    "sum(d15) * 0.0001",
+    "CAST(sum(small15) AS decimal(38,1))",
+]
+_WINDOWS = [
+    "row_number() OVER (PARTITION BY i8 ORDER BY a0, a1)",
+    "rank() OVER (PARTITION BY s ORDER BY a0 DESC)",
+    "dense_rank() OVER (ORDER BY a1 NULLS LAST)",
+    "sum(a0) OVER (PARTITION BY i8)",
+    "count(a1) OVER (PARTITION BY s ORDER BY i8)",
+    "max(a1) OVER (PARTITION BY s ORDER BY i8 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+]
+_OUTER = [
+    "a0 > (SELECT count(*) FROM u)",
+    "i8 IN (SELECT u_i8 FROM u)",
+    "i8 NOT IN (SELECT u_i8 FROM u WHERE u_i8 IS NOT NULL)",
+    "i8 NOT IN (SELECT u_i8 FROM u)",
+    "(EXISTS (SELECT 1 FROM u WHERE u_i8 = i8) OR a0 > 3)",
+    "a0 >= (SELECT max(u_i16) FROM u WHERE u_s = 'none')",
+    "a0 BETWEEN 1 AND 30",
+]
+
+
+def whole(seed: int) -> str:
+    """Return a query over a join, an aggregate, and what is made of its result."""
+    chosen = random.Random(seed)
+    key = chosen.choice(_KEYS)
+    kind = chosen.choice(_JOINS)
+    also = f" AND i16 <> {OTHER}i16" if chosen.random() < 0.3 else ""
+    tables = f"t {kind} u ON {key} = {OTHER}{key}{also}" if chosen.random() < 0.7 else "t"
+    if chosen.random() < 0.2:
+        tables += f" JOIN (SELECT {OTHER}s AS y FROM u WHERE {OTHER}i8 > 0) v ON s = y" if "FULL" not in tables else ""
+    where = f" WHERE {Generator(chosen, COLUMNS).of('boolean', 2)}" if chosen.random() < 0.5 else ""
+    functions = [f"{one} AS a{n + 2}" for n, one in enumerate(chosen.sample(_FUNCTIONS, 3))]
+    sums = ", ".join(["count(*) AS a0", "max(i16) AS a1", *functions])
+    grouped = "ROLLUP (i8, s)" if chosen.random() < 0.2 else "i8, s"
+    inner = f"SELECT i8, s, {sums} FROM {tables}{where} GROUP BY {grouped}"
+    if chosen.random() < 0.2:
+        inner = f"SELECT * FROM ({inner}) UNION ALL SELECT * FROM ({inner})"
+    shape = chosen.choice(["plain", "plain", "filtered", "windows", "first", "again", "value"])
+    if shape == "filtered":
+        return f"SELECT * FROM ({inner}) WHERE {' AND '.join(chosen.sample(_OUTER, 2))}"
+    if shape == "windows":
+        picked = ", ".join(f"{one} AS w{n}" for n, one in enumerate(chosen.sample(_WINDOWS, 2)))
+        return f"SELECT a0, a1, i8, s, {picked.replace('row_number()', 'rank()')} FROM ({inner})"
+    if shape == "first":  # all columns are in the order, so it does not matter which of equal rows are the first
+        names = ["i8", "s", "a0", "a1", "a2", "a3", "a4"]
+        order = ", ".join(f"{one} {chosen.choice(['', 'DESC', 'NULLS LAST', 'DESC NULLS FIRST'])}" for one in names)
+        return f"SELECT * FROM ({inner}) ORDER BY {order} LIMIT {chosen.choice([1, 5, 40])}"
+    if shape == "again":
+        return f"WITH x AS ({inner}) SELECT a.i8, a.a0, a.a2, b.a3 FROM x a JOIN x b ON a.i8 = b.i8 AND a.s = b.s"
+    if shape == "value":
+        return f"WITH x AS ({inner}) SELECT i8, s, a0, a2 FROM x WHERE a0 = (SELECT max(a0) FROM x)"
+    return inner

@@ -1,0 +1,37 @@
+"""What files tell of themselves: it is read once for each file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.native.errors import NotNativeError
+from penstock.native.files import FileRange
+from penstock.native.footers import Footer, RowGroup, footer_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_footer(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": pa.array(range(25), pa.int64())}), path, row_group_size=10)
+    footer = footer_of(str(path), 1, 2)
+    assert footer.columns == (("id", "int64"),)
+    assert [(one.first, one.rows) for one in footer.groups] == [(0, 10), (10, 10), (20, 5)]
+    assert footer.rows == 25
+    path.unlink()
+    assert footer_of(str(path), 1, 2) is footer  # as it was when it was read
+    with pytest.raises(NotNativeError):
+        footer_of(str(path), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "rows"), [(0, 100, (0, 30)), (0, 11, (0, 20)), (11, 9, (0, 0)), (20, 99, (20, 30))]
+)
+def test_rows_of_a_range(start: int, length: int, rows: tuple[int, int]) -> None:
+    footer = Footer((), "", None, False, tuple(RowGroup(n * 10, 10, n * 10) for n in range(3)))
+    assert footer.range(FileRange("t", start, length, 0, 0)) == rows
