@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Environment
 from penstock.native.worker import NativeStep
-from penstock.spark import exchange, filters, native_parts
+from penstock.spark import exchange, filters, native_failures, native_parts
 from penstock.spark.dataframes import with_settings
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
@@ -349,7 +349,7 @@ def test_a_defect_of_the_rewriting_leaves_a_record(
 def test_without_the_package(
     spark: SparkSession, native: Environment, rows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_parts, "find_spec", lambda _: None)
+    monkeypatch.setattr(native_failures, "find_spec", lambda _: None)
     df = counted(spark, rows)
     assert_same_rows(native.collect(df), df.collect())
     assert reasons(native) == [("Spark", "the package duckdb is not installed")]
@@ -366,8 +366,8 @@ def test_an_executor_without_a_package_is_asked_once(
             return iter([a_package_that_is_not_there])
 
     made = []
-    monkeypatch.setattr(native_parts, "_WITHOUT", {})
-    monkeypatch.setattr(native_parts, "_PACKAGES", ("a_package_that_is_not_there",))
+    monkeypatch.setattr(native_failures, "_WITHOUT", {})
+    monkeypatch.setattr(native_failures, "_PACKAGES", ("a_package_that_is_not_there",))
     monkeypatch.setattr(native_parts, "NativeStep", lambda *given, **more: made.append(1) or Without(*given, **more))
     df = counted(spark, rows)
     for _ in range(2):
