@@ -75,7 +75,8 @@ final class NativeSemiJoins {
         for (Object column : Catalyst.each(join.output())) {
             columns.add((NamedExpression) (Attribute) column);
         }
-        return columns.size() == plan.output().size() ? plan : new Project(PythonUtils.toSeq(columns), plan);
+        // Always: a choice of columns that was left out may have had them in another order, which unions and users see.
+        return new Project(PythonUtils.toSeq(columns), plan);
     }
 
     private static scala.collection.immutable.Seq<LogicalPlan> pair(LogicalPlan left, LogicalPlan right) {
