@@ -155,6 +155,7 @@ class Scan:
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
         self.is_closed = False
+        self.came_otherwise = ""
 
     def leaf(self, session: Any = None) -> Plan:
         return Plan(f"scan {self.node_id}" + ("" if session is None else f" in session {session}"))

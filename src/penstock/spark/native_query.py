@@ -94,8 +94,8 @@ class NativePlan:
                 raise
             log.warning("Spark computes what DuckDB could not: %s", why)
             return why
-        helper = bridge.helper("NativeQueries")
-        return spark_rows(LogicalPlan(bridge, helper.replaced(self._searched, list(self._places), leaves)))
+        made = bridge.helper("NativeQueries").withParts(self._searched, list(self._places), leaves)
+        return spark_rows(LogicalPlan(bridge, made))
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,10 +167,15 @@ public final class NativeParts {
      * @param output the columns that are wanted
      */
     public SparkPlan withDecimals(SparkPlan plan, Seq<Attribute> output) {
+        return new ProjectExec(values(plan.output(), output), plan);
+    }
+
+    /** Returns some columns with the names and types of others. */
+    static Seq<NamedExpression> values(Seq<Attribute> columns, Seq<Attribute> output) {
         List<NamedExpression> found = new ArrayList<>();
         for (int i = 0; i < output.size(); i++) {
             Attribute wanted = (Attribute) (Object) output.apply(i);
-            Attribute given = (Attribute) (Object) plan.output().apply(i);
+            Attribute given = (Attribute) (Object) columns.apply(i);
             Expression value = given;
             if (!given.dataType().equals(wanted.dataType())) {
                 DecimalType type = (DecimalType) wanted.dataType();
@@ -179,7 +184,7 @@ public final class NativeParts {
             found.add(new Alias(value, wanted.name(), wanted.exprId(), Catalyst.<String>none(), Option.empty(),
                     Catalyst.<String>none()));
         }
-        return new ProjectExec(PythonUtils.toSeq(found), plan);
+        return PythonUtils.toSeq(found);
     }
 
     /** Writes the rows of a broadcast side of a leaf to a file. */

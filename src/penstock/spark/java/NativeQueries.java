@@ -9,11 +9,8 @@ import java.util.Map;
 import com.fasterxml.jackson.core.JsonProcessingException;
 
 import org.apache.spark.api.python.PythonUtils;
-import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.MakeDecimal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -22,9 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.FileSourceScanExec;
 import org.apache.spark.sql.execution.SparkPlanner;
-import org.apache.spark.sql.types.DecimalType;
 
-import scala.Option;
 import scala.collection.immutable.Seq;
 
 /** Finds the parts of an optimised plan that DuckDB can compute as one query each; see `native_query`. */
@@ -87,7 +82,7 @@ public final class NativeQueries {
     private static Map<String, Object> facts(NativeQuery query) throws NativeSql.Declined, JsonProcessingException {
         Map<String, Object> found = new HashMap<>();
         found.put("sql", query.sql);
-        found.put("results", query.results);
+        found.put("results", query.results.all);
         found.put("columns", NativeParts.columns(query.plan.output()));
         List<Object> tables = new ArrayList<>();
         for (Object each : query.scans) {
@@ -104,7 +99,7 @@ public final class NativeQueries {
     }
 
     /** Returns a plan with some of its parts replaced. */
-    public LogicalPlan replaced(LogicalPlan plan, List<?> old, List<?> made) {
+    public LogicalPlan withParts(LogicalPlan plan, List<?> old, List<?> made) {
         for (int i = 0; i < old.size(); i++) {
             if (old.get(i) == plan) {
                 return (LogicalPlan) made.get(i);
@@ -112,7 +107,7 @@ public final class NativeQueries {
         }
         List<LogicalPlan> children = new ArrayList<>();
         for (Object child : Catalyst.each(plan.children())) {
-            children.add(replaced((LogicalPlan) child, old, made));
+            children.add(withParts((LogicalPlan) child, old, made));
         }
         return children.isEmpty() ? plan : (LogicalPlan) (Object) plan.withNewChildren(PythonUtils.toSeq(children));
     }
@@ -129,17 +124,6 @@ public final class NativeQueries {
 
     /** Returns a plan whose rows have the names and types of some columns: short decimals come as whole numbers. */
     public LogicalPlan withOutput(LogicalPlan plan, Seq<Attribute> output) {
-        List<NamedExpression> found = new ArrayList<>();
-        for (int i = 0; i < output.size(); i++) {
-            Attribute wanted = (Attribute) (Object) output.apply(i);
-            Attribute given = (Attribute) (Object) plan.output().apply(i);
-            Expression value = given;
-            if (!given.dataType().equals(wanted.dataType())) {
-                DecimalType type = (DecimalType) wanted.dataType();
-                value = new MakeDecimal(given, type.precision(), type.scale(), true);
-            }
-            found.add(new Alias(value, wanted.name(), wanted.exprId(), Catalyst.<String>none(), Option.empty(), Catalyst.<String>none()));
-        }
-        return new Project(PythonUtils.toSeq(found), plan);
+        return new Project(NativeParts.values(plan.output(), output), plan);
     }
 }

@@ -1,21 +1,12 @@
 package penstock;
 
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 
-import org.apache.spark.api.python.PythonUtils;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
-import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GetStructField;
-import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.catalyst.expressions.NamedExpression;
-import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
@@ -37,63 +28,21 @@ import scala.collection.immutable.Seq;
 
 /** An optimised plan, or a part of one, as one query of DuckDB's over all files of its tables; see `NativeQueries`. */
 final class NativeQuery {
-    /** The query that is spelled in a thread, which spells the subqueries of its expressions. */
-    private static final ThreadLocal<Object> SPELLED = new ThreadLocal<>();
-
     final LogicalPlan plan;
     final String sql;
     /** The scans of its tables, whose rows the query calls ``scan_0`` and so on. */
     final List<Object> scans = new ArrayList<>();
     /** Whether Spark would exchange rows for it. */
     boolean exchanges;
+    final NativeResults results;
     private int droppers;
     private final SparkPlanner planner;
-    /** What is computed before, each in turn: a name, a query, and whether one row at most is wanted of it. */
-    final List<Object> results = new ArrayList<>();
-    /** The names of these results, by what they compute; an empty one of an aggregate that stands at several places. */
-    private final Map<Object, Object> named = new HashMap<>();
-    /** The names of the results of subqueries, by what they compute. */
-    private final Map<Object, Object> values = new HashMap<>();
-    /** Plans of the fields that subqueries have put together, by what these compute. */
-    private final Map<Object, Object> fields = new HashMap<>();
 
     NativeQuery(LogicalPlan plan, SparkPlanner planner) throws NativeSql.Declined {
         this.plan = plan;
         this.planner = planner;
-        count(plan);
-        SPELLED.set(this);
-        try {
-            sql = of(plan);
-        } finally {
-            SPELLED.remove();
-        }
-    }
-
-    /**
-     * Returns the value of a subquery in the query that this thread spells.
-     *
-     * It is computed before, whether rows ask for it or not, as Spark does: its errors must be seen.
-     */
-    static String value(ScalarSubquery subquery) throws NativeSql.Declined {
-        NativeQuery query = (NativeQuery) SPELLED.get();
-        if (query == null || subquery.isCorrelated()) {
-            throw new NativeSql.Declined("a subquery");
-        }
-        return "(SELECT * FROM " + query.result(NativeShape.of(subquery.plan()), true) + ")";
-    }
-
-    /** Returns an expression with nulls in place of its subqueries: they raise no errors where the expression is. */
-    static Expression withValues(Expression one) {
-        if (one instanceof ScalarSubquery && !((ScalarSubquery) one).isCorrelated()) {
-            return new Literal(null, one.dataType());
-        }
-        List<Expression> parts = new ArrayList<>();
-        boolean differs = false;
-        for (Object part : Catalyst.each(one.children())) {
-            parts.add(withValues((Expression) part));
-            differs |= parts.get(parts.size() - 1) != part;
-        }
-        return differs ? (Expression) (Object) one.withNewChildren(PythonUtils.toSeq(parts)) : one;
+        results = new NativeResults(this, plan);
+        sql = results.spelled(plan);
     }
 
     /** Whether a plan sums rows up, or takes the first ones: its result is far smaller than what it reads. */
@@ -114,24 +63,6 @@ final class NativeQuery {
 
     private static boolean isAtMostOne(LogicalPlan plan) {
         return plan.maxRows().isDefined() && ((Long) plan.maxRows().get()).longValue() <= 1;
-    }
-
-    /** Marks the aggregates that stand in a plan again, with what is made of their results. */
-    private void count(LogicalPlan plan) {
-        if (sumsUp(plan)) {
-            Object key = plan.canonicalized();
-            boolean isKnown = named.containsKey(key);
-            named.put(key, isKnown ? "" : null);
-            if (isKnown) {
-                return; // what is below is computed once with it
-            }
-        }
-        for (Object below : Catalyst.each(plan.children())) {
-            count((LogicalPlan) below);
-        }
-        for (Object subquery : Catalyst.each(plan.subqueries())) {
-            count(NativeShape.of((LogicalPlan) subquery));
-        }
     }
 
     /** Returns inner joins side by side, with what is asked of their rows: DuckDB finds the order. */
@@ -167,14 +98,14 @@ final class NativeQuery {
         }
     }
 
-    private static boolean sumsUp(LogicalPlan plan) {
+    static boolean sumsUp(LogicalPlan plan) {
         boolean isAbove = plan instanceof Project || plan instanceof Filter;
         return plan instanceof Aggregate || isAbove && sumsUp((LogicalPlan) (Object) plan.children().head());
     }
 
-    private String of(LogicalPlan plan) throws NativeSql.Declined {
-        boolean isAgain = sumsUp(plan) && named.get(plan.canonicalized()) != null;
-        return isAgain ? named(result(plan, false), plan) : rows(plan);
+    String of(LogicalPlan plan) throws NativeSql.Declined {
+        String again = results.again(plan);
+        return again == null ? rows(plan) : named(again, plan);
     }
 
     /** Returns the rows of a plan of which what is above may drop some, before or after their values are computed. */
@@ -193,13 +124,13 @@ final class NativeQuery {
     /** Checks that no value fails of a row that may be dropped: Spark computes it, and DuckDB perhaps not. */
     private void checkSafe(Seq<?> values) throws NativeSql.Declined {
         for (Object value : Catalyst.each(values)) {
-            if (droppers > 0 && !ExpressionSafety.cannotFail(withValues((Expression) value))) {
+            if (droppers > 0 && !ExpressionSafety.cannotFail(NativeResults.withValues((Expression) value))) {
                 throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
             }
         }
     }
 
-    private String rows(LogicalPlan plan) throws NativeSql.Declined {
+    String rows(LogicalPlan plan) throws NativeSql.Declined {
         if (isScan(plan)) {
             return scan(plan);
         }
@@ -246,44 +177,6 @@ final class NativeQuery {
             return NativeGroups.expanded((Expand) plan, of(((Expand) plan).child()));
         }
         throw new NativeSql.Declined("operator " + Catalyst.name(plan));
-    }
-
-    /** Returns the name of a result that is computed before, once for all places where it stands. */
-    private String result(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
-        Map<Object, Object> names = isValue ? values : named;
-        Object key = plan.canonicalized();
-        if (names.get(key) == null || names.get(key).equals("")) {
-            String sql = isValue ? of(plan) : rows(plan); // which may have such results itself: they come before it
-            String name = "result_" + results.size();
-            results.add(Arrays.<Object>asList(name, sql, isValue));
-            names.put(key, name);
-        }
-        return (String) names.get(key);
-    }
-
-    /** Returns a field of the value of a subquery, which Spark has put together of several subqueries of the same rows. */
-    static String field(GetStructField field) throws NativeSql.Declined {
-        ScalarSubquery subquery = field.child() instanceof ScalarSubquery ? (ScalarSubquery) field.child() : null;
-        Project made = subquery != null && subquery.plan() instanceof Project ? (Project) subquery.plan() : null;
-        Object struct = made != null && made.projectList().size() == 1 ? Catalyst.first((Expression) made.projectList().head()) : null;
-        if (!(struct instanceof CreateNamedStruct) || SPELLED.get() == null || subquery.isCorrelated()) {
-            throw new NativeSql.Declined("a field of a struct");
-        }
-        return ((NativeQuery) SPELLED.get()).field(made, (CreateNamedStruct) struct, field.ordinal());
-    }
-
-    private String field(Project made, CreateNamedStruct struct, int place) throws NativeSql.Declined {
-        Object key = made.canonicalized();
-        if (!fields.containsKey(key)) {
-            List<NamedExpression> columns = new ArrayList<>();
-            for (Object value : Catalyst.each(struct.valExprs())) {
-                columns.add(NativeShape.alias((Expression) value, "field"));
-            }
-            fields.put(key, NativeShape.of(new Project(PythonUtils.toSeq(columns), made.child())));
-        }
-        LogicalPlan plan = (LogicalPlan) fields.get(key);
-        String column = NativeSql.column((AttributeReference) (Object) plan.output().apply(place));
-        return "(SELECT " + column + " FROM " + result(plan, true) + ")";
     }
 
     /** Returns rows with the names of a plan's columns. */

@@ -1,8 +1,6 @@
 package penstock;
 
-import java.math.BigDecimal;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -14,7 +12,6 @@ import org.apache.spark.sql.catalyst.expressions.Cast;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.InSet;
-import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.types.DecimalType;
@@ -28,8 +25,6 @@ import scala.Option;
  */
 final class NativeSql {
     private static final Map<String, Object> OPERATORS = new HashMap<>();
-    private static final List<String> DATE_PARTS = Arrays.asList("Year Month DayOfMonth".split(" "));
-    private static final List<String> DATE_FUNCTIONS = Arrays.asList("year month day".split(" "));
 
     /** So many values of a list are spelled, as a dynamic filter holds keys; a longer one is not. */
     private static final int LISTED = 10_000;
@@ -85,17 +80,14 @@ final class NativeSql {
         if (one instanceof InSet) {
             return inSet((InSet) one);
         }
-        if (one instanceof Like) {
-            return NativeTexts.like((Like) one);
-        }
         if (one instanceof CaseWhen) {
             return caseWhen((CaseWhen) one);
         }
         if (one instanceof GetStructField) {
-            return NativeQuery.field((GetStructField) one);
+            return NativeResults.field((GetStructField) one);
         }
         if (one instanceof ScalarSubquery) {
-            return NativeQuery.value((ScalarSubquery) one);
+            return NativeResults.value((ScalarSubquery) one);
         }
         if (one instanceof BinaryArithmetic) {
             if (name.equals("Divide") && one.dataType() instanceof DecimalType && !NativeTypes.mode(one).equals("TRY")) {
@@ -112,19 +104,8 @@ final class NativeSql {
             checkComparable(parts);
             return "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
         }
-        if (DATE_PARTS.contains(name)) {
-            return "CAST(" + DATE_FUNCTIONS.get(DATE_PARTS.indexOf(name)) + "(" + part(parts, 0) + ") AS INTEGER)";
-        }
         if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
             return part(parts, 0);
-        }
-        if (name.equals("UnscaledValue")) {
-            BigDecimal unit = BigDecimal.TEN.pow(((DecimalType) Catalyst.first(one).dataType()).scale());
-            return "CAST((" + part(parts, 0) + " * CAST(" + unit + " AS DECIMAL(18,0))) AS BIGINT)";
-        }
-        if (name.equals("MakeDecimal")) {
-            DecimalType wanted = (DecimalType) one.dataType();
-            return NativeDecimals.ofDigits(part(parts, 0), wanted);
         }
         if (name.equals("Not")) {
             return "(NOT " + part(parts, 0) + ")";
@@ -149,28 +130,7 @@ final class NativeSql {
             checkSameTypes(parts.subList(1, 3));
             return "(CASE WHEN " + condition((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
         }
-        if (name.equals("Concat") && type.equals("VARCHAR") && !parts.isEmpty()) {
-            checkSameTypes(parts);
-            StringBuilder joined = new StringBuilder();
-            for (int i = 0; i < parts.size(); i++) {
-                joined.append(i == 0 ? "(" : " || ").append(part(parts, i));
-            }
-            return joined.append(")").toString(); // null if one part is, as in Spark
-        }
-        if (name.equals("DateAdd") || name.equals("DateSub")) {
-            return "CAST((" + part(parts, 0) + (name.equals("DateAdd") ? " + " : " - ") + part(parts, 1) + ") AS DATE)";
-        }
-        if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
-            String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";
-            return function + "(" + listed(parts) + ")";
-        }
-        if (name.equals("Substring")) {
-            return NativeTexts.substring(parts);
-        }
-        if (name.equals("BloomFilterMightContain")) { // without it, most groups of an aggregate would be of no use
-            throw new Declined("a Bloom filter of the keys of another table");
-        }
-        throw new Declined("expression " + name);
+        return NativeFunctions.of(one, parts);
     }
 
     /** Checks that two keys of a join can be compared. */
@@ -192,13 +152,13 @@ final class NativeSql {
 
     /** Returns a condition. DuckDB may ask its parts in another order, or not at all, so none may fail in Spark. */
     static String condition(Expression one) throws Declined {
-        if (!ExpressionSafety.cannotFail(NativeQuery.withValues(one))) {
+        if (!ExpressionSafety.cannotFail(NativeResults.withValues(one))) {
             throw new Declined("a condition that may fail");
         }
         return of(one);
     }
 
-    private static String part(List<?> parts, int place) throws Declined {
+    static String part(List<?> parts, int place) throws Declined {
         return of((Expression) parts.get(place));
     }
 
@@ -221,7 +181,7 @@ final class NativeSql {
         }
     }
 
-    private static void checkSameTypes(List<?> parts) throws Declined {
+    static void checkSameTypes(List<?> parts) throws Declined {
         String first = Catalyst.type((Expression) parts.get(0));
         for (Object part : parts) {
             if (!Catalyst.type((Expression) part).equals(first)) {
