@@ -93,6 +93,11 @@ QUERIES = {
         "SELECT s, count(*) FROM t WHERE EXISTS (SELECT 1 FROM u WHERE i8 = u_i8) OR i8 > 5 GROUP BY s",
         True,
     ),
+    "a semi join below an inner join, and columns in another order": (
+        "SELECT v.*, u_s FROM (SELECT s, i8 FROM t LEFT SEMI JOIN t x USING (i8)) v JOIN u ON s = u_s "
+        "UNION ALL SELECT s, i8, s FROM t WHERE b",
+        True,
+    ),
     "grouping sets": ("SELECT i8, s, count(*), grouping(s) FROM t GROUP BY GROUPING SETS ((i8), (s), ())", True),
     "several distinct counts": ("SELECT b, count(DISTINCT s), count(DISTINCT i32) FROM t GROUP BY b", True),
     "texts that look like names": ("SELECT s, max('scan_0 {scan} result_0 c1') FROM t GROUP BY s", True),
