@@ -197,7 +197,10 @@ def decisions(job) -> list[str]:
 
 
 def same_rows(df, options, words):
-    env = Environment(spark, config=CONFIG | options, progress=False)
+    as_spark(Environment(spark, config=CONFIG | options, progress=False), df, words)
+
+
+def as_spark(env, df, words):
     found = env.collect(df)
     assert_same_rows(found, df.collect())
     made = decisions(env.last_job)
@@ -232,6 +235,15 @@ def as_they_come():
     df = spread.groupBy("n").agg(F.sum("v"))
     assert_same_rows(env.collect(df), df.collect())
     assert env.to_pandas(df).shape[0] == env.count(df) == df.count()
+
+
+def in_one_task():
+    env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 1}, progress=False)
+    df = spark.sql(
+        "select n, sum(d), avg(d), count(distinct day), rank() over (order by sum(v)) from facts join dim on k = j "
+        "where v > (select max(v) - 100000 from facts) and hot in (select j from dim where a > 2) group by n"
+    )
+    as_spark(env, df, "native DuckDB, in one task")
 
 
 def watched():
@@ -280,6 +292,7 @@ CASES = {name: lambda rest=rest: same_rows(*rest) for name, *rest in PIPELINES} 
     "files of two sinks": several_files,
     "explain": explained,
     "default options": as_they_come,
+    "a query in one task of DuckDB": in_one_task,
     "an event log": watched,
     "a served session": served,
     "an error of a Python function": failing_in_python,
