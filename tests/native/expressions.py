@@ -109,13 +109,13 @@ class Generator:
                 2 if kind in {COLUMNS[name] for name in SMALL} else self.chosen.random() < 0.1
             )
         elif kind == "string":
-            ways += [self._part]
+            ways += [self._part, self._in_case]
         if kind == "int":
-            ways += [self._of_date]
+            ways += [self._of_date, self._sum_of_small]
         if kind in {"int", "bigint"}:
             ways += [self._widened]
         if kind == "decimal(5,2)":
-            ways += [self._narrowed]
+            ways += [self._narrowed, self._of_whole, self._of_quotient]
         return str(self.chosen.choice(ways)(kind, depth - 1))
 
     def leaf(self, kind: str) -> str:
@@ -161,6 +161,9 @@ class Generator:
 
     def _logic(self, _: str, depth: int) -> str:
         one, other = self.of("boolean", depth), self.of("boolean", depth)
+        if self.chosen.random() < 0.2:  # either part fails where the other does
+            value = self.of("int", depth)
+            one, other = f"{value} > {self.leaf('int')}", f"{value} <= {self.leaf('int')}"
         return self.chosen.choice([f"({one} AND {other})", f"({one} OR {other})", f"(NOT {one})"])
 
     def _null(self, _: str, depth: int) -> str:
@@ -188,6 +191,23 @@ class Generator:
 
     def _of_date(self, _: str, depth: int) -> str:
         return f"{self.chosen.choice(['year', 'month', 'day'])}({self.of('date', depth)})"
+
+    def _in_case(self, _: str, depth: int) -> str:
+        return f"{self.chosen.choice(['upper', 'lower'])}({self.of('string', depth)})"
+
+    def _sum_of_small(self, _: str, depth: int) -> str:
+        """Return a sum that fits, mostly: so that its value is compared, and not its error."""
+        one, other = (f"CAST({self.of(self.chosen.choice(['tinyint', 'smallint']), depth)} AS int)" for _ in range(2))
+        other = self.chosen.choice([other, other, "7", "-3", "0"])
+        return f"({one} {self.chosen.choice('+-*')} {other})"
+
+    def _of_whole(self, kind: str, depth: int) -> str:
+        return f"CAST({self.of('tinyint', depth)} AS {kind})"
+
+    def _of_quotient(self, kind: str, depth: int) -> str:
+        """Return a quotient of doubles, many of which are ties when they are rounded."""
+        whole = self.of(self.chosen.choice(["tinyint", "smallint"]), depth)
+        return f"CAST(CAST({whole} AS double) / {self.chosen.choice(['64D', '160D', '3D', '1000D'])} AS {kind})"
 
     def _narrowed(self, kind: str, depth: int) -> str:
         return f"CAST({self.of('decimal(15,2)', depth)} AS {kind})"

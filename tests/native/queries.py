@@ -25,14 +25,17 @@ _FUNCTIONS = [
     "sum(small15) / 7",
     "sum(d15) * 0.0001",
     "CAST(sum(small15) AS decimal(38,1))",
+    "CAST(avg(i16) / 64 AS decimal(11,6))",
+    "sum(CASE WHEN i16 - i8 > 0 AND i16 - i8 <= 90 THEN 1 ELSE 0 END)",
+    "max(i16 * i8) - min(CAST(i8 AS int) + 1)",
 ]
 _WINDOWS = [
-    "row_number() OVER (PARTITION BY i8 ORDER BY a0, a1)",
+    "row_number() OVER (PARTITION BY i8 ORDER BY a0, a1, s)",
     "rank() OVER (PARTITION BY s ORDER BY a0 DESC)",
     "dense_rank() OVER (ORDER BY a1 NULLS LAST)",
     "sum(a0) OVER (PARTITION BY i8)",
     "count(a1) OVER (PARTITION BY s ORDER BY i8)",
-    "max(a1) OVER (PARTITION BY s ORDER BY i8 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "max(a1) OVER (PARTITION BY s ORDER BY i8, a0, a1 ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
 ]
 _OUTER = [
     "a0 > (SELECT count(*) FROM u)",

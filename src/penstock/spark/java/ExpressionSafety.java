@@ -152,16 +152,33 @@ public final class ExpressionSafety {
         return Catalyst.name(one).equals("Divide") && hasRoom || wanted.precision() < DecimalType.MAX_PRECISION();
     }
 
-    /** Whether a value is the quotient of decimals of which a condition says that the divisor is positive. */
+    /** Whether a value can fail in nothing but quotients of which a condition says that the divisor is positive. */
     private static boolean isGuarded(Expression value, Expression condition) {
-        if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide") || !(value.dataType() instanceof DecimalType)) {
+        if (cannotFail(value)) {
+            return true;
+        }
+        boolean isGuarded = SAFE.contains(Catalyst.name(value)) || isQuotientBy(value, condition);
+        for (Object part : Catalyst.each(value.children())) {
+            isGuarded = isGuarded && isGuarded((Expression) part, condition);
+        }
+        return isGuarded;
+    }
+
+    /** Whether a value is a quotient that fits, of which a condition says that the divisor is positive. */
+    private static boolean isQuotientBy(Expression value, Expression condition) {
+        if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide")) {
             return false;
         }
         Expression least = Catalyst.last(condition);
         boolean isPositive = least instanceof Literal && ((Literal) least).value() != null
                 && new BigDecimal(String.valueOf(((Literal) least).value())).signum() >= 0;
-        return isPositive && Catalyst.first(condition).semanticEquals(Catalyst.last(value)) && quotientFits((BinaryArithmetic) value)
-                && cannotFail(value.children());
+        Expression divisor = Catalyst.last(value);
+        boolean isDecimal = value.dataType() instanceof DecimalType;
+        if (divisor instanceof Cast && WHOLE.contains(Catalyst.type(Catalyst.first(divisor)))) {
+            divisor = Catalyst.first(divisor); // no whole number but zero is zero as a decimal or double
+        }
+        return isPositive && Catalyst.first(condition).semanticEquals(divisor)
+                && (isDecimal ? quotientFits((BinaryArithmetic) value) : FLOATING.contains(Catalyst.type(value)));
     }
 
     private static boolean caseCannotFail(CaseWhen one) {
@@ -169,7 +186,7 @@ public final class ExpressionSafety {
             scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
             Expression condition = (Expression) branch._1();
             Expression value = (Expression) branch._2();
-            if (!cannotFail(condition) || !isGuarded(value, condition) && !cannotFail(value)) {
+            if (!cannotFail(condition) || !isGuarded(value, condition)) {
                 return false;
             }
         }
@@ -199,6 +216,9 @@ public final class ExpressionSafety {
             return ((DecimalType) child.dataType()).precision() + DIGITS_OF_SUM <= DecimalType.MAX_PRECISION();
         }
         String type = Catalyst.type(child);
+        if (Catalyst.name(child).equals("UnscaledValue")) {
+            return true; // the optimiser makes them of decimals whose sum has a place in a long integer
+        }
         if (type.equals("bigint")) {
             return Catalyst.name(function).equals("Average") || wrapsAround(function); // a mean's sum is a double
         }
@@ -209,7 +229,7 @@ public final class ExpressionSafety {
     private static boolean wrapsAround(Expression sum) {
         for (int i = 0; i < ((Product) sum).productArity(); i++) {
             Object part = ((Product) sum).productElement(i);
-            Object mode = part instanceof Product && !(part instanceof Expression)
+            Object mode = part instanceof Product && !(part instanceof Expression) && ((Product) part).productArity() > 0
                     ? ((Product) part).productElement(0) : part; // within a context since Spark 4.1
             if (mode instanceof Enumeration.Value) {
                 return mode.toString().equals("LEGACY");

@@ -3,6 +3,7 @@ package penstock;
 import java.math.BigDecimal;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Like;
@@ -46,6 +47,9 @@ final class NativeFunctions {
         if (name.equals("StartsWith") || name.equals("EndsWith") || name.equals("Contains")) {
             String function = name.equals("StartsWith") ? "starts_with" : name.equals("EndsWith") ? "suffix" : "contains";
             return function + "(" + NativeSql.listed(parts) + ")";
+        }
+        if (name.equals("Upper") || name.equals("Lower")) {
+            return NativeTexts.inCase(NativeSql.part(parts, 0), name.toLowerCase(Locale.ROOT));
         }
         if (name.equals("Substring")) {
             return NativeTexts.substring(parts);

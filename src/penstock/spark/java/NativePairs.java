@@ -1,7 +1,9 @@
 package penstock;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -13,8 +15,10 @@ import org.apache.spark.sql.catalyst.expressions.IsNull;
 import org.apache.spark.sql.catalyst.expressions.Not;
 import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.plans.ExistenceJoin;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
 
 /** A join of an optimised plan in the SQL of DuckDB; see `NativeQuery`. */
 final class NativePairs {
@@ -37,10 +41,36 @@ final class NativePairs {
         for (Object each : conditions(join)) {
             boolean compares = compares(join, (Expression) each);
             hasKeys |= compares && isEqual(each);
-            found.add(condition((Expression) each, compares));
+            String sql = condition((Expression) each, compares);
+            // DuckDB would join two tables by it first, and so each row of the one with most of the other.
+            found.add(isEqual(each) || !compares || isOfKeys(join, (Expression) each) ? sql : "(CASE WHEN " + sql + " THEN TRUE ELSE FALSE END)");
         }
         if (!hasKeys) {
             throw new NativeSql.Declined("a join without equal keys");
+        }
+        return found;
+    }
+
+    /** Whether a condition compares rows of two tables which an equal key joins too. */
+    private static boolean isOfKeys(Join join, Expression condition) {
+        for (Object each : conditions(join)) {
+            if (isEqual(each) && tables(join, (Expression) each).equals(tables(join, condition))) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns the sides of inner joins whose columns a condition compares. */
+    private static Set<Object> tables(LogicalPlan plan, Expression condition) {
+        boolean isAbove = plan instanceof Join && isInner((Join) plan) || !NativeQuery.isScan(plan)
+                && (plan instanceof Filter || plan instanceof Project && NativeSemiJoins.isChoice((Project) plan));
+        Set<Object> found = new HashSet<>();
+        for (Object child : isAbove ? Catalyst.each(plan.children()) : new ArrayList<Object>()) {
+            found.addAll(tables((LogicalPlan) child, condition));
+        }
+        if (!isAbove && !condition.references().intersect(plan.outputSet()).isEmpty()) {
+            found.add(plan);
         }
         return found;
     }

@@ -51,6 +51,8 @@ final class NativePart {
     private final String name;
     private boolean needsLayout;
     private long keyRows;
+    /** How many operators above what is looked at may drop rows of it, in DuckDB before their values are computed. */
+    private int droppers;
 
     NativePart(SparkPlan plan) throws NativeSql.Declined {
         this(plan, "scan");
@@ -112,10 +114,13 @@ final class NativePart {
             return "SELECT * FROM input_" + (inputs.size() - 1);
         }
         if (one instanceof ProjectExec) {
+            if (droppers > 0 && !ExpressionSafety.cannotFail(((ProjectExec) one).projectList())) {
+                throw new NativeSql.Declined("a value that may fail, of a row that may be dropped");
+            }
             return "SELECT " + named(((ProjectExec) one).projectList()) + " FROM (" + of(((ProjectExec) one).child()) + ")";
         }
         if (one instanceof FilterExec) {
-            return filtered(((FilterExec) one).condition(), of(((FilterExec) one).child()));
+            return filtered(((FilterExec) one).condition(), ofDropped(((FilterExec) one).child()));
         }
         if (one instanceof BroadcastHashJoinExec) {
             return joinedWithBuild(new NativeJoin((BroadcastHashJoinExec) one));
@@ -124,9 +129,9 @@ final class NativePart {
             needsLayout = true;
             NativeJoin join = new NativeJoin(one);
             List<Object> before = new ArrayList<>(joined);
-            String left = of(unsorted(join.left));
+            String left = ofDropped(unsorted(join.left));
             joined.retainAll(before); // those of one side are of no use to the other
-            return join.of(left, of(unsorted(join.right)));
+            return join.of(left, ofDropped(unsorted(join.right)));
         }
         if (one instanceof HashAggregateExec || one instanceof SortAggregateExec) {
             BaseAggregateExec aggregate = (BaseAggregateExec) one;
@@ -139,6 +144,13 @@ final class NativePart {
             return NativeTotals.of(aggregate, below);
         }
         throw new NativeSql.Declined(one instanceof Exchange ? EXCHANGE : "operator " + Catalyst.name(one));
+    }
+
+    private String ofDropped(SparkPlan plan) throws NativeSql.Declined {
+        droppers++;
+        String rows = of(plan);
+        droppers--;
+        return rows;
     }
 
     /** Returns what a plan is that only says how another one is run. */
@@ -176,7 +188,7 @@ final class NativePart {
         joined.add(join.broadcast());
         String build = "SELECT * FROM build_" + builds.size();
         builds.add(join.build);
-        return join.buildsLeft ? join.of(build, of(join.right)) : join.of(of(join.left), build);
+        return join.buildsLeft ? join.of(build, ofDropped(join.right)) : join.of(ofDropped(join.left), build);
     }
 
     static String named(Seq<NamedExpression> expressions) throws NativeSql.Declined {

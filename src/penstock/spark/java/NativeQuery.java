@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LocalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OneRowRelation;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
@@ -104,8 +105,17 @@ final class NativeQuery {
     }
 
     String of(LogicalPlan plan) throws NativeSql.Declined {
-        String again = results.again(plan);
-        return again == null ? rows(plan) : named(again, plan);
+        String name = results.name(plan, droppers > 0);
+        return name == null ? rows(plan) : named(name, plan);
+    }
+
+    /** Returns a plan that is computed by itself: nothing drops rows of it. */
+    String alone(LogicalPlan plan, boolean isValue) throws NativeSql.Declined {
+        int above = droppers;
+        droppers = 0;
+        String sql = isValue ? of(plan) : rows(plan);
+        droppers = above;
+        return sql;
     }
 
     /** Returns the rows of a plan of which what is above may drop some, before or after their values are computed. */
@@ -118,7 +128,8 @@ final class NativeQuery {
 
     /** Returns a condition. One alone is asked of all rows, if nothing above drops some of them before. */
     private String condition(Expression condition) throws NativeSql.Declined {
-        return droppers > 0 || condition instanceof And ? NativeSql.condition(condition) : NativeSql.of(condition);
+        Expression needed = NativeConditions.withoutNulls(condition);
+        return droppers > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
     }
 
     /** Checks that no value fails of a row that may be dropped: Spark computes it, and DuckDB perhaps not. */
@@ -130,9 +141,12 @@ final class NativeQuery {
         }
     }
 
-    String rows(LogicalPlan plan) throws NativeSql.Declined {
+    private String rows(LogicalPlan plan) throws NativeSql.Declined {
         if (isScan(plan)) {
             return scan(plan);
+        }
+        if (plan instanceof OneRowRelation) {
+            return "SELECT 1 AS nothing";
         }
         if (plan instanceof Project) {
             checkSafe(((Project) plan).projectList());

@@ -65,9 +65,30 @@ final class NativeResults {
         }
     }
 
-    /** Returns the name of the result of an aggregate that stands at several places, null if a plan is none. */
-    String again(LogicalPlan plan) throws NativeSql.Declined {
-        return NativeQuery.sumsUp(plan) && named.get(plan.canonicalized()) != null ? result(plan, false) : null;
+    /**
+     * Returns the name of the result of an aggregate, null if the plan is none or is best computed where it stands.
+     *
+     * One that stands at several places is computed once. One with values that may fail is computed by itself, if what is
+     * above may drop rows of it: Spark computes all of them.
+     */
+    String name(LogicalPlan plan, boolean isDropped) throws NativeSql.Declined {
+        boolean isAgain = NativeQuery.sumsUp(plan) && named.get(plan.canonicalized()) != null;
+        return isAgain || isDropped && NativeQuery.sumsUp(plan) && !cannotFail(plan) ? result(plan, false) : null;
+    }
+
+    /** Whether no value of a plan can fail. */
+    private static boolean cannotFail(LogicalPlan plan) {
+        for (Object one : Catalyst.each(plan.expressions())) {
+            if (!ExpressionSafety.cannotFail(withValues((Expression) one))) {
+                return false;
+            }
+        }
+        for (Object child : Catalyst.each(plan.children())) {
+            if (!cannotFail((LogicalPlan) child)) {
+                return false;
+            }
+        }
+        return true;
     }
 
     /** Returns the name of a result, which is computed once for all places where it stands. */
@@ -75,7 +96,7 @@ final class NativeResults {
         Map<Object, Object> names = isValue ? values : named;
         Object key = plan.canonicalized();
         if (names.get(key) == null || names.get(key).equals("")) {
-            String sql = isValue ? query.of(plan) : query.rows(plan); // which may have such results itself: they come before it
+            String sql = query.alone(plan, isValue); // which may have such results itself: they come before it
             String name = "result_" + all.size();
             all.add(Arrays.<Object>asList(name, sql, isValue));
             names.put(key, name);

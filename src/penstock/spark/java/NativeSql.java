@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
-import org.apache.spark.sql.types.DecimalType;
 
 import scala.Option;
 
@@ -71,11 +70,7 @@ final class NativeSql {
             return NativeTypes.literal(((Literal) one).value(), one.dataType());
         }
         if (one instanceof Cast) {
-            if (NativeTypes.narrows((Cast) one)) {
-                return NativeTypes.narrowed((Cast) one, part(parts, 0));
-            }
-            NativeTypes.checkCast((Cast) one);
-            return "CAST(" + part(parts, 0) + " AS " + type + ")";
+            return NativeCasts.of((Cast) one, part(parts, 0));
         }
         if (one instanceof InSet) {
             return inSet((InSet) one);
@@ -90,18 +85,10 @@ final class NativeSql {
             return NativeResults.value((ScalarSubquery) one);
         }
         if (one instanceof BinaryArithmetic) {
-            if (name.equals("Divide") && one.dataType() instanceof DecimalType && !NativeTypes.mode(one).equals("TRY")) {
-                return quotient(one, type);
-            }
-            if (!OPERATORS.containsKey(name)) {
-                throw new Declined("expression " + name);
-            }
-            NativeTypes.checkArithmetic((BinaryArithmetic) one, name);
-            String sum = "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
-            return "CAST(" + sum + " AS " + type + ")";
+            return NativeArithmetic.of((BinaryArithmetic) one);
         }
         if (OPERATORS.containsKey(name)) {
-            checkComparable(parts);
+            checkOrdered(parts);
             return "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
         }
         if (name.equals("Alias") || name.equals("KnownNotNull") || name.equals("KnownNullable")) {
@@ -128,9 +115,14 @@ final class NativeSql {
         }
         if (name.equals("If")) {
             checkSameTypes(parts.subList(1, 3));
-            return "(CASE WHEN " + condition((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
+            return "(CASE WHEN " + NativeConditions.ofBranch((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
         }
         return NativeFunctions.of(one, parts);
+    }
+
+    /** Returns the operator of an expression. */
+    static String operator(String name) {
+        return (String) OPERATORS.get(name);
     }
 
     /** Checks that two keys of a join can be compared. */
@@ -173,6 +165,18 @@ final class NativeSql {
         return found.toString();
     }
 
+    /** Checks that the order of values is known: of floating-point numbers, where no files tell how large they are. */
+    private static void checkOrdered(List<?> parts) throws Declined {
+        for (Object part : parts) {
+            for (Object column : Catalyst.each(((Expression) part).references().toSeq())) {
+                if (NativeTypes.isFloating(((Expression) column).dataType())) {
+                    checkComparable(parts);
+                }
+            }
+        }
+        checkSameTypes(parts);
+    }
+
     /** Checks that values can be compared. What files say of their largest numbers knows nothing of NaN. */
     private static void checkComparable(List<?> parts) throws Declined {
         checkSameTypes(parts);
@@ -207,20 +211,12 @@ final class NativeSql {
         return found.append("))").toString();
     }
 
-    private static String quotient(Expression one, String type) throws Declined {
-        Expression first = Catalyst.first(one);
-        Expression last = Catalyst.last(one);
-        boolean fails = ((BinaryArithmetic) one).failOnError();
-        return NativeDecimals.quotient(of(first), (DecimalType) first.dataType(), of(last), (DecimalType) last.dataType(),
-                (DecimalType) one.dataType(), fails ? "error('division by zero')" : "CAST(NULL AS " + type + ")");
-    }
-
     private static String caseWhen(CaseWhen one) throws Declined {
         List<Object> values = new ArrayList<>();
         StringBuilder found = new StringBuilder("(CASE");
         for (Object each : Catalyst.each(one.branches())) {
             scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
-            found.append(" WHEN ").append(condition((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
+            found.append(" WHEN ").append(NativeConditions.ofBranch((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
             values.add(branch._2());
         }
         Option<?> other = one.elseValue();

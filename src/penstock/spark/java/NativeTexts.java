@@ -7,7 +7,19 @@ import org.apache.spark.sql.catalyst.expressions.Literal;
 
 /** Functions of texts in the SQL of DuckDB; see `NativeSql`. */
 final class NativeTexts {
+    /**
+     * Letters that Java, ICU and DuckDB bring alike into upper and lower case, in all their releases: of Latin without
+     * those that become two, Cyrillic, and of scripts that have one case; also signs and pictures. None of Greek, whose
+     * sigma is another one at the end of a word.
+     */
+    private static final String ALIKE = letters("1-DE E0-12F 131-148 14A-17F 400-52F 5D0-5EA 620-64A 900-DFF E00-EFF "
+            + "2000-206F 20A0-20BF 3040-30FF 4E00-9FFF AC00-D7A3 1F300-1FAFF");
+
     private NativeTexts() {
+    }
+
+    private static String letters(String ranges) {
+        return "\\x{" + ranges.replace("-", "}-\\x{").replace(" ", "}\\x{") + "}";
     }
 
     /** Returns a comparison with a pattern. */
@@ -31,5 +43,12 @@ final class NativeTexts {
             }
         }
         return "substring(" + NativeSql.listed(parts) + ")";
+    }
+
+    /** Returns a text in upper or lower case, an error if it has letters that are another thing in Java than in DuckDB. */
+    static String inCase(String sql, String function) {
+        String isAlike = "strlen(" + sql + ") = length(" + sql + ") OR regexp_full_match(" + sql + ", '[" + ALIKE + "]*')";
+        return "(CASE WHEN " + isAlike + " THEN " + function + "(" + sql + ") WHEN " + sql
+                + " IS NOT NULL THEN error('a text with unusual letters') END)";
     }
 }
