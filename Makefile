@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served bench-connect clean
+.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -80,6 +80,14 @@ bench-served: $(STAMP)  ## Measure what it costs, and gains, that Penstock serve
 bench-connect: $(STAMP)  ## Compare Spark Connect servers with and without Penstock: 1, 4 and 16 thin clients, thousands of queries.
 	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
 	@$(BIN)/python bench/connect.py
+
+bench-throughput: $(STAMP)  ## Run TPC-H by 1, 4 and 8 users of an application at once, on Spark and on Penstock.
+	@$(BIN)/python tools/make_data.py $(DATA) --scale 1
+	@$(BIN)/python bench/throughput.py --data $(DATA)/tpch-1
+
+bench-simulate: $(STAMP)  ## Replay the stages of TPC-H on a model of 100 and 1 000 executors (SCALE=10).
+	@$(BIN)/python tools/make_data.py $(DATA) --scale $(SCALE)
+	@$(BIN)/python bench/simulate.py --data $(DATA)/tpch-$(SCALE)
 
 clean:  ## Remove everything that was made.
 	rm -rf $(VENV) $(DATA) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse

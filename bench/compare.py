@@ -33,6 +33,7 @@ SETTLED = 0.3
 SYSTEMS = {
     "spark": "Spark, AQE",
     "tuned": "Spark, tuned",
+    "statistics": "Spark, statistics and CBO",
     "penstock": "Penstock",
     "native": "Penstock with execution.native",
     "sail": f"Sail {VERSION}",
@@ -44,6 +45,8 @@ TUNED = {
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "512m",
     "spark.sql.optimizer.runtime.bloomFilter.applicationSideScanSizeThreshold": "100m",
 }
+COST_BASED = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+"""With statistics of all columns."""
 
 
 def session(cores: int, memory: str) -> SparkSession:
@@ -57,8 +60,21 @@ def session(cores: int, memory: str) -> SparkSession:
     )
 
 
+def cost_based(spark: SparkSession, data: Path) -> SparkSession:
+    """Return a session whose tables have statistics of all columns, and which orders joins by them."""
+    made = spark.newSession()
+    made.sql("CREATE DATABASE with_statistics")
+    made.catalog.setCurrentDatabase("with_statistics")
+    for key, value in COST_BASED.items():
+        made.conf.set(key, value)
+    for file in sorted(data.glob("*.parquet")):
+        made.sql(f"CREATE TABLE {file.stem} USING parquet LOCATION '{file.resolve()}'")
+        made.sql(f"ANALYZE TABLE {file.stem} COMPUTE STATISTICS FOR ALL COLUMNS")
+    return made
+
+
 class Bench:
-    """The three systems over one folder of tables."""
+    """The systems over one folder of tables."""
 
     def __init__(self, data: Path, cores: int, memory: str, systems: list[str], options: dict[str, str]) -> None:
         self.spark = session(cores, memory)
@@ -68,6 +84,7 @@ class Bench:
         for one in (self.spark, tuned):
             for file in sorted(data.glob("*.parquet")):
                 one.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+        costs = cost_based(self.spark, data) if "statistics" in systems else self.spark
         self.env = Environment(self.spark, config=options, progress=False)
         native, verified = (
             Environment(self.spark, config=options | {option: True}, progress=False)
@@ -76,6 +93,7 @@ class Bench:
         runs = {
             "spark": lambda text: self.spark.sql(text).collect(),
             "tuned": lambda text: tuned.sql(text).collect(),
+            "statistics": lambda text: costs.sql(text).collect(),
             "penstock": lambda text: self.env.collect(self.spark.sql(text)),
             "native": lambda text: native.collect(self.spark.sql(text)),
             "verified": lambda text: verified.collect(self.spark.sql(text)),
@@ -83,18 +101,34 @@ class Bench:
         if "sail" in systems:
             runs["sail"] = Sail(data, cores).rows
         self.others: list[str] = []
+        self.stages: dict[tuple[int, int], int] = {}
         self.runs = {name: runs[name] for name in systems}
 
-    def done(self) -> tuple[float, float, float]:
-        """Return the CPU seconds of the machine so far, and the MiB that Spark has read and shuffled."""
+    def done(self) -> tuple[float, float, float, float]:
+        """Return the CPU seconds of the machine so far, and the MiB that Spark has read, shuffled and spilled."""
         time.sleep(SETTLED)
-        executors = self.spark._jsc.sc().statusStore().executorList(False)
+        store = self.spark._jsc.sc().statusStore()
+        executors = store.executorList(False)
         found = [executors.apply(i) for i in range(executors.size())]
         return (
             machine_seconds(),
             sum(one.totalInputBytes() for one in found) / MIB,
             sum(one.totalShuffleWrite() for one in found) / MIB,
+            self._spilled() / MIB,
         )
+
+    def _spilled(self) -> int:
+        """Return the bytes that ended stages have spilled to disks. Spark forgets old stages, so each is asked once."""
+        jvm = self.spark._jvm
+        no_quantiles = self.spark.sparkContext._gateway.new_array(jvm.double, 0)
+        none = jvm.java.util.ArrayList()
+        stages = self.spark._jsc.sc().statusStore().stageList(none, False, False, no_quantiles, none)
+        for place in range(stages.size()):
+            stage = stages.apply(place)
+            if (stage.stageId(), stage.attemptId()) in self.stages:
+                break  # the newest come first
+            self.stages[stage.stageId(), stage.attemptId()] = stage.diskBytesSpilled()
+        return sum(self.stages.values())
 
     def query(self, number: str, text: str, rounds: int) -> dict[str, list]:
         """Return the seconds of each system, and how many vertices Penstock made."""
@@ -148,7 +182,7 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
         *(f"{SYSTEMS[name]}, s" for name in systems),
         *(f"times as fast as {SYSTEMS[name]}" for name in others),
     ]
-    heads += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled" for name in told]
+    heads += [f"{SYSTEMS[name]}: CPU seconds, MiB shuffled, MiB spilled" for name in told]
     lines = [about, "", "| " + " | ".join(heads) + " |", "|---" + "|--:" * (len(heads) - 1) + "|"]
     for number, by_name in times.items():
         seconds = {name: statistics.median(by_name[name]) for name in systems if by_name.get(name)}
@@ -161,19 +195,17 @@ def table(times: dict[str, dict[str, list[float]]], about: str) -> str:
         cells += [f"{seconds[name] / seconds['penstock']:.2f}" if name in seconds else "" for name in others]
         for name in told:
             runs = by_name["work"][0][name]
-            cells.append(
-                f"{statistics.median(run[0] for run in runs):.1f}, {statistics.median(run[2] for run in runs):.0f}"
-            )
+            cpu, _, *moved = (statistics.median(column) for column in zip(*runs, strict=True))
+            cells.append(f"{cpu:.1f}, {', '.join(f'{mib:.0f}' for mib in moved)}")
         lines.append("| " + " | ".join(cells) + " |")
     whole = [name for name in systems if all(t.get(name) for t in times.values())]
     totals = {name: sum(statistics.median(t[name]) for t in times.values()) for name in whole}
     cells = ["**all**", "", "", *(f"**{totals[name]:.1f}**" if name in whole else "" for name in systems)]
     cells += [f"**{totals[name] / totals['penstock']:.2f}**" if name in whole else "" for name in others]
     for name in told:
-        sums = [
-            sum(statistics.median(run[place] for run in t["work"][0][name]) for t in times.values()) for place in (0, 2)
-        ]
-        cells.append(f"**{sums[0]:.0f}, {sums[1]:.0f}**")
+        medians = [[statistics.median(one) for one in zip(*t["work"][0][name], strict=True)] for t in times.values()]
+        cpu, _, *moved = (sum(column) for column in zip(*medians, strict=True))
+        cells.append(f"**{cpu:.0f}, {', '.join(f'{mib:.0f}' for mib in moved)}**")
     lines.append("| " + " | ".join(cells) + " |")
     cells = [
         "**geometric mean**",
@@ -252,6 +284,8 @@ def main() -> None:
             + ", ".join(f"{key.removeprefix('spark.sql.')}={value}" for key, value in TUNED.items())
             + "."
         )
+    if "statistics" in bench.runs:
+        about += " Spark, statistics and CBO: ANALYZE ... FOR ALL COLUMNS, cbo.enabled, cbo.joinReorder.enabled."
     if bench.others:
         about += f" Sail gave other rows for Q{', Q'.join(bench.others)}."
     text = table(times, about)

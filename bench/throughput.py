@@ -1,0 +1,170 @@
+"""Streams of queries at once: TPC-H or TPC-DS by 1, 4 and 8 users of one application, on Spark with AQE and with Penstock.
+
+Each stream runs all queries in an order of its own, one after the other. Rows are compared with those of a first run,
+which is not counted. A table and a chart go to bench/results.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+import pyspark
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock import Environment
+from processes import machine_seconds
+from rows import comparable
+
+HERE = Path(__file__).parent
+SYSTEMS = {"spark": "Spark, AQE", "penstock": "Penstock"}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What some streams took.
+
+    Parameters
+    ----------
+    seconds
+        Until the last stream had ended.
+    cpu
+        CPU seconds of the machine.
+    queries
+        The seconds of each query.
+    """
+
+    seconds: float
+    cpu: float
+    queries: list[float]
+
+    @property
+    def per_hour(self) -> float:
+        """How many queries an hour has room for."""
+        return 3600 * len(self.queries) / self.seconds
+
+    @property
+    def row(self) -> list[float]:
+        """The figures of a table's row."""
+        slow = statistics.quantiles(self.queries, n=20)[-1]
+        return [self.per_hour, statistics.median(self.queries), slow, self.seconds, self.cpu]
+
+
+class Application:
+    """An application with a session for each stream, whose queries share its cores alike."""
+
+    def __init__(self, data: Path, cores: int, memory: str) -> None:
+        builder = SparkSession.builder.master(f"local[{cores}]").config("spark.scheduler.mode", "FAIR")
+        builder = builder.config("spark.driver.memory", memory).config("spark.ui.enabled", "false")
+        builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
+        self.spark = builder.getOrCreate()
+        self.data = data
+
+    def stream(self, system: str) -> Callable[[str], list[str]]:
+        """Return what runs the queries of one stream, and gives their rows."""
+        session = self.spark.newSession()
+        for file in sorted(self.data.glob("*.parquet")):
+            session.read.parquet(str(file)).createOrReplaceTempView(file.stem)
+        if system == "spark":
+            return lambda text: comparable(session.sql(text).collect())
+        env = Environment(session, progress=False)
+        return lambda text: comparable(env.collect(session.sql(text)))
+
+    def measured(self, system: str, streams: int, queries: dict[str, str], expected: dict[str, list[str]]) -> Measured:
+        """Run the queries in some streams at once; stop if a stream gets other rows than were expected."""
+
+        def all_of(place: int) -> list[float]:
+            run, order = runs[place], list(queries)
+            random.Random(place).shuffle(order)
+            found = []
+            for number in order:
+                start = time.perf_counter()
+                rows = run(queries[number])
+                found.append(time.perf_counter() - start)
+                if rows != expected[number]:
+                    raise SystemExit(f"Q{number}: {SYSTEMS[system]} gave other rows in stream {place}")
+            return found
+
+        runs = [self.stream(system) for _ in range(streams)]
+        start, cpu = time.perf_counter(), machine_seconds()
+        with ThreadPoolExecutor(streams) as pool:
+            times = [seconds for stream in pool.map(all_of, range(streams)) for seconds in stream]
+        return Measured(time.perf_counter() - start, machine_seconds() - cpu, times)
+
+
+def table(found: dict[tuple[str, int], Measured], about: str) -> str:
+    heads = ["streams", "", "queries an hour", "median query, s", "slowest twentieth, s", "all, s", "CPU seconds"]
+    lines = [about, "", "| " + " | ".join(heads) + " |", "|--:|---" + "|--:" * (len(heads) - 2) + "|"]
+    for (system, streams), measured in found.items():
+        hour, *others = measured.row
+        cells = [str(streams), SYSTEMS[system], f"{hour:.0f}", *(f"{value:.1f}" for value in others)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def chart(found: dict[tuple[str, int], Measured], title: str, path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.2))
+    streams = sorted({number for _, number in found})
+    for place, (system, name) in enumerate(SYSTEMS.items()):
+        heights = [found[system, number].per_hour for number in streams if (system, number) in found]
+        axes.bar([at + 0.4 * place for at in range(len(heights))], heights, 0.38, label=name)
+    axes.set_xticks([at + 0.2 for at in range(len(streams))], [f"{number} at once" for number in streams])
+    axes.set_ylabel("queries an hour")
+    axes.set_title(title, fontsize=10)
+    axes.legend(frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="a folder of parquet files, such as data/tpch-1")
+    parser.add_argument("--streams", default="1,4,8")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"some of {', '.join(SYSTEMS)}")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--memory", default="6g")
+    parser.add_argument("--output", type=Path, default=HERE / "results", help="the folder for the table and the chart")
+    arguments = parser.parse_args()
+    kind = arguments.data.name.split("-")[0]
+    queries = json.loads((HERE.parent / "data" / "queries" / f"{kind}.json").read_text())
+    application = Application(arguments.data, arguments.cores, arguments.memory)
+    first = application.stream("spark")
+    expected = {number: first(text) for number, text in queries.items()}
+    found: dict[tuple[str, int], Measured] = {}
+    for streams in map(int, arguments.streams.split(",")):
+        for system in arguments.systems.split(","):
+            if not any(name == system for name, _ in found):
+                application.measured(system, 1, queries, expected)  # to warm up
+            found[system, streams] = one = application.measured(system, streams, queries, expected)
+            print(f"{streams} streams, {SYSTEMS[system]}: {one.per_hour:.0f} queries an hour", flush=True)
+    about = (
+        f"{arguments.data.name}, {dt.date.today()}: all {len(queries)} queries by each stream, in an order of its own; streams of one "
+        f"application that shares its cores alike (FAIR). PySpark {pyspark.__version__}, Penstock {penstock.__version__}, "
+        f"local[{arguments.cores}], {arguments.memory} driver, {os.cpu_count()} cores. Penstock: all options at their defaults."
+    )
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    text = table(found, about)
+    (arguments.output / f"throughput-{arguments.data.name}.md").write_text(text)
+    chart(found, f"{arguments.data.name}: streams at once", arguments.output / f"throughput-{arguments.data.name}.png")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
