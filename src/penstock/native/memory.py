@@ -5,14 +5,46 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Where a container's limit stands (the control groups of Linux, version 2)."""
+_GROUP = Path("/sys/fs/cgroup")
+"""Where a container's limits stand (the control groups of Linux, version 2)."""
+_MACHINE = Path("/proc/meminfo")
 
 
 def machine_memory() -> int:
     """Return the bytes of memory that this machine has, or that its container may use."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _container_limit()
+    return found if limit is None else min(found, limit)
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that are free now, or would be without cached files; all of it where nobody tells."""
+    found = machine_memory()
+    available = _fields(_MACHINE).get("MemAvailable:")
+    if available is not None:
+        found = min(found, available * 1024)
+    limit, used = _container_limit(), _number(_GROUP / "memory.current")
+    if limit is not None and used is not None:
+        cached = _fields(_GROUP / "memory.stat").get("inactive_file", 0)
+        found = min(found, max(limit - used + cached, 0))
+    return found
+
+
+def _container_limit() -> int | None:
+    return _number(_GROUP / "memory.max")
+
+
+def _number(file: Path) -> int | None:
     try:
-        return min(found, int(_LIMIT.read_text(encoding="ascii")))
+        return int(file.read_text(encoding="ascii"))
     except (OSError, ValueError):  # there is no container, or it has no limit: ``max``
-        return found
+        return None
+
+
+def _fields(file: Path) -> dict[str, int]:
+    """Return the numbers of a file with lines such as ``MemAvailable: 1000 kB``."""
+    try:
+        lines = file.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    return {words[0]: int(words[1]) for words in map(str.split, lines) if len(words) > 1 and words[1].isdigit()}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.native.engine import computed, connected
 from penstock.native.errors import NotNativeError
+from penstock.native.memory import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ class NativeQueryStep:
     tables
         Its tables.
     memory
-        Bytes that DuckDB may use before it spills.
+        Bytes that DuckDB may use before it spills; never more than half of what is free, as other queries may begin.
     threads
         How many threads compute: the cores of an executor.
     """
@@ -107,7 +108,7 @@ class NativeQueryStep:
         """Compute the rows."""
         for _ in batches:
             scans = [table.files.whole(table.ranges) for table in self.tables]
-            with connected(self.memory, self.threads) as connection:
+            with connected(min(self.memory, free_memory() // 2), self.threads) as connection:
                 for number, scan in enumerate(scans):
                     connection.execute(f"CREATE TEMP VIEW scan_{number} AS {scan}")
                 for result in self.results:
