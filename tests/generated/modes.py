@@ -11,6 +11,9 @@ THRESHOLD = "table.optimizer.join.broadcast-threshold"
 FILTERING = "table.optimizer.dynamic-filtering"
 SKEW = "table.optimizer.skewed-join-optimization"
 
+NATIVE = "execution.native"
+VERIFY = "execution.verify"
+
 MOST = "execution.batch.adaptive.auto-parallelism.max-parallelism"
 
 TINY = {VOLUME: "1 kb", MOST: 12}
@@ -40,6 +43,9 @@ MODES: dict[str, dict[str, object]] = {
     "filtered": SHUFFLED | FILTERED | {VOLUME: "2 kb", MOST: 10},
     "skewed": SHUFFLED | SPLIT | TINY,
     "skew forced": SHUFFLED | SPLIT | TINY | {f"{SKEW}.strategy": "FORCED"},
+    "native, one task": {WHOLE: 1, NATIVE: True, VERIFY: False},
+    "native, many tasks": SHUFFLED | TINY | {NATIVE: True},
+    "native, broadcast": {WHOLE: 0, NATIVE: True, VERIFY: False, MOST: 8},
     "skew forced, planned": {WHOLE: 0, **TINY, **SPLIT, f"{SKEW}.strategy": "FORCED"},
 }
 _WEIGHTS = {
@@ -51,6 +57,7 @@ _WEIGHTS = {
     "broadcast": 2,
     "eager": 2,
     "skew forced": 2,
+    "native, one task": 2,
 }
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from penstock import Environment
 from penstock.errors import JobCancelledError
 from tests.generated import sinks
@@ -16,6 +18,7 @@ from tests.generated.code import Spec, code_of
 from tests.generated.compare import Outcome, condition_of, difference
 from tests.generated.modes import MODES
 from tests.generated.tables import Tables
+from tests.native.bounds import all_that_can_be
 
 PATIENCE = 20
 """How many times as long as plain Spark a run may take, on a busy machine, before it counts as a hang."""
@@ -77,6 +80,7 @@ class Runner:
         (folder / "out").mkdir(parents=True, exist_ok=True)
         spark.sparkContext.setCheckpointDir(str(folder / "checkpoints"))
         self.tables = Tables(spark)
+        all_that_can_be(pytest.MonkeyPatch())  # of the pipelines in which DuckDB computes
         from tests.generated import functions  # its types need a session
 
         functions.register(spark)
@@ -141,7 +145,7 @@ class Runner:
 
     def penstock(self, spec: Spec, frames: list, config: dict, limit: float) -> tuple[Outcome, bool]:
         """Run with Penstock; also return whether it hangs so that the process had better end."""
-        env = Environment(self.spark, config=config | self._extra, progress=False)
+        env = Environment(self.spark, config=self._extra | config, progress=False)
         try:
             outcome = self._context.penstock(spec, frames, env, limit)
         except TimeoutError:
