@@ -169,15 +169,13 @@ public final class ExpressionSafety {
         if (!(condition instanceof GreaterThan) || !Catalyst.name(value).equals("Divide")) {
             return false;
         }
-        Expression least = Catalyst.last(condition);
-        boolean isPositive = least instanceof Literal && ((Literal) least).value() != null
-                && new BigDecimal(String.valueOf(((Literal) least).value())).signum() >= 0;
+        BigDecimal least = number(Catalyst.last(condition));
         Expression divisor = Catalyst.last(value);
         boolean isDecimal = value.dataType() instanceof DecimalType;
         if (divisor instanceof Cast && WHOLE.contains(Catalyst.type(Catalyst.first(divisor)))) {
             divisor = Catalyst.first(divisor); // no whole number but zero is zero as a decimal or double
         }
-        return isPositive && Catalyst.first(condition).semanticEquals(divisor)
+        return least != null && least.signum() >= 0 && Catalyst.first(condition).semanticEquals(divisor)
                 && (isDecimal ? quotientFits((BinaryArithmetic) value) : FLOATING.contains(Catalyst.type(value)));
     }
 
@@ -194,14 +192,16 @@ public final class ExpressionSafety {
     }
 
     private static boolean isNeitherZeroNorMinusOne(Expression divisor) {
-        if (!(divisor instanceof Literal)) {
-            return false;
-        }
+        BigDecimal value = number(divisor);
+        return value != null && value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
+    }
+
+    /** Returns the number that an expression is, null if it is something else. */
+    private static BigDecimal number(Expression one) {
         try {
-            BigDecimal value = new BigDecimal(String.valueOf(((Literal) divisor).value()));
-            return value.signum() != 0 && value.compareTo(BigDecimal.ONE.negate()) != 0;
+            return one instanceof Literal ? new BigDecimal(String.valueOf(((Literal) one).value())) : null;
         } catch (NumberFormatException notANumber) {
-            return false;
+            return null;
         }
     }
 

@@ -33,10 +33,8 @@ final class NativeArithmetic {
             checkScale(one, name);
         } else if (NativeTypes.isWhole(one.dataType())) {
             String sum = "(" + NativeSql.of(first) + " " + NativeSql.operator(name) + " " + NativeSql.of(last) + ")";
-            Expression column = last instanceof Literal ? first : last;
-            boolean isMoved = first instanceof Literal || last instanceof Literal;
-            // DuckDB makes i < 9 of i + 1 < 10, which is another thing where i + 1 does not fit. Of a case it does not.
-            return isMoved ? "(CASE WHEN " + NativeSql.of(column) + " IS NULL THEN NULL ELSE " + sum + " END)" : sum;
+            // DuckDB makes i < 9 of i + 1 < 10, and sum(i) + count(i) of sum(i + 1): other things where i + 1 does not fit.
+            return first instanceof Literal || last instanceof Literal ? "greatest" + sum : sum;
         } else if (!Catalyst.type(one).equals("double")) {
             throw new NativeSql.Declined("arithmetic of " + Catalyst.type(one));
         }

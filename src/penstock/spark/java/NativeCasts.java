@@ -46,7 +46,7 @@ final class NativeCasts {
         return "CAST(" + sql + " AS " + type + ")";
     }
 
-    /** Returns how many digits before the point a number of a type has at most, none if that is not known. */
+    /** Returns how many digits before the point a whole number or decimal has at most, none of other types. */
     private static int digits(DataType type) {
         if (type instanceof DecimalType) {
             return ((DecimalType) type).precision() - ((DecimalType) type).scale();

@@ -15,19 +15,28 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.IsNotNull;
 import org.apache.spark.sql.catalyst.expressions.Or;
 
-/** Conditions of cases in the SQL of DuckDB. Some may fail; see `NativeSql.condition` for those that may not. */
+/** Conditions in the SQL of DuckDB that may fail; see `NativeSql.condition` for those that must not. */
 final class NativeConditions {
     private NativeConditions() {
     }
 
+    /** Returns the condition of a case, which DuckDB asks of the same rows as Spark. */
+    static String of(Expression one) throws NativeSql.Declined {
+        check(one);
+        return NativeSql.of(one);
+    }
+
     /**
-     * Returns the condition of a case, which DuckDB asks of the same rows as Spark.
+     * Checks that no error of a condition is lost.
      *
-     * It may ask the parts of a condition in another order, and not all of them. So each part must fail for the same
-     * rows, if one may: of a - b > 30 AND a - b < 60, either is as good.
+     * DuckDB may ask the parts of a condition in another order, and not all of them: of x OR TRUE, nothing. So each part
+     * must fail for the same rows, if one may: of a - b > 30 AND a - b < 60, either is as good. A comparison that may fail
+     * is always asked, as DuckDB knows nothing of how large a value is that may not fit.
      */
-    static String ofBranch(Expression one) throws NativeSql.Declined {
-        return ExpressionSafety.cannotFail(NativeResults.withValues(one)) || failing(one) != null ? NativeSql.of(one) : NativeSql.condition(one);
+    static void check(Expression one) throws NativeSql.Declined {
+        if (!ExpressionSafety.cannotFail(NativeResults.withValues(one)) && failing(one) == null) {
+            throw new NativeSql.Declined("a condition that may fail");
+        }
     }
 
     /** Returns a condition without those parts that ask for a value which another part compares: that drops nulls too. */
@@ -38,8 +47,7 @@ final class NativeConditions {
         for (Expression part : parts) {
             boolean isNeeded = true;
             for (Expression other : parts) {
-                boolean drops = other instanceof BinaryComparison && !(other instanceof EqualNullSafe);
-                isNeeded = isNeeded && !(part instanceof IsNotNull && drops && isNullWith(other, Catalyst.first(part)));
+                isNeeded = isNeeded && !(part instanceof IsNotNull && other instanceof BinaryComparison && isNullWith(other, Catalyst.first(part)));
             }
             if (isNeeded) {
                 found = found == null ? part : new And(found, part);
@@ -62,7 +70,8 @@ final class NativeConditions {
         if (value.semanticEquals(column)) {
             return column instanceof AttributeReference;
         }
-        boolean passesNulls = value instanceof BinaryComparison || value instanceof BinaryArithmetic || value instanceof Cast;
+        boolean compares = value instanceof BinaryComparison && !(value instanceof EqualNullSafe);
+        boolean passesNulls = compares || value instanceof BinaryArithmetic || value instanceof Cast;
         for (Object part : passesNulls ? Catalyst.each(value.children()) : new ArrayList<Object>()) {
             if (isNullWith((Expression) part, column)) {
                 return true;

@@ -36,6 +36,7 @@ final class NativeQuery {
     /** Whether Spark would exchange rows for it. */
     boolean exchanges;
     final NativeResults results;
+    /** How many operators above what is spelled may drop rows of it, perhaps before their values are computed. */
     private int droppers;
     private final SparkPlanner planner;
 
@@ -126,7 +127,7 @@ final class NativeQuery {
         return rows;
     }
 
-    /** Returns a condition. One alone is asked of all rows, if nothing above drops some of them before. */
+    /** Returns a condition. A comparison alone is asked of all rows, if nothing above drops some of them before. */
     private String condition(Expression condition) throws NativeSql.Declined {
         Expression needed = NativeConditions.withoutNulls(condition);
         return droppers > 0 || needed instanceof And ? NativeSql.condition(condition) : NativeSql.of(needed);
@@ -185,6 +186,7 @@ final class NativeQuery {
             }
         }
         if (plan instanceof Window) {
+            checkSafe(((Window) plan).windowExpressions());
             return NativeWindows.of((Window) plan, of(((Window) plan).child()));
         }
         if (plan instanceof Expand) {

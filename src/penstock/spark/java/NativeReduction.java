@@ -101,7 +101,7 @@ final class NativeReduction {
     }
 
     private LogicalPlan reducedSide(LogicalPlan plan, LogicalPlan side) {
-        if (plan instanceof Aggregate) {
+        if (plan instanceof Aggregate && NativeResults.cannotFail(side)) { // else errors of other groups would be lost
             for (Object group : Catalyst.each(((Aggregate) plan).groupingExpressions())) {
                 LogicalPlan keys = group instanceof AttributeReference ? keys((AttributeReference) group, plan, side) : null;
                 if (keys != null) {

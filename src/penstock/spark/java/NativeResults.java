@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.Window;
 
 /** What a query of DuckDB's computes before its rows: subqueries, and aggregates that stand in it again. */
 final class NativeResults {
@@ -25,7 +26,10 @@ final class NativeResults {
     /** Each in turn: a name, a query, and whether one row at most is wanted of it. */
     final List<Object> all = new ArrayList<>();
     private final NativeQuery query;
-    /** The names of aggregates, by what they compute; an empty one of an aggregate that stands at several places. */
+    /**
+     * The names of aggregates, by what they compute: null of one that stands at one place, an empty one of one that stands
+     * at several and is not spelled yet.
+     */
     private final Map<Object, Object> named = new HashMap<>();
     /** The names of the results of subqueries, by what they compute. */
     private final Map<Object, Object> values = new HashMap<>();
@@ -68,16 +72,17 @@ final class NativeResults {
     /**
      * Returns the name of the result of an aggregate, null if the plan is none or is best computed where it stands.
      *
-     * One that stands at several places is computed once. One with values that may fail is computed by itself, if what is
-     * above may drop rows of it: Spark computes all of them.
+     * One that stands at several places is computed once. One with values that may fail, or a window function with such, is
+     * computed by itself, if what is above may drop rows of it: Spark computes all of them.
      */
     String name(LogicalPlan plan, boolean isDropped) throws NativeSql.Declined {
         boolean isAgain = NativeQuery.sumsUp(plan) && named.get(plan.canonicalized()) != null;
-        return isAgain || isDropped && NativeQuery.sumsUp(plan) && !cannotFail(plan) ? result(plan, false) : null;
+        boolean isWhole = NativeQuery.sumsUp(plan) || plan instanceof Window; // of which rows are dropped by their groups
+        return isAgain || isDropped && isWhole && !cannotFail(plan) ? result(plan, false) : null;
     }
 
     /** Whether no value of a plan can fail. */
-    private static boolean cannotFail(LogicalPlan plan) {
+    static boolean cannotFail(LogicalPlan plan) {
         for (Object one : Catalyst.each(plan.expressions())) {
             if (!ExpressionSafety.cannotFail(withValues((Expression) one))) {
                 return false;

@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
+import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
 import org.apache.spark.sql.catalyst.expressions.CaseWhen;
@@ -13,6 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.Or;
 import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 
 import scala.Option;
@@ -27,6 +29,9 @@ final class NativeSql {
 
     /** So many values of a list are spelled, as a dynamic filter holds keys; a longer one is not. */
     private static final int LISTED = 10_000;
+
+    /** An expression has so many characters at most: what is spelled of a cast has its operand twice. */
+    private static final int LONGEST = 1_000_000;
 
     static {
         put(OPERATORS, "And AND Or OR EqualTo = LessThan < LessThanOrEqual <= GreaterThan > GreaterThanOrEqual >= "
@@ -60,6 +65,14 @@ final class NativeSql {
 
     /** Returns an expression. */
     static String of(Expression one) throws Declined {
+        String sql = spelled(one);
+        if (sql.length() > LONGEST) {
+            throw new Declined("an expression that is too long");
+        }
+        return sql;
+    }
+
+    private static String spelled(Expression one) throws Declined {
         String type = NativeTypes.nameOf(one.dataType());
         String name = Catalyst.name(one);
         List<?> parts = Catalyst.each(one.children());
@@ -87,6 +100,9 @@ final class NativeSql {
         if (one instanceof BinaryArithmetic) {
             return NativeArithmetic.of((BinaryArithmetic) one);
         }
+        if (one instanceof And || one instanceof Or) {
+            NativeConditions.check(one);
+        }
         if (OPERATORS.containsKey(name)) {
             checkOrdered(parts);
             return "(" + part(parts, 0) + " " + OPERATORS.get(name) + " " + part(parts, 1) + ")";
@@ -106,6 +122,7 @@ final class NativeSql {
             return "(" + part(parts, 0) + " IS NOT DISTINCT FROM " + part(parts, 1) + ")";
         }
         if (name.equals("In")) {
+            NativeConditions.check(one);
             checkComparable(parts);
             return "(" + part(parts, 0) + " IN (" + listed(parts.subList(1, parts.size())) + "))";
         }
@@ -115,7 +132,7 @@ final class NativeSql {
         }
         if (name.equals("If")) {
             checkSameTypes(parts.subList(1, 3));
-            return "(CASE WHEN " + NativeConditions.ofBranch((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
+            return "(CASE WHEN " + NativeConditions.of((Expression) parts.get(0)) + " THEN " + part(parts, 1) + " ELSE " + part(parts, 2) + " END)";
         }
         return NativeFunctions.of(one, parts);
     }
@@ -216,7 +233,7 @@ final class NativeSql {
         StringBuilder found = new StringBuilder("(CASE");
         for (Object each : Catalyst.each(one.branches())) {
             scala.Tuple2<?, ?> branch = (scala.Tuple2<?, ?>) each;
-            found.append(" WHEN ").append(NativeConditions.ofBranch((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
+            found.append(" WHEN ").append(NativeConditions.of((Expression) branch._1())).append(" THEN ").append(of((Expression) branch._2()));
             values.add(branch._2());
         }
         Option<?> other = one.elseValue();

@@ -1,6 +1,8 @@
 package penstock;
 
+import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 
 import org.apache.spark.sql.catalyst.expressions.Like;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -14,6 +16,9 @@ final class NativeTexts {
      */
     private static final String ALIKE = letters("1-DE E0-12F 131-148 14A-17F 400-52F 5D0-5EA 620-64A 900-DFF E00-EFF "
             + "2000-206F 20A0-20BF 3040-30FF 4E00-9FFF AC00-D7A3 1F300-1FAFF");
+
+    /** Languages in which Java's upper and lower case of Latin letters are others. */
+    private static final List<String> OTHER_LETTERS = Arrays.asList("tr", "az", "lt");
 
     private NativeTexts() {
     }
@@ -46,7 +51,10 @@ final class NativeTexts {
     }
 
     /** Returns a text in upper or lower case, an error if it has letters that are another thing in Java than in DuckDB. */
-    static String inCase(String sql, String function) {
+    static String inCase(String sql, String function) throws NativeSql.Declined {
+        if (OTHER_LETTERS.contains(Locale.getDefault().getLanguage())) {
+            throw new NativeSql.Declined("letters of a language that has its own upper and lower case");
+        }
         String isAlike = "strlen(" + sql + ") = length(" + sql + ") OR regexp_full_match(" + sql + ", '[" + ALIKE + "]*')";
         return "(CASE WHEN " + isAlike + " THEN " + function + "(" + sql + ") WHEN " + sql
                 + " IS NOT NULL THEN error('a text with unusual letters') END)";
