@@ -39,7 +39,13 @@ from penstock.graph.partitioner import (
     HashPartitioner,
     Partitioner,
 )
-from penstock.optimizer import OperatorsFinished, Resources, ResultInfo, StreamGraphOptimizationStrategy
+from penstock.optimizer import (
+    OperatorsFinished,
+    OperatorsRunning,
+    Resources,
+    ResultInfo,
+    StreamGraphOptimizationStrategy,
+)
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 
 if TYPE_CHECKING:
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from penstock.decisions import Decision
     from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
+    from penstock.optimizer.extrapolation import PartialResult
 
 MIB = 1 << 20
 HASH = HashPartitioner(("k",))
@@ -217,6 +224,12 @@ class StrategyHarness:
         self._manager.finish(vertex.id)
         results = {} if result is None else {node_id: result}
         self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
+        return [made.name for made in self._manager.grow()]
+
+    def progress(self, node_id: int, partial: PartialResult) -> list[str]:
+        """Let the vertex that ends with a node write a part of its result; return the vertices made because of it."""
+        (vertex,) = (one for one in self._manager.job_graph if one.tail_id == node_id)
+        self._optimizer.on_operators_running(OperatorsRunning(vertex.node_ids, {node_id: partial}))
         return [made.name for made in self._manager.grow()]
 
 

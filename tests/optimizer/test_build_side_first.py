@@ -7,6 +7,7 @@ import pytest
 from penstock.graph import FilterPath, JoinInput, JoinOperator, JoinSide, JoinType, ScanOperator, Side
 from penstock.optimizer.broadcast_join import AdaptiveBroadcastJoin
 from penstock.optimizer.build_side_first import BuildSideFirst, first_side
+from penstock.optimizer.extrapolation import PartialResult
 from penstock.testing import MIB, StrategyHarness, measured
 
 
@@ -55,6 +56,49 @@ def test_nothing_is_lost_if_it_is_large() -> None:
     assert job.finish(1, measured(300)) == ["n2"]
     assert job.edges == {"1 #> 3", "2 #> 3", "3 -> 4"}
     assert job.finish(2, measured(300)) == ["n3 -> n4"]
+
+
+MANY = 10_000_000
+"""Rows of which the keys filter nothing."""
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "config", "released"),
+    [
+        (300, MANY, {}, True),
+        (3, MANY, {}, False),  # it may be broadcast
+        (300, 1000, {}, False),  # its keys may filter
+        (300, 1000, {"table.optimizer.dynamic-filtering.enabled": False}, True),
+        (3, MANY, {"table.optimizer.adaptive-broadcast-join.strategy": "NONE"}, None),  # nothing waits
+    ],
+)
+def test_nothing_waits_for_a_side_that_will_be_large(
+    size: int, rows: int, config: dict[str, object], released: bool | None
+) -> None:
+    text, facts = "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900)}
+    job = StrategyHarness([BuildSideFirst, AdaptiveBroadcastJoin], text, facts, config=config)
+    made = job.progress(1, PartialResult(5, 10, size * MIB, rows))
+    assert made == (["n2"] if released else [])
+    assert job.vertices == ({"n1"} if released is False else {"n1", "n2"})
+    decided = job.decisions[-1] if released else None
+    if decided is not None:
+        assert decided.chosen == "not the left side"
+        assert decided.figures["bytes foreseen"] == 2 * size * MIB
+        assert "5 of its 10 tasks" in decided.reason
+        assert job.progress(1, PartialResult(6, 10, size * MIB, rows)) == []
+        assert len(job.decisions) == 2
+
+
+def test_keys_of_a_large_side_are_not_awaited() -> None:
+    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
+    facts = {
+        1: ScanOperator(bytes=900 * MIB),
+        3: join(900, 900, ""),
+        5: join(1800, 20, "r", ({1, 2}, {4}), (path,)),
+    }
+    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 #> 5", facts)
+    assert job.progress(4, PartialResult(1, 10, 1, 1)) == []
+    assert job.progress(4, PartialResult(5, 10, 300 * MIB, MANY)) == ["n1"]
 
 
 def test_both_start_at_once_where_both_are_known() -> None:

@@ -48,6 +48,9 @@ class PendingGraph(Protocol):
     def defer(self, node_id: int, until: int) -> bool:
         """Let the vertex of a node wait for another node; False if that cannot be."""
 
+    def release(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a node wait for another node no longer; False if it does not."""
+
 
 class _RefusedError(Exception):
     """A change cannot be: why in words of people, and with the names of nodes and edges."""
@@ -87,6 +90,10 @@ class StreamGraphContext:
             False, and nothing is changed, if the node is frozen or the other node waits for it.
         """
         return self._owner.defer(node_id, until)
+
+    def release(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a pending node wait for another node no longer; False if it does not wait for it."""
+        return self._owner.release(node_id, until)
 
     def modify_stream_edge(self, requests: Sequence[StreamEdgeUpdateRequest]) -> bool:
         """Change edges: all of the batch, or none.

@@ -128,6 +128,22 @@ class AdaptiveGraphManager:
         self._deferred.setdefault(node_id, set()).add(until)
         return True
 
+    @property
+    def awaited(self) -> set[int]:
+        """The nodes that others wait for."""
+        return {one for awaited in self._deferred.values() for one in awaited}
+
+    def release(self, node_id: int, until: int) -> bool:
+        """Let the vertex of a node wait for another node no longer; False if it does not."""
+        awaited = self._deferred.get(node_id, set())
+        if until not in awaited:
+            return False
+        awaited.remove(until)
+        if not awaited:
+            del self._deferred[node_id]
+            self._touched.append(node_id)
+        return True
+
     def _waits_for(self, node_id: int, other: int) -> bool:
         """Whether a node cannot finish before another, by edges, chains and deferrals."""
         waiters: dict[int, list[int]] = {}

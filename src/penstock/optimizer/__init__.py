@@ -2,6 +2,7 @@
 
 from penstock.optimizer.strategy import (
     OperatorsFinished,
+    OperatorsRunning,
     Resources,
     ResultInfo,
     StrategyContext,
@@ -10,6 +11,7 @@ from penstock.optimizer.strategy import (
 
 __all__ = [
     "OperatorsFinished",
+    "OperatorsRunning",
     "Resources",
     "ResultInfo",
     "StrategyContext",

@@ -12,6 +12,9 @@ After::
     it is shuffled as before, without the rows that users' keys filter out.
 
 A source also waits for a side further away if that side's keys can filter it before an exchange.
+
+Once the first tasks of users have written more than can be broadcast, and more keys than filter, orders waits no
+longer.
 """
 
 from __future__ import annotations
@@ -19,18 +22,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED
+from penstock.config.options import BROADCAST_JOIN_STRATEGY, DYNAMIC_FILTERING_ENABLED, DYNAMIC_FILTERING_MAX_KEYS
 from penstock.decisions import DecisionKind, Told
 from penstock.graph import JoinType, Side, StreamNodeUpdateRequest
 from penstock.optimizer.dynamic_filtering import is_small_table, scan
 from penstock.optimizer.graphs import crosses_exchange, equi_join, equi_joins, is_hashed
-from penstock.optimizer.strategy import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
-from penstock.units import show_bytes
+from penstock.optimizer.strategy import (
+    OperatorsFinished,
+    OperatorsRunning,
+    StrategyContext,
+    StreamGraphOptimizationStrategy,
+)
+from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from penstock.graph import FilterPath
+    from penstock.optimizer.extrapolation import PartialResult
     from penstock.optimizer.graphs import EquiJoin
 
 _MUCH_LARGER = 4
@@ -71,7 +80,11 @@ def _shown(size: int | None) -> str:
 
 
 class BuildSideFirst(StreamGraphOptimizationStrategy):
-    """Decides before the job runs which parts of it wait for others."""
+    """Decides before the job runs which parts of it wait for others, and while it runs how long."""
+
+    def __init__(self) -> None:
+        self._waits: dict[tuple[int, int], tuple[int, Side]] = {}
+        """The join and the side that is awaited, by the node that waits and the node that it waits for."""
 
     def initialize(self, context: StrategyContext) -> None:
         """Delay sources that can be filtered, then probe sides."""
@@ -88,6 +101,18 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         del finished, context
         return False
 
+    def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:
+        """Let nothing wait for a side that will be too large to be broadcast, and to filter by."""
+        told: set[tuple[int, Side]] = set()
+        for (node_id, awaited), (join_id, side) in list(self._waits.items()):
+            partial, join = running.results.get(awaited), equi_join(context.stream_graph, join_id)
+            if partial is None or join is None or not _is_too_large(partial, join, side, context):
+                continue
+            del self._waits[node_id, awaited]
+            if context.release(node_id, awaited) and (join_id, side) not in told:
+                told.add((join_id, side))  # a source may wait for its keys, and what is chained to it for its bytes
+                _decide_release(join, side, partial, context)
+
     def _await_keys(self, context: StrategyContext) -> bool:
         """Let sources wait for keys, smallest side first; return whether more sides may be small because of that."""
         graph = context.stream_graph
@@ -100,10 +125,11 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
                 size = side.source_bytes or 0
                 if side.may_shrink and self._is_worth_it(join.id, path, size, context):
                     awaited = given_by.edges[path.filter_source.side]
-                    found.append((size, join.id, path.targets[0], awaited))
+                    found.append((size, join.id, path.targets[0], awaited, (given_by.id, path.filter_source.side)))
         changed = False
-        for _, _, source_id, awaited in sorted(found, key=lambda one: one[:2]):
+        for _, _, source_id, awaited, awaited_side in sorted(found, key=lambda one: one[:2]):
             if not awaited.is_forward and context.defer(source_id, awaited.source_id):
+                self._waits[source_id, awaited.source_id] = awaited_side
                 changed |= self._note_may_shrink(source_id, context)
         return changed
 
@@ -135,7 +161,9 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
         first = first_side(join.type, held, shrinking, context.resources.volume_per_task)
         if first is None or not is_hashed(join.edges[first.other]):
             return
-        if context.defer(join.edges[first.other].source_id, join.edges[first].source_id):
+        waiting, awaited_id = join.edges[first.other].source_id, join.edges[first].source_id
+        if context.defer(waiting, awaited_id):
+            self._waits[waiting, awaited_id] = (join.id, first)
             reason = (
                 f"it reads {_shown(held[first])} from its sources and may be much smaller after filters, joins or "
                 f"aggregates; the other side reads {_shown(held[first.other])} and waits"
@@ -147,3 +175,29 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
             )
             told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
             context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, first, reason, told)
+
+
+def _is_too_large(partial: PartialResult, join: EquiJoin, side: Side, context: StrategyContext) -> bool:
+    """Whether a side that is still written will neither be broadcast nor filter others by its keys."""
+    config, limit = context.config, max(context.resources.broadcast_threshold, 0)
+    may_be_broadcast = join.type.can_build(side) and config.get(BROADCAST_JOIN_STRATEGY) != "NONE"
+    most_keys = config.integer(DYNAMIC_FILTERING_MAX_KEYS) if config.flag(DYNAMIC_FILTERING_ENABLED) else 0
+    return partial.exceeds_rows(most_keys) and not (may_be_broadcast and not partial.exceeds(limit))
+
+
+def _decide_release(join: EquiJoin, side: Side, partial: PartialResult, context: StrategyContext) -> None:
+    awaited, waits = join.sides(side)
+    written = f"{show_count(partial.rows, 'row')} ({show_bytes(partial.size)})"
+    so_far = f"{partial.done} of its {partial.tasks} tasks have written {written}"
+    if partial.foreseen_size is not None:
+        so_far += f", so all of it will be about {show_bytes(partial.foreseen_size)}"
+    sentence = (
+        f"{join.name(side.other)}: {waits} waits for {awaited} no longer, which is too large to be broadcast and to "
+        f"filter by: {so_far}"
+    )
+    figures = {"tasks ended": partial.done, "tasks": partial.tasks, "bytes": partial.size, "rows": partial.rows}
+    if partial.foreseen_size is not None:
+        figures["bytes foreseen"] = partial.foreseen_size
+    told = Told(sentence, BROADCAST_JOIN_STRATEGY.key, tables=join.tables)
+    reason = f"{so_far}; the limit of a broadcast is {show_bytes(context.resources.broadcast_threshold)}"
+    context.decide(DecisionKind.BUILD_SIDE_FIRST, join.node, f"not the {side} side", reason, told, **figures)

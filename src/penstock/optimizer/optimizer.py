@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.decisions import DecisionLog
     from penstock.graph.context import PendingGraph
-    from penstock.optimizer.strategy import OperatorsFinished, Resources
+    from penstock.optimizer.strategy import OperatorsFinished, OperatorsRunning, Resources
 
 log = logging.getLogger("penstock.optimizer")
 
@@ -97,6 +97,15 @@ class StreamGraphOptimizer:
                 return bool(changed_by)
             changed_by = changing
         raise OptimizerError.unsettled([strategy.name for strategy in changed_by], _ROUNDS)
+
+    def on_operators_running(self, running: OperatorsRunning) -> None:
+        """Let the strategies look at what running operators have written; one that raises is not called again."""
+        for strategy in list(self._strategies):
+            self._context.begin(strategy.name)
+            try:
+                strategy.on_operators_running(running, self._context)
+            except Exception as error:  # noqa: BLE001 - whatever a strategy does, the job goes on
+                self._skip(strategy, error)
 
     def _call(self, strategy: StreamGraphOptimizationStrategy, finished: OperatorsFinished) -> bool:
         self._context.begin(strategy.name)

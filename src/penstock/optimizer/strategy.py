@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.graph import Operator
     from penstock.graph.changes import UpdateRequest
     from penstock.graph.context import PendingGraph
+    from penstock.optimizer.extrapolation import PartialResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,22 @@ class OperatorsFinished:
 
     ids: tuple[int, ...]
     results: Mapping[int, ResultInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsRunning:
+    """Operators that run and have written a part of their output, which others wait for.
+
+    Parameters
+    ----------
+    ids
+        Their node ids.
+    results
+        What is written so far, by the id of the node that writes it.
+    """
+
+    ids: tuple[int, ...]
+    results: Mapping[int, PartialResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +293,12 @@ class StreamGraphOptimizationStrategy(ABC):
 
     def initialize(self, context: StrategyContext) -> None:  # noqa: B027 - most need nothing
         """Prepare once before anything runs; `context.defer` lets one part of the job wait for another."""
+
+    def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:  # noqa: B027
+        """Look at what running operators have written so far; `context.release` lets others wait for them no longer.
+
+        Called about once in a second while operators run that others wait for.
+        """
 
     @abstractmethod
     def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:

@@ -26,10 +26,12 @@ from penstock.scheduler.events import (
     JobVertexFailedEvent,
     JobVertexFinishedEvent,
     JobVertexInitializedEvent,
+    JobVertexProgressEvent,
 )
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
+from penstock.scheduler.progress import progress_of
 from penstock.scheduler.resources import resources_of
 from penstock.scheduler.silence import check_silence
 from penstock.scheduler.vertex_execution import VertexExecution
@@ -60,7 +62,7 @@ _PATIENCE_OF_FAILED = 10.0
 _CANCEL_AGAIN = 0.2
 """Seconds between two times that vertices of a job that has ended are cancelled."""
 _LOOK = 1.0
-"""Seconds between two looks at sources that do not answer."""
+"""Seconds between two looks at sources that do not answer, and at steps that others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +230,7 @@ class AdaptiveBatchScheduler:
             self._cancel_vertices()
 
     def _next_event(self) -> JobEvent:
-        """Wait for an event; meanwhile look at the sources that do not answer.
+        """Wait for an event; meanwhile look at the sources that do not answer, and at what others wait for.
 
         Raises
         ------
@@ -240,6 +242,9 @@ class AdaptiveBatchScheduler:
                 return self._events.get(timeout=_LOOK)
             except queue.Empty:
                 check_silence(self._threads, self._timeout)
+                awaited = self._manager.awaited
+                for progress in progress_of(self._bridge, self.execution_graph, awaited, self.graphs.group_of):
+                    self._events.put(progress)
 
     def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
@@ -305,7 +310,7 @@ class AdaptiveBatchScheduler:
                     self._waiting.append(execution)
                 else:
                     self._submit(execution)
-            case JobVertexFinishedEvent():
+            case JobVertexFinishedEvent() | JobVertexProgressEvent():
                 self._handler.handle_job_event(event)
             case JobVertexFailedEvent(vertex_id, error):
                 vertex = self.execution_graph.vertex(vertex_id).vertex

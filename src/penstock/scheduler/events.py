@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.graph import JobVertexID
+    from penstock.optimizer.extrapolation import PartialResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,14 @@ class JobVertexFinishedEvent(JobEvent):
     """A vertex has finished, and what it wrote is measured."""
 
     vertex_id: JobVertexID
+
+
+@dataclass(frozen=True, slots=True)
+class JobVertexProgressEvent(JobEvent):
+    """Some tasks of a vertex have finished, and what they wrote is known."""
+
+    vertex_id: JobVertexID
+    result: PartialResult
 
 
 @dataclass(frozen=True, slots=True)

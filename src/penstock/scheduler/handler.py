@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.optimizer import OperatorsFinished
-from penstock.scheduler.events import JobEvent, JobVertexFinishedEvent
+from penstock.optimizer import OperatorsFinished, OperatorsRunning
+from penstock.scheduler.events import JobEvent, JobVertexFinishedEvent, JobVertexProgressEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,12 +57,17 @@ class AdaptiveExecutionHandler:
 
     def handle_job_event(self, event: JobEvent) -> None:
         """Take an event; those that do not change the graph are ignored."""
-        if not isinstance(event, JobVertexFinishedEvent):
-            return
-        vertex = self._manager.finish(event.vertex_id)
-        result = self._result_info(vertex)
-        results = {} if result is None else {vertex.tail_id: result}
-        self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
+        match event:
+            case JobVertexFinishedEvent(vertex_id):
+                vertex = self._manager.finish(vertex_id)
+                result = self._result_info(vertex)
+                results = {} if result is None else {vertex.tail_id: result}
+                self._optimizer.on_operators_finished(OperatorsFinished(vertex.node_ids, results))
+            case JobVertexProgressEvent(vertex_id, partial):
+                vertex = self.job_graph.vertex(vertex_id)
+                self._optimizer.on_operators_running(OperatorsRunning(vertex.node_ids, {vertex.tail_id: partial}))
+            case _:
+                return
         vertices = self._manager.grow()
         if vertices:
             for listener in self._listeners:

@@ -1,0 +1,60 @@
+"""What running vertices have written, on real Spark: a side that will be large is waited for no longer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.events import ExecutionState
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+FILES = 10
+SLOW = 0.5
+"""Seconds of a task of the side that is awaited."""
+CONFIG = {
+    "execution.batch.adaptive.whole-query-threshold": 0,
+    "execution.batch.adaptive.auto-parallelism.avg-data-volume-per-task": "256 kb",
+    "table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY",
+    "table.optimizer.dynamic-filtering.max-keys": 100,
+}
+
+
+def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for batch in batches:
+        time.sleep(SLOW)
+        yield batch
+
+
+@pytest.mark.parametrize(("limit", "is_released"), [("2 kb", True), ("1 gb", False)])
+def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: str, is_released: bool) -> None:
+    for name, rows in {"build": 50_000, "probe": 400_000}.items():
+        made = spark.range(0, rows, 1, FILES).selectExpr("id", "id * 7 AS v", "uuid() AS pad")
+        made.write.parquet(str(tmp_path / name))
+    build = spark.read.parquet(str(tmp_path / "build")).mapInPandas(slowly, "id long, v long, pad string")
+    probe = spark.read.parquet(str(tmp_path / "probe")).withColumnRenamed("v", "w")
+    df = build.where("v >= 0").join(probe.drop("pad"), "id").groupBy(F.expr("id % 10")).agg(F.sum("v"), F.sum("w"))
+    env = Environment(spark, config=CONFIG | {"table.optimizer.join.broadcast-threshold": limit}, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job is not None
+    _, *released = [one for one in env.last_job.decisions if one.kind == "build side first"]
+    assert [str(one.chosen) for one in released] == (["not the left side"] if is_released else [])
+    times = {vertex.vertex.name: vertex.timestamps for vertex in env.last_job.vertices}
+    (awaited,) = (one for name, one in times.items() if "build" in name)
+    (waiting,) = (one for name, one in times.items() if "probe" in name)
+    starts_early = waiting[ExecutionState.RUNNING] < awaited[ExecutionState.FINISHED]
+    assert starts_early is is_released
+    if is_released:
+        (decision,) = released
+        assert 0 < decision.figures["tasks ended"] < decision.figures["tasks"]
+        assert decision.figures["bytes"] > 2048
