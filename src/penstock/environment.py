@@ -36,7 +36,7 @@ from penstock.planner.opening import check_places, open_sinks, recover_sinks
 from penstock.planner.outputs import Output, at_one_time
 from penstock.planner.planner import plan_job
 from penstock.planner.registered import Registered
-from penstock.planner.whole_query import plan_whole
+from penstock.planner.whole_query import WholeQuery, plan_whole
 from penstock.progress import Progress
 from penstock.results import MaterializeSink, ResultSink, discard_rows
 from penstock.scheduler.disk_space import warn_of_little_space
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from penstock.planner.whole_query import WholeQuery
+    from penstock.planner.plan import JobPlan
 
 _A_STRATEGY = "derive it from penstock.optimizer.StreamGraphOptimizationStrategy, and give it in a list"
 
@@ -350,10 +350,9 @@ class Environment:
             spark_plan = None if job.vertices else "\n".join(executed_plan_text(one.df) for one in outputs)
             return Analysis(job, spark_plan)
         strategies = strategies_of(self.config, self._strategies)
-        whole = self._whole(outputs)
-        if whole is not None:
-            return Explanation.of_whole(whole, [output.df for output in outputs])
-        plan = plan_job(self._bridge, self.config, outputs, "explain")
+        plan = self._planned(outputs, "explain")
+        if isinstance(plan, WholeQuery):
+            return Explanation.of_whole(plan, [output.df for output in outputs])
         return Explanation.of(self._bridge, self.config, plan, strategies)
 
     # -- jobs ----------------------------------------------------------------------------------------------------
@@ -399,8 +398,7 @@ class Environment:
         strategies = strategies_of(self.config, self._strategies)
         outputs = at_one_time(self._bridge, outputs)
         try:
-            whole = self._whole(outputs)
-            plan = None if whole is not None else plan_job(self._bridge, self.config, outputs, name)
+            plan = self._planned(outputs, name)
         except Exception as error:
             if shadowed is not None:
                 shadowed.refused(error)
@@ -409,9 +407,8 @@ class Environment:
         job.origin = origin
         made(job)
         self._observer.watch(job)
-        if plan is None:
-            assert whole is not None
-            job.start_whole(self._bridge, outputs, opened, whole)
+        if isinstance(plan, WholeQuery):
+            job.start_whole(self._bridge, outputs, opened, plan)
         else:
             if self._progress:
                 stop_sparks_own_bar(self._bridge)
@@ -421,8 +418,12 @@ class Environment:
             job.start(self._bridge, plan, self.config, sinks, strategies)
         return job
 
-    def _whole(self, outputs: Sequence[Output]) -> WholeQuery | None:
-        return plan_whole(self._bridge, self.config, outputs, has_own_strategies=bool(self._strategies))
+    def _planned(self, outputs: Sequence[Output], name: str) -> JobPlan | WholeQuery:
+        has_own = bool(self._strategies)
+        found = plan_whole(self._bridge, self.config, outputs, has_own_strategies=has_own)
+        if isinstance(found, WholeQuery):
+            return found
+        return plan_job(self._bridge, self.config, outputs, name, found, has_own_strategies=has_own)
 
     def _shadowed_job(self, name: str) -> ShadowedJob | None:
         mode = self.config.get(SHADOW)

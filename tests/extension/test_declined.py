@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import penstock
 from penstock.scheduler.job import RECENT
 from penstock.spark import query_hook
+from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
 from tests.conftest import OFF
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
@@ -88,7 +89,7 @@ def test_small_queries_are_left_to_spark_unless_something_was_said(spark: SparkS
     with penstock.enabled(spark) as session:
         before = len(RECENT)
         small = session.read.parquet(str(tmp_path / "t"))
-        assert small.groupBy("id").count().count() == 100
+        assert len(small.groupBy("id").count().collect()) == 100
         assert len(RECENT) == before
         said = session.read.option("scan.parallelism", "3").parquet(str(tmp_path / "t"))
         assert said.groupBy("id").count().count() == 100
@@ -99,6 +100,48 @@ def test_small_queries_are_left_to_spark_unless_something_was_said(spark: SparkS
         finally:
             session.conf.unset("spark.penstock.execution.batch.adaptive.auto-parallelism.max-parallelism")
         assert len(RECENT) == before + 3
+
+
+# How small queries with two exchanges are run, by what a session says; whether DuckDB computes them.
+SMALL: dict[str, tuple[dict[str, str], bool]] = {
+    "nothing is said": ({}, True),
+    "not by DuckDB": ({"spark.penstock.execution.native": "false"}, False),
+    "checked": ({"spark.penstock.execution.verify": "true"}, False),
+    "run twice, which an enabled session refuses": ({"spark.penstock.execution.shadow": "ROWS"}, False),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_small_queries_of_several_exchanges(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    settings, by_duckdb = SMALL[case]
+    spark.range(1000).selectExpr("id", "id % 10 AS k").write.parquet(str(tmp_path / "t"))
+
+    def query(session: SparkSession) -> DataFrame:
+        return session.read.parquet(str(tmp_path / "t")).groupBy("k").count().orderBy("k")
+
+    expected = query(spark).collect()
+    with penstock.enabled(spark) as session, with_settings(session, settings):
+        before = len(RECENT)
+        assert query(session).collect() == expected
+        query(session).write.parquet(str(tmp_path / "written"))
+        made = list(RECENT)[before:]
+    assert spark.read.parquet(str(tmp_path / "written")).orderBy("k").collect() == expected
+    chosen = [next(str(one.chosen) for one in job.decisions) for job in made]
+    assert chosen == (["DuckDB, in one task"] * 2 if by_duckdb else [])
+
+
+def test_small_queries_whose_files_duckdb_would_read_otherwise(spark: SparkSession, tmp_path: Path) -> None:
+    """DuckDB would take the path for a pattern; that is seen when the query has been given up."""
+    folder = tmp_path / "a[1]"
+    spark.range(1000).selectExpr("id", "id % 10 AS k").write.parquet(str(folder))
+    with penstock.enabled(spark) as session:
+        files = [str(file).replace("[", "\\[").replace("]", "\\]") for file in folder.glob("*.parquet")]
+        df = session.read.parquet(*files).groupBy("k").count().orderBy("k")
+        before = len(RECENT)
+        assert [row["count"] for row in df.collect()] == [100] * 10
+        (job,) = list(RECENT)[before:]
+    (vertex,) = job.vertices
+    assert "Spark's own query" in vertex.vertex.name
 
 
 def test_after_disable_and_after_the_block_spark_runs_everything(spark: SparkSession) -> None:

@@ -75,7 +75,7 @@ def test_an_error_is_the_one_it_is_without(spark: SparkSession, tmp_path: Path, 
 def test_a_failure_of_penstock_leaves_the_query_to_spark(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(runner, "plan_query", fail)
@@ -90,7 +90,7 @@ def test_a_failure_of_penstock_leaves_the_query_to_spark(
 def test_an_error_of_spark_in_a_plan_of_penstock_s_is_not_the_query_s(
     served: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         with penstock.enabled(served):
             served.conf.set("spark.penstock.enabled", "false")
             served.sql("select raise_error('of the plan')").collect()
@@ -108,7 +108,7 @@ def test_what_is_left_to_spark_is_planned_as_without(
 ) -> None:
     """By the settings of its session, not by those of a job."""
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a defect")
 
     def parts() -> int:
@@ -158,7 +158,7 @@ def test_what_nobody_can_begin_to_run_is_run_by_spark(
     def grouped() -> DataFrame:
         return served.range(100).groupBy((F.col("id") % 3).alias("k")).agg(F.count("*").alias("n"))
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("can't start new thread")
 
     expected = LEFT_LATE[case](grouped())

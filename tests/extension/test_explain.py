@@ -86,7 +86,7 @@ def test_a_query_that_is_left_to_spark_asks_nothing(served: SparkSession, explai
 
 
 def test_an_error_shows_the_query_only(served: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(runner, "plan_query", fail)

@@ -11,10 +11,13 @@ import pytest
 import penstock
 from penstock import Environment
 from penstock.native.query import NativeQueryStep
+from penstock.optimizer import OperatorsFinished, StrategyContext, StreamGraphOptimizationStrategy
 from penstock.scheduler.job import RECENT
 from penstock.spark import native_query
 from penstock.spark.dataframes import with_settings
+from tests.conftest import OFF
 from tests.equality import assert_same_rows
+from tests.native.bounds import small_tables_too
 from tests.native.expressions import OTHER, OTHER_ROWS, is_native, outcome, query, write_rows
 from tests.native.queries import whole
 
@@ -154,7 +157,7 @@ def test_queries(spark: SparkSession, env: Environment, case: str, ansi: bool) -
     with with_settings(spark, {"spark.sql.ansi.enabled": str(ansi).lower()}):
         expected = outcome(spark.sql(text).collect)
         assert outcome(lambda: env.collect(spark.sql(text))) == expected
-    assert can_be in {None, bool(choices(env))}
+    assert can_be in {None, is_native(env)}
 
 
 # Queries over rows without nulls, of which files know the largest values; some fail, in one ANSI mode or in both.
@@ -254,6 +257,156 @@ def test_one_task_runs_it(spark: SparkSession, env: Environment) -> None:
     (vertex,) = env.last_job.vertices
     assert vertex.tasks == 1
     assert "t, u" in vertex.vertex.name
+
+
+# Queries of small tables, and whether DuckDB computes them: two exchanges cost Spark more than a task of DuckDB does.
+SMALL = {
+    "SELECT b, count(*) FROM t GROUP BY b ORDER BY b": True,
+    "SELECT b, count(*) FROM t JOIN (SELECT i8, max(i16) FROM t GROUP BY i8) USING (i8) GROUP BY b": True,
+    "SELECT b, count(*) FROM t GROUP BY b ORDER BY b LIMIT 3": False,  # Spark exchanges rows once
+    "SELECT b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": False,  # it broadcasts u
+    "SELECT i8 FROM t ORDER BY i8": False,
+    "SELECT /*+ MERGE(u) */ b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b ORDER BY b": False,
+    "SELECT b, stddev(i8) FROM t GROUP BY b ORDER BY b": False,  # Spark computes it
+    "SELECT b, id, count(*) FROM t JOIN range(9) ON i8 = id GROUP BY b, id ORDER BY b, id": False,  # it has other leaves
+}
+
+
+@pytest.mark.parametrize("text", SMALL)
+@pytest.mark.usefixtures("rows")
+def test_small_queries(spark: SparkSession, text: str) -> None:
+    env = Environment(spark, progress=False)
+    assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
+    assert env.last_job is not None
+    decision, *_ = env.last_job.decisions
+    assert decision.chosen == ("DuckDB, in one task" if SMALL[text] else "handed to Spark whole")
+    assert len(env.last_job.vertices) == int(SMALL[text])
+    assert ("one task of DuckDB computes" in str(env.explain(spark.sql(text)))) is SMALL[text]
+
+
+@pytest.mark.parametrize(
+    "config", [{"execution.native": False}, {"execution.verify": True}, {"execution.shadow": "ROWS"}], ids=str
+)
+@pytest.mark.usefixtures("rows")
+def test_small_queries_that_nobody_wants_of_duckdb(spark: SparkSession, config: dict[str, object]) -> None:
+    env = Environment(spark, config=config, progress=False)
+    df = spark.sql("SELECT b, count(*) FROM t GROUP BY b ORDER BY b")
+    assert_same_rows(env.collect(df), df.collect())
+    assert choices(env) == []
+
+
+# Queries that one task of DuckDB does not compute, and what is told of that.
+DECLINED = {
+    "SELECT i8, count(*) FROM t GROUP BY i8 UNION ALL SELECT id, count(*) FROM huge GROUP BY id": "to read besides",
+    "SELECT id, count(*) FROM huge GROUP BY id": "it has operator Range",
+    "SELECT b, stddev(i8) FROM t GROUP BY b": "it has aggregate StddevSamp",
+    "SELECT b, stddev(i8) FROM t GROUP BY b ORDER BY b LIMIT 2": "it has aggregate StddevSamp",
+    "SELECT /*+ MERGE(u) */ b, count(*) FROM t JOIN u ON i8 = u_i8 GROUP BY b": "it has a join hint",
+    "SELECT i8 FROM t": "Spark exchanges no rows for it",
+}
+
+
+@pytest.mark.parametrize("text", DECLINED)
+@pytest.mark.usefixtures("rows")
+def test_why_not(spark: SparkSession, env: Environment, text: str) -> None:
+    spark.range(100_000).createOrReplaceTempView("huge")
+    assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
+    assert env.last_job is not None
+    (decision,) = [one for one in env.last_job.decisions if one.kind == "native"]
+    assert decision.chosen == "not in one task of DuckDB"
+    assert DECLINED[text] in decision.reason
+    assert "the query is not computed by one task of DuckDB" in str(decision.told)
+
+
+class Nothing(StreamGraphOptimizationStrategy):
+    """A strategy of the user's, which wants to see steps."""
+
+    def on_operators_finished(self, finished: OperatorsFinished, context: StrategyContext) -> bool:
+        del finished, context
+        return False
+
+
+@pytest.mark.usefixtures("rows")
+def test_own_strategies_see_steps(spark: SparkSession) -> None:
+    df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
+    for strategies, by_duckdb in (([], True), ([Nothing], False)):
+        env = Environment(spark, config=ONE_TASK, strategies=strategies, progress=False)
+        assert_same_rows(env.collect(df), df.collect())
+        assert is_native(env) is by_duckdb
+
+
+def test_the_files_that_spark_reads(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    """No empty ones, no hidden ones, and any characters in their names."""
+    folder = tmp_path / "a table, 100% full"
+    spark.range(100).selectExpr("id", "id % 7 AS k").write.parquet(str(folder))
+    for name in ("empty.parquet", "_hidden.parquet", ".other.parquet"):
+        (folder / name).touch()
+    df = spark.read.schema("id long, k long").parquet(str(folder)).groupBy("k").agg({"id": "max"})
+    assert_same_rows(env.collect(df), df.collect())
+    assert choices(env) == [("DuckDB, in one task", "")]
+
+
+# Types of columns whose values are names of folders, and such values.
+FOLDERS = {
+    "int": "1, -7, null",
+    "bigint": "9223372036854775807L, 0L",
+    "string": "'a b', 'it''s', '50%', 'ä/ö', 'x=y', '7', null",
+    "date": "DATE'2024-02-29', DATE'0001-01-01', null",
+    "decimal(5,2)": "1.50BD, -999.99BD",
+    "boolean": "true, false, null",
+}
+OF_FOLDERS = [
+    "SELECT p, count(*), max(id) FROM v GROUP BY p",
+    "SELECT k, count(*), max(p) FROM v WHERE p IS NOT NULL GROUP BY k",
+    "SELECT count(*) FROM v JOIN (SELECT p, max(id) m FROM v GROUP BY p) w ON v.p = w.p AND id <= m",
+    "SELECT k, p, count(*) FROM v WHERE id > 500 GROUP BY k, p",
+]
+
+
+@pytest.mark.parametrize(
+    "config", [ONE_TASK, OFF | {"execution.native": True, "execution.verify": False}], ids=["one task", "many tasks"]
+)
+@pytest.mark.parametrize("kind", FOLDERS)
+@pytest.mark.usefixtures("interpreted")
+def test_columns_of_folders(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, config: dict[str, object]
+) -> None:
+    small_tables_too(monkeypatch)
+    values = f"SELECT posexplode(array({FOLDERS[kind]})) AS (n, p)"
+    rows = spark.sql(f"SELECT id, id % 5 AS k, CAST(p AS {kind}) AS p FROM range(1000) JOIN ({values}) ON id % 7 >= n")
+    rows.write.partitionBy("p").parquet(str(tmp_path / "t"))
+    table = spark.read.schema(f"id long, k long, p {kind}").parquet(str(tmp_path / "t"))
+    table.createOrReplaceTempView("v")
+    env = Environment(spark, config=config, progress=False)
+    by_duckdb = 0
+    for text in OF_FOLDERS:
+        assert_same_rows(env.collect(spark.sql(text)), spark.sql(text).collect())
+        by_duckdb += is_native(env)
+    assert by_duckdb >= 3
+
+
+def test_columns_of_many_folders(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    spark.range(120).selectExpr("id", "id AS p").repartition(1).write.partitionBy("p").parquet(str(tmp_path / "t"))
+    df = spark.read.parquet(str(tmp_path / "t")).groupBy("p").count()
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job is not None
+    assert "its files lie in 120 folders, more than 100" in env.last_job.decisions.told[0].text
+
+
+@pytest.mark.usefixtures("rows")
+def test_looking_for_it_fails(
+    spark: SparkSession, env: Environment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(facts: object) -> object:
+        raise IndexError("no such column")
+
+    monkeypatch.setattr(native_query, "_part", fail)
+    df = spark.sql("SELECT i8, count(*) FROM t GROUP BY i8")
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job is not None
+    (decision,) = [one for one in env.last_job.decisions if one.kind == "native"]
+    assert decision.reason == "looking for what it can compute failed: no such column"
+    assert "Spark computes it" in caplog.text
 
 
 @pytest.mark.usefixtures("rows")

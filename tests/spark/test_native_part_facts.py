@@ -76,6 +76,7 @@ def test_what_java_tells() -> None:
         "columns": [{"name": "c1", "type": "bigint"}],
         "inputs": [[{"name": "c2", "type": "date"}]],
         "calendar": "CORRECTED",
+        "folders": [],
         "aggregates": True,
         "builds": 1,
         "keys": [7],

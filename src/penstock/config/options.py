@@ -65,7 +65,7 @@ WHOLE_QUERY_THRESHOLD = Option(
     default=64 * MIB,
     minimum=0,
     doc="Spark runs a query unchanged if its sources hold fewer bytes than this in all and you set nothing else "
-    "about how it runs. 0 turns this off.",
+    "about how it runs, unless `execution.native` lets DuckDB compute it sooner. 0 turns this off.",
 )
 ENABLED = Option(
     "enabled",

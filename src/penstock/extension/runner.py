@@ -139,7 +139,8 @@ class JobRunner:
         bridge, name = query.bridge, "rows"
         config = configuration(bridge, self._arguments, self._file)
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
-            plan = plan_query(bridge, config, PlannedOutput(query.plan, ResultSink(name, executed_plan)), name)
+            output = PlannedOutput(query.plan, ResultSink(name, executed_plan))
+            plan = plan_query(bridge, config, output, name, has_own_strategies=bool(self._strategies))
             return str(Explanation.of(bridge, config, plan, strategies_of(config, self._strategies)))
 
     def _run(self, query: HandedQuery, job: Job) -> None:
@@ -187,7 +188,8 @@ class JobRunner:
             stop_sparks_own_bar(bridge)
             job.watch(Progress(job.name, job.task_counts, job.called))
         with timeout_of(config.seconds(SOURCES_TIMEOUT)), active_session(bridge.session):
-            plan = plan_query(bridge, config, PlannedOutput(query.plan, sink), job.name)
+            output, has_own = PlannedOutput(query.plan, sink), bool(self._strategies)
+            plan = plan_query(bridge, config, output, job.name, has_own_strategies=has_own)
             sinks = {node_id: sink.open(bridge.spark) for node_id in plan.sinks}
             job.start(bridge, plan, config, sinks, strategies_of(config, self._strategies), query.properties)
         job.wait()

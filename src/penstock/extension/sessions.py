@@ -14,7 +14,9 @@ from penstock.extension.blocks import ENABLED_SETTING, block
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
 from penstock.optimizer import StreamGraphOptimizationStrategy
-from penstock.planner.whole_query import HOW_JOBS_RUN, options_say_how
+from penstock.planner.native_query import computes_small_queries
+from penstock.planner.run_wishes import HOW_JOBS_RUN, options_say_how
+from penstock.sizing.one_task import FEWEST_EXCHANGES
 from penstock.spark import query_hook
 from penstock.spark.jvm import Bridge
 from penstock.spark.session import embedded_session
@@ -108,7 +110,15 @@ def install(
     of_all = Configuration.load(config, file=file, environ=os.environ)
     threshold, says_how = of_all.integer(WHOLE_QUERY_THRESHOLD), bool(strategies) or options_say_how(of_all)
     of_sinks = any(of_all.origin(option) != "default" for option in (SINK_PARALLELISM, SINK_TARGET_FILE_SIZE))
-    service = query_hook.service(bridge, runner, threshold, HOW_JOBS_RUN, takes_small=says_how, divides_writes=of_sinks)
+    service = query_hook.service(
+        bridge,
+        runner,
+        threshold,
+        HOW_JOBS_RUN,
+        takes_small=says_how,
+        fewest_exchanges=FEWEST_EXCHANGES if computes_small_queries(bridge, of_all) else 0.0,
+        divides_writes=of_sinks,
+    )
     query_hook.use(bridge, service)
     query_hook.install(bridge)
     _leave_to_spark_at_end(bridge)

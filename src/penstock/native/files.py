@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from penstock.native.columns import Column
     from penstock.native.footers import Footer
 
+_MOST_FOLDERS = 100
+"""Each folder is a part of the query: to plan more would take DuckDB longer than most queries run."""
+_NOTHING = "1 AS nothing"
+
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
@@ -34,6 +38,8 @@ class FileRange:
         Milliseconds since 1970.
     size
         Bytes of the whole file.
+    values
+        The values of the columns that come from the names of its folders, as SQL.
     """
 
     path: str
@@ -41,6 +47,7 @@ class FileRange:
     length: int
     modified: int
     size: int
+    values: Sequence[str] = ()
 
     @property
     def local(self) -> str:
@@ -66,10 +73,13 @@ class Files:
         The columns that are wanted, none if rows are only counted.
     calendar
         Spark's ``datetimeRebaseModeInRead``, which holds for files that do not tell who has written them.
+    folders
+        The columns that come from the names of folders.
     """
 
     read: tuple[Column, ...]
     calendar: str = "CORRECTED"
+    folders: tuple[Column, ...] = ()
 
     def scans(self, files: Sequence[FileRange]) -> list[Scan]:
         """Return queries for the rows of some ranges: one that gives none, if no row group belongs to them."""
@@ -82,24 +92,29 @@ class Files:
         Raises
         ------
         NotNativeError
-            If DuckDB might read a file otherwise than Spark.
+            If DuckDB might read a file otherwise than Spark, or they lie in too many folders.
         """
         files = {file.path: file for file in ranges}
-        read = [file for file in files.values() if self._footer(file).rows]
-        if not read:
-            return self._none()
-        paths = ", ".join(map(_path, read))
-        return f"SELECT {self._names()} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
+        read: dict[tuple[str, ...], list[FileRange]] = {}
+        for file in files.values():
+            if self._footer(file).rows:
+                read.setdefault(tuple(file.values), []).append(file)
+        if len(read) > _MOST_FOLDERS:
+            raise NotNativeError(f"its files lie in {len(read)} folders, more than {_MOST_FOLDERS}")
+        return " UNION ALL ".join(map(self._of_folder, read.values())) or self._none()
+
+    def _of_folder(self, files: Sequence[FileRange]) -> str:
+        paths = ", ".join(map(_path, files))
+        return f"SELECT {self._names(files[0])} FROM read_parquet([{paths}], hive_partitioning = false)"  # noqa: S608 - quoted
 
     def _none(self) -> str:
-        return "SELECT " + self._names(empty=True) + " LIMIT 0"
+        names = [f"CAST(NULL AS {one.type}) AS {_quoted(one.name)}" for one in (*self.read, *self.folders)]
+        return "SELECT " + (", ".join(names) or _NOTHING) + " LIMIT 0"
 
-    def _names(self, *, empty: bool = False) -> str:
-        if not self.read:
-            return "1 AS nothing"
-        if empty:
-            return ", ".join(f"CAST(NULL AS {one.type}) AS {_quoted(one.name)}" for one in self.read)
-        return ", ".join(_quoted(one.name) for one in self.read)
+    def _names(self, file: FileRange) -> str:
+        names = [_quoted(one.name) for one in self.read]
+        names += [f"{value} AS {_quoted(one.name)}" for one, value in zip(self.folders, file.values, strict=True)]
+        return ", ".join(names) or _NOTHING
 
     def _scan(self, file: FileRange) -> Scan | None:
         """Return the query for the rows of a range of a file, None if no row group belongs to it."""
@@ -108,11 +123,11 @@ class Files:
         if first == last:
             return None
         if (first, last) == (0, footer.rows):
-            sql = f"SELECT {self._names()} FROM read_parquet({_path(file)}, hive_partitioning = false)"  # noqa: S608 - quoted
+            sql = f"SELECT {self._names(file)} FROM read_parquet({_path(file)}, hive_partitioning = false)"  # noqa: S608 - quoted
             return Scan(sql, footer.rows)
         numbered = f"read_parquet({_path(file)}, hive_partitioning = false, file_row_number = true)"
         where = f"file_row_number >= {first} AND file_row_number < {last}"
-        return Scan(f"SELECT {self._names()} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
+        return Scan(f"SELECT {self._names(file)} FROM {numbered} WHERE {where}", last - first)  # noqa: S608 - quoted
 
     def _footer(self, file: FileRange) -> Footer:
         """Return what a file tells of itself; raise if it has changed, or DuckDB might read it otherwise than Spark."""

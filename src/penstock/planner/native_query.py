@@ -9,11 +9,12 @@ from penstock.config.options import NATIVE, NATIVE_MEMORY, SHADOW, VERIFY, WHOLE
 from penstock.decisions import DecisionKind, Told
 from penstock.native.memory import machine_memory
 from penstock.planner.draft import Note
+from penstock.planner.run_wishes import options_say_how, plan_says_how
 from penstock.planner.spark_query import SparkQuery
-from penstock.planner.whole_query import options_say_how, plan_says_how
-from penstock.sizing.one_task import largest_for_one_task
+from penstock.sizing.one_task import FEWEST_EXCHANGES, largest_for_one_task
 from penstock.spark import catalyst, jobs
-from penstock.spark.native_query import NativePlan, native_plan
+from penstock.spark.native_failures import missing
+from penstock.spark.native_query import NativePlan, exchange_count, native_plan
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.spark.logical_plan import LogicalPlan
 
 
+_SMALL = "it is small, and its joins, groups and sorts cost Spark more than a task of DuckDB does"
 _OF_MACHINE = 4
 """The part of a machine's memory that DuckDB may use: Spark's heap has a part, and the system's cache of files."""
 
@@ -52,11 +54,14 @@ class NativeQuery(SparkQuery):
         What DuckDB computes of it.
     task
         What its task may use.
+    reason
+        Why DuckDB computes it.
     """
 
-    def __init__(self, plan: NativePlan, task: OneTask) -> None:
+    def __init__(self, plan: NativePlan, task: OneTask, reason: str) -> None:
         super().__init__(plan.plan, "DuckDB computes it in one task")
         self._native = plan
+        self._why = reason
         self._task = task
         self._failure = ""
 
@@ -81,34 +86,93 @@ class NativeQuery(SparkQuery):
     def note(self) -> Note:
         """Return what is recorded of the choice."""
         size = self._native.size_in_bytes
-        reason = f"its {show_bytes(size)} are computed sooner with the {self._task.threads} cores of one executor"
         above = f"; Spark does the rest ({', '.join(self._native.why)})" if self._native.why else ""
         told = Told(f"one task of DuckDB computes {self.name}{above}", NATIVE.key)
         chosen = "DuckDB, in one task"
-        return Note(self.name, chosen, reason, DecisionKind.NATIVE, {"bytes in": size}, lambda *_: told)
+        return Note(self.name, chosen, self._why, DecisionKind.NATIVE, {"bytes in": size}, lambda *_: told)
 
 
-def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | None:
-    """Return a query as DuckDB computes it, None if it should not.
+def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | Note | None:
+    """Return a query as DuckDB computes it, what is recorded of why it should not, or None if nobody wants it to.
 
     It does where nothing was said of how the query is to run, most of it is known to give what Spark gives, its files
-    are few enough for the cores of one executor, and it is too large to be handed to Spark whole.
+    are few enough for the cores of one executor, and it is too large for Spark to run it sooner.
     """
-    is_wanted = jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
-    if not is_wanted or config.flag(VERIFY) or config.get(SHADOW) != "NO" or options_say_how(config):
+    if not _is_wanted(bridge, config) or options_say_how(config):
         return None
     threshold = config.integer(WHOLE_QUERY_THRESHOLD)
     if threshold <= 0 or catalyst.leaf_bytes(plan) < threshold or plan_says_how(plan):
         return None
+    lacking = missing(bridge)
+    if lacking is not None:
+        return None if config.get(NATIVE) is None else _declined(lacking)
     found = native_plan(plan)
-    if isinstance(found, str) or found.rest_in_bytes > threshold:
+    if isinstance(found, str):
+        return _declined(found)
+    cores, task = jobs.cluster_cores(bridge), _one_task(bridge, config)
+    why = _too_large(found, threshold, largest_for_one_task(task.threads, cores))
+    reason = f"its {show_bytes(found.size_in_bytes)} are computed sooner with the {task.threads} cores of one executor"
+    return _declined(why) if why else NativeQuery(found, task, reason)
+
+
+def small_native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | None:
+    """Return a query that is small enough to be handed to Spark whole, if DuckDB computes it sooner.
+
+    Each part of DuckDB's costs about as much as a small query of Spark's, so there must be one. The caller knows that
+    nothing was said of how it is to run.
+    """
+    if not _is_wanted(bridge, config):
         return None
-    cores = jobs.cluster_cores(bridge)
-    threads = max(cores // jobs.executor_count(bridge), 1)
-    most = largest_for_one_task(threads, cores)
-    if most is not None and found.size_in_bytes > most:
+    if exchange_count(plan) < FEWEST_EXCHANGES or missing(bridge) is not None:
         return None
+    found = native_plan(plan)
+    if isinstance(found, str) or len(found.parts) > 1 or found.rest_in_bytes:
+        return None
+    return NativeQuery(found, _one_task(bridge, config), _SMALL)
+
+
+def query_of_session(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> SparkQuery | Note | None:
+    """Return a query that an enabled session has given up as DuckDB or Spark compute it whole; see `native_query`.
+
+    A small one was given up for DuckDB's sake. It is Spark's all the same if DuckDB does not take it for its files.
+    """
+    is_small = catalyst.leaf_bytes(plan) < config.integer(WHOLE_QUERY_THRESHOLD)
+    if is_small and not options_say_how(config) and not plan_says_how(plan):
+        return small_native_query(bridge, config, plan) or SparkQuery(plan, "it is small")
+    return native_query(bridge, config, plan)
+
+
+def computes_small_queries(bridge: Bridge, config: Configuration) -> bool:
+    """Whether DuckDB computes small queries, as far as options and packages let it."""
+    return _is_wanted(bridge, config) and missing(bridge) is None
+
+
+def _is_wanted(bridge: Bridge, config: Configuration) -> bool:
+    is_on = jobs.is_local(bridge) if config.get(NATIVE) is None else config.flag(NATIVE)
+    return is_on and not config.flag(VERIFY) and config.get(SHADOW) == "NO"
+
+
+def _one_task(bridge: Bridge, config: Configuration) -> OneTask:
+    """Return what the task of a query may use."""
+    threads = max(jobs.cluster_cores(bridge) // jobs.executor_count(bridge), 1)
     memory = threads * config.integer(NATIVE_MEMORY)
     if config.origin(NATIVE_MEMORY) == "default" and jobs.is_local(bridge):
         memory = max(memory, machine_memory() // _OF_MACHINE)
-    return NativeQuery(found, OneTask(memory, threads))
+    return OneTask(memory, threads)
+
+
+def _too_large(plan: NativePlan, threshold: int, most: int | None) -> str:
+    """Return why what a query reads is too much, empty if it is not."""
+    if plan.rest_in_bytes > threshold:
+        rest = f"Spark would have {show_bytes(plan.rest_in_bytes)} to read besides"
+        return f"{rest} ({', '.join(plan.why)})" if plan.why else rest
+    if most is not None and plan.size_in_bytes > most:
+        size = show_bytes(plan.size_in_bytes)
+        return f"its {size} are more than {show_bytes(most)}, which the cores of one executor compute sooner"
+    return ""
+
+
+def _declined(why: str) -> Note:
+    """Return what is recorded of a query that is not computed in one task."""
+    told = Told(f"the query is not computed by one task of DuckDB: {why}", NATIVE.key)
+    return Note("the query", "not in one task of DuckDB", why, DecisionKind.NATIVE, told=lambda *_: told)

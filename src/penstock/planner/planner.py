@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.config import Configuration
     from penstock.planner.draft import Draft
+    from penstock.planner.native_query import NativeQuery
     from penstock.planner.outputs import Output, PlannedOutput
     from penstock.planner.plan import JobPlan
     from penstock.spark.expressions import Attributes
@@ -29,8 +30,23 @@ if TYPE_CHECKING:
     from penstock.spark.plans import LogicalNode
 
 
-def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], name: str) -> JobPlan:
+def plan_job(
+    bridge: Bridge,
+    config: Configuration,
+    outputs: Sequence[Output],
+    name: str,
+    native: NativeQuery | None = None,
+    *,
+    has_own_strategies: bool = False,
+) -> JobPlan:
     """Return the plan of a job with some outputs; parts they share are in it once.
+
+    Parameters
+    ----------
+    native
+        The only query, if it is known that DuckDB computes it.
+    has_own_strategies
+        Whether the user gave strategies of their own, which want to see steps.
 
     Raises
     ------
@@ -40,15 +56,17 @@ def plan_job(bridge: Bridge, config: Configuration, outputs: Sequence[Output], n
     for output in outputs:
         check_output(bridge, output)
     outputs = at_one_time(bridge, outputs)
-    broadcast = _broadcast_threshold(bridge, config)
-    queries = read_queries(bridge, config, outputs, broadcast[0])
+    broadcast = planned_broadcast_threshold(bridge, config)
+    queries = read_queries(bridge, config, outputs, broadcast[0], native, may_be_native=not has_own_strategies)
     return _planned(_translated(bridge, config, outputs, queries, broadcast), name)
 
 
-def plan_query(bridge: Bridge, config: Configuration, output: PlannedOutput, name: str) -> JobPlan:
+def plan_query(
+    bridge: Bridge, config: Configuration, output: PlannedOutput, name: str, *, has_own_strategies: bool = False
+) -> JobPlan:
     """Return the plan of a job for a query that Spark has optimised already."""
-    broadcast = _broadcast_threshold(bridge, config)
-    queries = read_planned_query(bridge, config, output.plan, broadcast[0])
+    broadcast = planned_broadcast_threshold(bridge, config)
+    queries = read_planned_query(bridge, config, output.plan, broadcast[0], may_be_native=not has_own_strategies)
     return _planned(_translated(bridge, config, [output], queries, broadcast), name)
 
 
@@ -88,7 +106,7 @@ def _translated(
     return builder.draft()
 
 
-def _broadcast_threshold(bridge: Bridge, config: Configuration) -> tuple[int, str]:
+def planned_broadcast_threshold(bridge: Bridge, config: Configuration) -> tuple[int, str]:
     """Return up to which size a join side is broadcast when planning, -1 for never; and the option that says so."""
     if config.get(BROADCAST_JOIN_STRATEGY) == "RUNTIME_ONLY":
         return -1, BROADCAST_JOIN_STRATEGY.key

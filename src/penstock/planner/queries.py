@@ -9,7 +9,8 @@ from penstock.config.options import EARLY_SUMS
 from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.early_sums import with_early_sums
-from penstock.planner.native_query import NativeQuery, native_query
+from penstock.planner.native_query import NativeQuery, native_query, query_of_session
+from penstock.planner.run_wishes import plan_says_how
 from penstock.planner.sharing import EqualParts, cut_common, with_equal_aggregates
 from penstock.planner.spark_query import WHOLE_QUERY, SparkQuery
 from penstock.rebalance.adapted import with_adaptive_exchanges
@@ -71,7 +72,15 @@ class Queries:
     notes: Sequence[Note] = ()
 
 
-def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output], broadcast_threshold: int) -> Queries:
+def read_queries(
+    bridge: Bridge,
+    config: Configuration,
+    outputs: Sequence[Output],
+    broadcast_threshold: int,
+    native: NativeQuery | None = None,
+    *,
+    may_be_native: bool = True,
+) -> Queries:
     """Return what a job has to do, as Spark has optimised it; aggregates that compute alike are made equal.
 
     Parameters
@@ -82,6 +91,10 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
         What is wanted.
     broadcast_threshold
         The bytes up to which a table is broadcast when planning; -1 for never.
+    native
+        The only query, if it is known that DuckDB computes it.
+    may_be_native
+        Whether DuckDB may compute the only query.
     """
     outputs = [
         replace(output, df=with_adaptive_exchanges(bridge, config, output.df))
@@ -90,19 +103,27 @@ def read_queries(bridge: Bridge, config: Configuration, outputs: Sequence[Output
         for output in outputs
     ]
     optimized = [read_plan(catalyst.optimized_plan(bridge, output.df)) for output in outputs]
+    notes: list[Note] = []
     whole = _run_by_spark(optimized)
-    if not whole and len(outputs) == 1:
-        whole = _run_by_duckdb(bridge, config, optimized[0])
+    if may_be_native and not whole and len(outputs) == 1:
+        # Spark's optimiser drops some hints.
+        says_how = native is None and plan_says_how(catalyst.cached_plan(bridge, outputs[0].df))
+        whole, notes = _run_whole(None if says_how else native or native_query(bridge, config, optimized[0]))
     cut, shared = _without_shared(bridge, {i: output for i, output in enumerate(outputs) if i not in whole})
     plans = [cut.get(i, plan) for i, plan in enumerate(optimized)]
-    return _queries(config, plans, whole, shared, broadcast_threshold)
+    return _queries(config, plans, whole, shared, broadcast_threshold, notes)
 
 
-def read_planned_query(bridge: Bridge, config: Configuration, plan: LogicalPlan, broadcast_threshold: int) -> Queries:
+def read_planned_query(
+    bridge: Bridge, config: Configuration, plan: LogicalPlan, broadcast_threshold: int, *, may_be_native: bool = True
+) -> Queries:
     """Return what a job has to do whose one query Spark has optimised already; see `read_queries`."""
     read = read_plan(plan)
-    whole = _run_by_spark([read]) or _run_by_duckdb(bridge, config, read)
-    return _queries(config, [read], whole, [], broadcast_threshold)
+    notes: list[Note] = []
+    whole = _run_by_spark([read])
+    if may_be_native and not whole:
+        whole, notes = _run_whole(query_of_session(bridge, config, read))
+    return _queries(config, [read], whole, [], broadcast_threshold, notes)
 
 
 def _run_by_spark(plans: Sequence[LogicalNode]) -> dict[int, SparkQuery]:
@@ -111,10 +132,11 @@ def _run_by_spark(plans: Sequence[LogicalNode]) -> dict[int, SparkQuery]:
     return {place: SparkQuery(plans[place], why) for place, why in enumerate(reasons) if why}
 
 
-def _run_by_duckdb(bridge: Bridge, config: Configuration, plan: LogicalNode) -> dict[int, SparkQuery]:
-    """Return the only plan of a job if DuckDB should compute it."""
-    found = native_query(bridge, config, plan)
-    return {} if found is None else {0: found}
+def _run_whole(found: SparkQuery | Note | None) -> tuple[dict[int, SparkQuery], list[Note]]:
+    """Return the only query of a job if it is not cut, and what is recorded of that."""
+    if isinstance(found, SparkQuery):
+        return {0: found}, [found.note()] if isinstance(found, NativeQuery) else []
+    return {}, [] if found is None else [found]
 
 
 def _queries(
@@ -123,12 +145,13 @@ def _queries(
     whole: Mapping[int, SparkQuery],
     shared: Sequence[SharedPart],
     broadcast_threshold: int,
+    notes: Sequence[Note],
 ) -> Queries:
     plans = [
         replace(plan, name=WHOLE_QUERY, children=()) if place in whole else plan for place, plan in enumerate(given)
     ]
     every: list[LogicalNode] = [*plans, *(one.plan for one in shared)]
-    notes = [query.note() for query in whole.values() if isinstance(query, NativeQuery)]
+    notes = list(notes)
     if config.flag(EARLY_SUMS):
         for place, plan in enumerate(every):
             every[place], made = with_early_sums(plan, broadcast_threshold)

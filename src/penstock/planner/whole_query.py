@@ -1,4 +1,4 @@
-"""Which jobs are handed to Spark as they are: small ones, of which nobody said how they are to run."""
+"""Which jobs become no vertices: small ones, of which nobody said how they are to run. Spark or DuckDB runs them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import WHOLE_QUERY_THRESHOLD
 from penstock.decisions import Choice, DecisionKind, NameRef, Told
+from penstock.planner.native_query import NativeQuery, small_native_query
 from penstock.planner.outputs import check_output
+from penstock.planner.run_wishes import options_say_how, plan_says_how
 from penstock.planner.sinks import sink_options
 from penstock.spark import catalyst
-from penstock.spark.dataframes import hints_and_options
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from penstock.planner.outputs import Output
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
-
-HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
-"""How the keys of options begin that Spark knows nothing of: a job that they are given for is not handed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +48,13 @@ class WholeQuery:
 
 def plan_whole(
     bridge: Bridge, config: Configuration, outputs: Sequence[Output], *, has_own_strategies: bool = False
-) -> WholeQuery | None:
-    """Return why a job should be handed to Spark as it is, None if it should not.
+) -> WholeQuery | NativeQuery | None:
+    """Return why a job should be handed to Spark as it is, its one query if DuckDB computes that sooner, or None.
 
-    That is so where metrics are observed on a plan, which Spark reports only for a query that it runs in one piece.
-    Also where nothing was said of how the job is to run, and the sources of a single output hold fewer bytes than the
-    threshold in all, or lie in buckets such that Spark needs no shuffle. Several outputs may share work, which Spark
-    would do for each, and what a sink does with files needs a plan.
+    It is handed over where metrics are observed on a plan: Spark reports them only for a query that it runs in one
+    piece. Also where nothing was said of how the job is to run, and the sources of a single output hold fewer bytes
+    than the threshold in all, or lie in buckets such that Spark needs no shuffle. Several outputs may share work, which
+    Spark would do for each, and what a sink does with files needs a plan.
 
     Parameters
     ----------
@@ -75,7 +73,7 @@ def plan_whole(
     found = _whole_by_sources(plan, threshold)
     if found is None or _sink_says_how(output, config) or plan_says_how(catalyst.cached_plan(bridge, output.df)):
         return None
-    return found
+    return (small_native_query(bridge, config, plan) if found.known_bytes is not None else None) or found
 
 
 def _whole_by_sources(plan: LogicalPlan, threshold: int) -> WholeQuery | None:
@@ -95,20 +93,3 @@ def _sink_says_how(output: Output, config: Configuration) -> bool:
     if output.sink.materialised or output.sink.file_size(options) is not None or output.sink.stages(options):
         return True
     return output.parallelism is not None or output.sink.parallelism is not None
-
-
-def options_say_how(config: Configuration) -> bool:
-    """Whether an option was given that says how jobs are to run."""
-    return any(
-        option.key.startswith(HOW_JOBS_RUN) and option is not WHOLE_QUERY_THRESHOLD and origin != "default"
-        for option, _, origin in config.items()
-    )
-
-
-def plan_says_how(plan: LogicalPlan) -> bool:
-    """Whether the user said something at a place of a plan, or gave one of its readers an option.
-
-    The plan is not optimised yet: Spark's optimiser drops a hint below another exchange.
-    """
-    hints, keys = hints_and_options(plan)
-    return bool(hints) or any(key.startswith("scan.") for key in keys)

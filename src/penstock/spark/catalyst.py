@@ -257,8 +257,7 @@ def semantic_hash(plan: LogicalPlan) -> int:
 
 def leaf_bytes(plan: LogicalPlan) -> int:
     """Return Spark's estimate of the bytes all leaves of a plan hold, those of subqueries included."""
-    bridge, plans = plan._bridge, [plan._handle, *items(plan._handle.subqueriesAll())]
-    return sum(LogicalPlan(bridge, leaf).size_in_bytes for one in plans for leaf in items(one.collectLeaves()))
+    return int(plan._bridge.helper("SourceBytes").inAll(plan))
 
 
 def observes_metrics(plan: LogicalPlan) -> bool:

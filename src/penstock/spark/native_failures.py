@@ -23,7 +23,7 @@ def missing(bridge: Bridge) -> str | None:
     """Return what is not installed, as far as that is known; None if nothing is missing."""
     if find_spec("duckdb") is None:
         return "the package duckdb is not installed"
-    if str(bridge.spark.sparkContext.getConf().get("spark.io.encryption.enabled", "false")) == "true":
+    if str(bridge.spark.sparkContext._jsc.sc().conf().get("spark.io.encryption.enabled", "false")) == "true":
         return "DuckDB would write to disks what Spark has to encrypt there"
     return _WITHOUT.get(bridge.application)
 

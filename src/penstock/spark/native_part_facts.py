@@ -61,7 +61,7 @@ class PartFacts:
         The query of DuckDB; ``scan`` is the rows of the files.
     read, columns
         What it reads of the files, and what it gives.
-    calendar
+    calendar, folders
         As of `Files`.
     inputs
         The columns of each input that was exchanged as columns.
@@ -87,6 +87,7 @@ class PartFacts:
     read: tuple[Column, ...] = field(default=(), repr=False)
     columns: tuple[Column, ...] = field(default=(), repr=False)
     calendar: str = "CORRECTED"
+    folders: tuple[Column, ...] = field(default=(), repr=False)
     inputs: tuple[tuple[Column, ...], ...] = ()
     builds: int = 0
     keys: tuple[int, ...] = ()
@@ -104,6 +105,7 @@ class PartFacts:
         scatter = facts.get("scatter")
         typed = {
             "read": _columns(facts["read"]),
+            "folders": _columns(facts["folders"]),
             "columns": _columns(facts["columns"]),
             "inputs": tuple(map(_columns, facts["inputs"])),
             "keys": tuple(facts["keys"]),

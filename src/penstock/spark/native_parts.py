@@ -130,7 +130,7 @@ class NativeParts:
         why = part.why_small(facts["tasks"], sample.task)
         if why is not None:
             return why
-        files, tables = Files(part.read, part.calendar), _tables(session, node, part)
+        files, tables = Files(part.read, part.calendar, part.folders), _tables(session, node, part)
         step = NativeStep(part.sql, part.columns, self.memory, files, tables=tables)
         if part.aggregates and part.scatter is None:
             return step

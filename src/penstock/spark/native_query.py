@@ -19,7 +19,7 @@ from penstock.spark import answers, exchange
 from penstock.spark.expressions import Expression
 from penstock.spark.fragment import rdd_leaf
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.native_failures import missing, why_failed
+from penstock.spark.native_failures import why_failed
 from penstock.spark.native_operators import mapped, sent_columns
 from penstock.spark.whole import spark_rows
 
@@ -108,27 +108,30 @@ class NativeQueryPart:
     tables: tuple[Table, ...]
 
 
+def exchange_count(plan: LogicalPlan) -> float:
+    """Return about how often Spark exchanges rows for an optimised plan; a broadcast is a part of an exchange."""
+    bridge = plan._bridge
+    return float(bridge.helper("ExchangeCount").of(plan._handle, bridge.session))
+
+
 def native_plan(plan: LogicalPlan) -> NativePlan | str:
     """Return what DuckDB can compute of an optimised plan, or why that is nothing."""
     bridge = plan._bridge
-    lacking = missing(bridge)
-    if lacking is not None:
-        return lacking
     try:
         answer = bridge.helper("NativeQueries").find(plan._handle, bridge.session)
         facts = answers.facts(answer)
         parts = tuple(map(_part, facts["parts"]))
         why = tuple(dict.fromkeys(facts["why"]))
         if not parts:
-            return why[0] if why else "Spark exchanges no rows for it"
+            return f"it has {why[0]}" if why else "Spark exchanges no rows for it"
         for part in parts:
             for table in part.tables:
                 table.check()
     except NotNativeError as error:
         return str(error).removeprefix(NOT_NATIVE)
     except Exception as error:  # Spark's plan is there
-        log.warning("a query cannot be computed by DuckDB", exc_info=True)
-        return first_line(error)
+        log.warning("DuckDB cannot be asked for a query; Spark computes it", exc_info=True)
+        return f"looking for what it can compute failed: {first_line(error)}"
     places = tuple(answer.handle(1 + number) for number in range(len(parts)))
     return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
 
@@ -162,4 +165,4 @@ def _columns(facts: list[dict[str, str]]) -> tuple[Column, ...]:
 
 def _table(facts: dict[str, Any]) -> Table:
     ranges = tuple(FileRange(**one) for one in facts["files"])
-    return Table(facts["name"], Files(_columns(facts["read"]), facts["calendar"]), ranges)
+    return Table(facts["name"], Files(_columns(facts["read"]), facts["calendar"], _columns(facts["folders"])), ranges)

@@ -229,6 +229,7 @@ def service(
     prefixes: Sequence[str],
     *,
     takes_small: bool,
+    fewest_exchanges: float,
     divides_writes: bool,
 ) -> Service:
     """Return a service.
@@ -241,12 +242,15 @@ def service(
         How settings begin that say how queries are to run; small ones of a session with such settings are taken, too.
     takes_small
         Whether small ones are always taken.
+    fewest_exchanges
+        From so many exchanges on, DuckDB computes a small query sooner than Spark; 0 if it computes none.
     divides_writes
         Whether an option for all sessions says something of the tasks or files of sinks.
     """
     ensure_callback_server_started(bridge.spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
     callback, starts = _Callback(bridge.spark, runner), " ".join(prefixes)
-    made = bridge.helper("QueryHook").service(callback, threshold, takes_small, divides_writes, starts, *HINT_SIZES)
+    says = (takes_small, fewest_exchanges, divides_writes)
+    made = bridge.helper("QueryHook").service(callback, threshold, *says, starts, *HINT_SIZES)
     return Service(bridge, made)
 
 

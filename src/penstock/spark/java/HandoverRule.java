@@ -44,6 +44,7 @@ public final class HandoverRule {
 
     private final long threshold;
     private final boolean takesSmall;
+    private final double fewestExchanges;
     private final boolean dividesWrites;
     private final String[] prefixes;
     private final long[] hints;
@@ -51,13 +52,16 @@ public final class HandoverRule {
     /**
      * @param threshold Spark runs queries whose sources hold fewer bytes
      * @param takesSmall whether something was said of how queries are to run, so that all are taken
+     * @param fewestExchanges from so many on DuckDB computes a small query sooner; 0 if it computes none
      * @param dividesWrites whether something was said of the tasks or files of sinks
      * @param prefixes of the settings that say so for a session
      * @param hints between which two sizes an exchange's advisory size is a hint that says so
      */
-    HandoverRule(long threshold, boolean takesSmall, boolean dividesWrites, String[] prefixes, long[] hints) {
+    HandoverRule(long threshold, boolean takesSmall, double fewestExchanges, boolean dividesWrites, String[] prefixes,
+            long[] hints) {
         this.threshold = threshold;
         this.takesSmall = takesSmall;
+        this.fewestExchanges = fewestExchanges;
         this.dividesWrites = dividesWrites;
         this.prefixes = prefixes;
         this.hints = hints;
@@ -199,7 +203,7 @@ public final class HandoverRule {
             return "adaptive execution may not merge partitions, so each shuffle has the number that is set";
         }
         if (SourceBytes.of(plan) < threshold()) {
-            return "small";
+            return NativeQueries.takeSmall(plan, fewestExchanges) ? null : "small";
         }
         return threshold() > 0 && BucketedTables.areUsed(plan) ? BucketedTables.WHY : null;
     }

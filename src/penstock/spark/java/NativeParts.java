@@ -106,7 +106,8 @@ public final class NativeParts {
             inputs.add(columns(((SparkPlan) input).output()));
         }
         found.put("inputs", inputs);
-        found.put("read", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan));
+        found.put("read", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, false));
+        found.put("folders", part.scan == null ? new ArrayList<>() : NativeScan.columns(part.scan, true));
         found.put("table", part.scan == null ? "" : NativeScan.table(part.scan));
         found.put("calendar", part.scan == null ? "CORRECTED" : NativeScan.calendar(part.scan));
         found.put("aggregates", part.aggregates);

@@ -71,10 +71,11 @@ final class NativeScan {
         List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
         // A column that is in the files and in the names of their folders has the folder's value.
         stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
+        NativeFolders.check(scan);
         StringBuilder found = new StringBuilder();
         for (Object each : Catalyst.each(scan.output())) {
             AttributeReference column = (AttributeReference) each;
-            if (!stored.contains(column.name())) {
+            if (!stored.contains(column.name()) && !NativeFolders.has(scan, column)) {
                 throw new NativeSql.Declined("a column that is not in the files");
             }
             found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
@@ -110,15 +111,17 @@ final class NativeScan {
         return false;
     }
 
-    /** Returns the names and types of the columns that are read. */
-    static List<Object> columns(FileSourceScanExec scan) throws NativeSql.Declined {
+    /** Returns the names and types of the columns that are read: those in files, or those in the names of folders. */
+    static List<Object> columns(FileSourceScanExec scan, boolean ofFolders) throws NativeSql.Declined {
         List<Object> found = new ArrayList<>();
         for (Object each : Catalyst.each(scan.output())) {
             AttributeReference column = (AttributeReference) each;
-            Map<String, Object> one = new HashMap<>();
-            one.put("name", column.name());
-            one.put("type", Catalyst.type(column));
-            found.add(one);
+            if (NativeFolders.has(scan, column) == ofFolders) {
+                Map<String, Object> one = new HashMap<>();
+                one.put("name", column.name());
+                one.put("type", Catalyst.type(column));
+                found.add(one);
+            }
         }
         return found;
     }
@@ -153,12 +156,12 @@ final class NativeScan {
     }
 
     /** Returns rows with one text each, of which every task gets the one that says which files it reads. */
-    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException {
+    static Object tasks(FileSourceScanExec scan) throws JsonProcessingException, NativeSql.Declined {
         List<InternalRow> texts = new ArrayList<>();
         for (Object each : partitions(scan)) {
             List<Object> files = new ArrayList<>();
             for (PartitionedFile file : ((FilePartition) each).files()) {
-                files.add(facts(file));
+                files.add(facts(file, scan));
             }
             texts.add(new GenericInternalRow(new Object[] {UTF8String.fromString(JSON.writeValueAsString(files))}));
         }
@@ -170,14 +173,14 @@ final class NativeScan {
      * Returns how many tasks there are, the files that some of them read first, and the bytes of all that these read, as
      * JSON: those of tasks that lie as far apart as can be.
      */
-    static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException {
+    static String sample(FileSourceScanExec scan, int wanted) throws JsonProcessingException, NativeSql.Declined {
         List<?> tasks = partitions(scan);
         List<Object> files = new ArrayList<>();
         List<Object> sizes = new ArrayList<>();
         for (int i = 0; i < Math.min(wanted, tasks.size()); i++) {
             FilePartition task = (FilePartition) tasks.get(i * tasks.size() / Math.min(wanted, tasks.size()));
             if (task.files().length > 0) {
-                Map<String, Object> one = facts(task.files()[0]);
+                Map<String, Object> one = facts(task.files()[0], scan);
                 long bytes = 0;
                 for (PartitionedFile file : task.files()) {
                     bytes += file.length();
@@ -193,29 +196,13 @@ final class NativeScan {
         return JSON.writeValueAsString(found);
     }
 
-    /** Returns the ranges of files that all tasks read. */
-    static List<Object> files(FileSourceScanExec scan) {
-        List<Object> found = new ArrayList<>();
-        for (Object each : partitions(scan)) {
-            for (PartitionedFile file : ((FilePartition) each).files()) {
-                found.add(facts(file));
-            }
-        }
-        return found;
-    }
-
     private static List<?> partitions(FileSourceScanExec scan) {
         Object rows = scan.inputRDDs().head();
         return Catalyst.each(((FileScanRDD) rows).filePartitions());
     }
 
-    private static Map<String, Object> facts(PartitionedFile file) {
-        Map<String, Object> one = new HashMap<>();
-        one.put("path", file.filePath().toPath().toString());
-        one.put("start", file.start());
-        one.put("length", file.length());
-        one.put("modified", file.modificationTime());
-        one.put("size", file.fileSize());
-        return one;
+    private static Map<String, Object> facts(PartitionedFile file, FileSourceScanExec scan) throws NativeSql.Declined {
+        return NativeFolders.facts(file.filePath().toPath(), file.start(), file.length(), file.modificationTime(),
+                file.fileSize(), NativeFolders.values(scan, file.partitionValues()));
     }
 }

@@ -80,10 +80,11 @@ public final class QueryHook {
     }
 
     /** Returns a service; prefixes are separated by spaces. */
-    public Service service(BiConsumer<Object, Object> runner, long threshold, boolean takesSmall, boolean dividesWrites,
-            String prefixes, long firstHint, long lastHint) {
+    public Service service(BiConsumer<Object, Object> runner, long threshold, boolean takesSmall, double fewestExchanges,
+            boolean dividesWrites, String prefixes, long firstHint, long lastHint) {
         long[] hints = {firstHint, lastHint};
-        return new Service(runner, new HandoverRule(threshold, takesSmall, dividesWrites, prefixes.split(" "), hints));
+        return new Service(runner,
+                new HandoverRule(threshold, takesSmall, fewestExchanges, dividesWrites, prefixes.split(" "), hints));
     }
 
     /** Lets the planners of a session ask, of those that are cloned from it, and of those of its application made later. */

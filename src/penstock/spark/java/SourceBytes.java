@@ -9,10 +9,12 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.math.BigInt;
 
 /** What the sources of a query hold, and how a user spells such a number. */
-final class SourceBytes {
+public final class SourceBytes {
     private static final Pattern SIZE = Pattern.compile("([0-9.]+) *([kmgtp]?)(?:i?b|bytes)?");
 
-    private SourceBytes() {
+    /** Returns what all leaves of a plan hold, those of its subqueries included. */
+    public long inAll(LogicalPlan plan) {
+        return of(plan);
     }
 
     /** Returns what all leaves hold, by Spark's estimates; Long.MAX_VALUE where that is beyond any number. */

@@ -1,0 +1,90 @@
+package penstock;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.api.python.PythonUtils;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.execution.FileSourceScanExec;
+import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
+import org.apache.spark.sql.execution.datasources.PartitionDirectory;
+import org.apache.spark.sql.types.StructType;
+
+import scala.collection.immutable.Seq;
+
+/** The folders of a table that is read, their files, and the columns whose values their names tell. */
+final class NativeFolders {
+    private NativeFolders() {
+    }
+
+    /** Whether a column's values are those of folders. */
+    static boolean has(FileSourceScanExec scan, AttributeReference column) {
+        for (String name : scan.relation().partitionSchema().fieldNames()) {
+            if (name.equals(column.name())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Checks that DuckDB has all values of the folders that are read. */
+    static void check(FileSourceScanExec scan) throws NativeSql.Declined {
+        if (!NativeScan.columns(scan, true).isEmpty()) {
+            for (Object folder : listed(scan)) {
+                values(scan, ((PartitionDirectory) folder).values());
+            }
+        }
+    }
+
+    /** Returns the values of a folder as SQL, one for each column that comes from its name. */
+    static List<Object> values(FileSourceScanExec scan, InternalRow row) throws NativeSql.Declined {
+        StructType schema = scan.relation().partitionSchema();
+        List<Object> found = new ArrayList<>();
+        for (Object each : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) each;
+            if (has(scan, column)) {
+                int place = schema.fieldIndex(column.name());
+                found.add(NativeTypes.literal(row.get(place, column.dataType()), column.dataType()));
+            }
+        }
+        return found;
+    }
+
+    /** Returns all files, whole. They are listed: to ask the scan would broadcast settings for each table. */
+    static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
+        List<Object> found = new ArrayList<>();
+        for (Object each : listed(scan)) {
+            PartitionDirectory folder = (PartitionDirectory) each;
+            List<Object> values = values(scan, folder.values());
+            for (Object one : Catalyst.each(folder.files().toSeq())) {
+                FileStatusWithMetadata file = (FileStatusWithMetadata) one;
+                if (file.getLen() > 0) { // Spark makes no task of others
+                    found.add(facts(file.getPath(), 0, file.getLen(), file.getModificationTime(), file.getLen(), values));
+                }
+            }
+        }
+        return found;
+    }
+
+    static Map<String, Object> facts(Path path, long start, long length, long modified, long size, List<Object> values) {
+        Map<String, Object> one = new HashMap<>();
+        one.put("path", path.toString());
+        one.put("start", start);
+        one.put("length", length);
+        one.put("modified", modified);
+        one.put("size", size);
+        one.put("values", values);
+        return one;
+    }
+
+    private static List<?> listed(FileSourceScanExec scan) {
+        Seq<Expression> none = PythonUtils.toSeq(Collections.emptyList());
+        return Catalyst.each(scan.relation().location().listFiles(scan.partitionFilters(), none));
+    }
+}
