@@ -20,6 +20,7 @@ _HINTS = {
     "PARSE_SYNTAX_ERROR": "the statement is not Spark SQL",
 }
 
+_NO_MEMORY = ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY", "spark.driver.maxResultSize")
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "(.*?)", line (\d+)')
 _PYSPARK = re.compile(r"(pyspark\.zip|(site|dist)-packages|python)/pyspark/")
@@ -52,7 +53,7 @@ def in_words(what: str = "the query could not be planned") -> Iterator[None]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a broadcast failed because its table was too large for Spark's limits or for the memory there is."""
     text = str(error)
-    return any(sign in text for sign in ("OutOfMemory", "Cannot broadcast the table", "_CANNOT_ACQUIRE_MEMORY"))
+    return any(sign in text for sign in _NO_MEMORY)
 
 
 def is_failed_last_stage(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from penstock.decisions import DecisionLog
-from penstock.execution.context import JobContext
+from penstock.execution.context import BroadcastBounds, JobContext
 from penstock.graph.partitioner import FORWARD
 from penstock.planner.plan import EdgePlan, JobPlan, NodePlan, WriteKind
 from penstock.spark import exchange, fragment
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from penstock.execution.results import Result
     from penstock.graph import Operator, Side, StreamGraph
     from penstock.planner.plan import SparkFilterPath
+
+
+BOUNDS = BroadcastBounds(limit=10 << 20, volume_per_task=16 << 20, most_subpartitions=1000)
 
 
 class Plan(str):
@@ -233,7 +236,7 @@ def job(
     )
     bridge: Any = SimpleNamespace(session="the user's session")
     sessions: Any = Sessions()
-    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100, native_memory)
+    return Context(bridge, sessions, plan, plan, "j1", sinks or {}, DecisionLog(), verify, 100, BOUNDS, native_memory)
 
 
 class Results:

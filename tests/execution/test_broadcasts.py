@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from penstock.execution.broadcasts import Broadcasts
 from penstock.graph import JoinOperator, JoinSide, JoinType, Side
 from penstock.spark import exchange
 from penstock.spark.exchange import BroadcastResult
-from tests.execution.plans import Context, Key, Results, job
+from penstock.spark.job_watch import JobWatch
+from penstock.spark.jobs import StageFigures, StageRun
+from tests.execution.plans import Context, Key, Plan, Results, job, plans_as_text
 from tests.logged import messages
 from tests.scheduler.results import written
 
@@ -117,6 +120,99 @@ def test_a_relation_has_all_rows(
             relations.relation(edge, written(8))
     else:
         assert relations.relation(edge, written(8)) is not None
+
+
+class Planned:
+    """Broadcasts what was planned so, as far as tests say; `shuffled` is what is written instead."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, seen: tuple[int, int, int], answer: BaseException | None = None
+    ) -> None:
+        self.seen, self.answer = seen, answer
+        self.shuffled: list[str] = []
+        self.is_watched = False
+        plans_as_text(monkeypatch)
+        monkeypatch.setattr(exchange, "broadcast", self.broadcast)
+        monkeypatch.setattr(exchange, "last_stage", lambda session, logical: logical)
+        monkeypatch.setattr(exchange, "write", lambda session, logical: self.shuffled.append(str(logical)) or "stages")
+
+    def broadcast(self, rows: Any, mode: Any, watch: JobWatch | None = None) -> str | None:
+        done, tasks, size = self.seen
+        self.is_watched = watch is not None
+        if self.answer is not None:
+            raise self.answer
+        figures = StageFigures(7, 0, done, 0, 0, 0, 0, 0, 1.0, size)
+        is_stopped = watch is not None and watch._is_enough(StageRun(7, tasks, done), figures)
+        return None if is_stopped else "relation"
+
+
+# What the running broadcast has given (tasks, all tasks, bytes) or why it failed, and why it is shuffled; None if not.
+PLANNED: dict[str, tuple[tuple[int, int, int], BaseException | None, str | None]] = {
+    "small": ((8, 8, 9 << 20), None, None),
+    "larger than allowed": ((1, 100, 11 << 20), None, "1 of its 100 tasks had given 11.0 MiB, where"),
+    "far larger is foreseen": (
+        (25, 100, 6 << 20),
+        None,
+        "25 of its 100 tasks had given 6.0 MiB, so about 24.0 MiB in all, where 10.0 MiB are allowed",
+    ),
+    "it does not fit": ((0, 8, 0), FULL, "it could not be broadcast: java.lang.OutOfMemoryError"),
+}
+
+
+SUBPARTITIONS = {"larger than allowed": 283, "far larger is foreseen": 14, "it does not fit": 10}
+"""Of 4 MiB each, four for a task: what is foreseen of the side that grew, and 30 MiB below the other."""
+
+
+def planned_job(hint: str | None = None) -> Context:
+    right = replace(NAMED.right, source_bytes=30 << 20)
+    operators = {3: replace(NAMED, left=replace(NAMED.left, hint=hint), right=right), 5: INNER}
+    context = job(TEXT, operators, keys={n: {Side.LEFT: (Key("k"),)} for n in (3, 5)})
+    join: Any = Plan("Join")
+    context.plan.edges["1-3"] = replace(context.plan.edges["1-3"], operator=join)  # type: ignore[index]
+    for node_id in (3, 5):
+        context.decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(node_id, "Join"), Side.LEFT, "small"))
+    return context
+
+
+def run_planned(context: Context) -> Any:
+    session: Any = "session"
+    rows: Any = Plan("rows")
+    return broadcasts(context).planned(session, rows, context.graph.edge("1-3"))
+
+
+@pytest.mark.parametrize("case", PLANNED)
+def test_a_planned_broadcast_that_grows_is_shuffled(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    seen, answer, why = PLANNED[case]
+    spark, context = Planned(monkeypatch, seen, answer), planned_job()
+    found = run_planned(context)
+    assert spark.is_watched
+    outcomes = [one.outcome for one in context.decisions if one.kind is DecisionKind.BROADCAST]
+    if why is None:
+        assert (found, spark.shuffled, outcomes) == ("relation", [], [{}, {}])
+    else:
+        assert (found, spark.shuffled) == ("stages", [f"rows by k into {SUBPARTITIONS[case]}"])
+        (decided,) = [one for one in context.decisions if one.kind is DecisionKind.SUBPARTITIONS]
+        assert (decided.nodes, decided.chosen) == ((1,), SUBPARTITIONS[case])
+        assert all(why in str(one["because"]) for one in outcomes)  # both joins that read it are told
+        assert outcomes[0]["instead"] == "orders with items is shuffled"
+
+
+@pytest.mark.parametrize("answer", [None, FULL])
+def test_a_broadcast_that_the_user_asked_for(monkeypatch: pytest.MonkeyPatch, answer: BaseException | None) -> None:
+    spark, context = Planned(monkeypatch, (1, 100, 99 << 20), answer), planned_job("broadcast")
+    if answer is None:
+        assert run_planned(context) == "relation"
+    else:
+        with pytest.raises(RuntimeError, match="OutOfMemory"):
+            run_planned(context)
+    assert (spark.is_watched, spark.shuffled) == (False, [])
+
+
+def test_any_other_error_of_a_planned_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = Planned(monkeypatch, (1, 8, 0), ValueError("no such file"))
+    with pytest.raises(ValueError, match="no such file"):
+        run_planned(planned_job())
+    assert spark.shuffled == []
 
 
 def test_what_was_written_as_a_relation_is_one() -> None:

@@ -91,6 +91,7 @@ object.__setattr__(WITHOUT_NULLS, "only_not_null", True)
         ((WEAK,), {"filtered": KNOWN}, [None]),
         ((FILTER,), {"filtered": WITHOUT_NULLS}, [0.25]),
         ((SMALL, LARGE), {"result": RELATION, "arrow": "*>"}, [300, None]),  # the rows, not the memory
+        ((SMALL, LARGE), {"arrow": "*>"}, [40, None]),  # its broadcast was stopped, and it was written
         ((SMALL,), {}, [None]),  # it is not broadcast
         ((READING, FILTER), {}, [40, 0.25]),
     ],

@@ -32,6 +32,7 @@ from penstock.scheduler.adaptive_batch import AdaptiveBatchScheduler
 from penstock.scheduler.job import Job
 from penstock.spark import jobs
 from penstock.testing import RESOURCES, measured
+from tests.execution.plans import BOUNDS
 from tests.planner.drafts import draft
 from tests.scheduler.results import Results, written
 
@@ -99,6 +100,7 @@ class Changing(StreamGraphOptimizationStrategy):
 def job(monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(before: Any = lambda vertex: None, text: str = "1 #> 2\n2 #> 3") -> Any:
         monkeypatch.setattr(adaptive_batch, "resources_of", lambda *_: RESOURCES)
+        monkeypatch.setattr(adaptive_batch, "broadcast_bounds", lambda *_: BOUNDS)
         monkeypatch.setattr(jobs, "cluster_cores", lambda _: 4)
         monkeypatch.setattr(jobs, "cancel_group", lambda *_: None)
         monkeypatch.setattr(adaptive_batch, "VertexRunner", lambda _: Runner(before))

@@ -1,4 +1,4 @@
-"""What running vertices have written, on real Spark: a side that will be large is waited for no longer."""
+"""What running vertices have written, on real Spark: a side that will be large is not waited for, nor broadcast."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pyspark.sql import functions as F
 
 from penstock import Environment
 from penstock.events import ExecutionState
+from penstock.execution.context import group_of
+from penstock.spark.jobs import stages_of
+from penstock.spark.jvm import Bridge
 from tests.equality import assert_same_rows
 
 if TYPE_CHECKING:
@@ -58,3 +61,34 @@ def test_a_side_that_will_be_large(spark: SparkSession, tmp_path: Path, limit: s
         (decision,) = released
         assert 0 < decision.figures["tasks ended"] < decision.figures["tasks"]
         assert decision.figures["bytes"] > 2048
+
+
+@pytest.mark.parametrize(("threshold", "is_stopped"), [("20 kb", True), ("10 mb", False)])
+def test_a_broadcast_that_grows(spark: SparkSession, tmp_path: Path, threshold: str, is_stopped: bool) -> None:
+    """Spark's statistics do not count the rows that ``explode`` makes."""
+    spark.range(0, 40, 1, 20).write.parquet(str(tmp_path / "few"))
+    spark.range(0, 200_000, 1, 4).selectExpr("id", "id * 3 AS w").write.parquet(str(tmp_path / "many"))
+    few = spark.read.parquet(str(tmp_path / "few")).mapInPandas(slowly, "id long")
+    grown = few.selectExpr("id", "explode(sequence(1, 5000)) AS v").selectExpr(
+        "id * 5000 + v AS id", "v", "uuid() AS u"
+    )
+    df = (
+        spark.read.parquet(str(tmp_path / "many"))
+        .join(grown, "id")
+        .groupBy(F.expr("id % 7"))
+        .agg(F.sum("w"), F.sum("v"))
+    )
+    config = {
+        "execution.batch.adaptive.whole-query-threshold": 0,
+        "table.optimizer.join.broadcast-threshold": threshold,
+        "scan.parallelism": 20,
+    }
+    env = Environment(spark, config=config, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    assert env.last_job is not None
+    (decision,) = [one for one in env.last_job.decisions if one.kind == "broadcast"]
+    assert decision.chosen == "right"
+    assert ("stopped" in str(decision.outcome.get("because"))) is is_stopped
+    (source,) = [one.vertex for one in env.last_job.vertices if "few" in one.vertex.name]
+    began, *written = [one.completed for one in stages_of(Bridge(spark), group_of(env.last_job.id, source))]
+    assert (began < 20, written) == ((True, [20]) if is_stopped else (False, []))

@@ -78,7 +78,8 @@ class Case:
         self.steps: list[Any] = []
         self.sources: dict[int, Any] = {}
         plan = SimpleNamespace(stages=stages or {}, sources=self.sources)
-        context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog())
+        graph = SimpleNamespace(out_edges=lambda node_id: [])
+        context: Any = SimpleNamespace(plan=plan, decisions=DecisionLog(), graph=graph)
         decider: Any = Decider(self.steps)
         runner: Any = Runner(self.steps, run)
         runner.sinks = SimpleNamespace(skipped=lambda vertex: skipped)

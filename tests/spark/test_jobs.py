@@ -7,8 +7,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JError
 
-from penstock.spark.jobs import wait_for_tasks
+from penstock.spark import jobs
+from penstock.spark.jobs import running_stages, wait_for_tasks
 from penstock.spark.jvm import Bridge
 
 if TYPE_CHECKING:
@@ -37,3 +39,14 @@ def test_it_does_not_wait_for_nothing(spark: SparkSession) -> None:
     began = time.monotonic()
     wait_for_tasks(Bridge(spark), 60)
     assert time.monotonic() - began < 5
+
+
+def test_stages_that_spark_cannot_tell_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a job does while it runs helps to decide; the job does not fail for want of it."""
+
+    def fail(*_: Any) -> Any:
+        raise Py4JError("the status store has forgotten the stage")
+
+    assert running_stages(Bridge(spark), "no such group") == []
+    monkeypatch.setattr(jobs, "stages_of", fail)
+    assert running_stages(Bridge(spark), "a group") == []

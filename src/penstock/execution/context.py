@@ -34,6 +34,23 @@ class GraphOwner(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class BroadcastBounds:
+    """What holds for broadcasts that Spark's estimates asked for.
+
+    Parameters
+    ----------
+    limit
+        The bytes, compressed, that a broadcast may have; it is stopped beyond.
+    volume_per_task, most_subpartitions
+        What a task should read of the rows, and in how many subpartitions they may be written, if it is stopped.
+    """
+
+    limit: int
+    volume_per_task: int
+    most_subpartitions: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobContext:
     """A job while it runs.
 
@@ -55,6 +72,8 @@ class JobContext:
         Whether every claim about rows is checked.
     exact_keys
         Up to so many keys, a dynamic filter keeps their values.
+    broadcasts
+        What holds for broadcasts that Spark's estimates asked for.
     native_memory
         Bytes that DuckDB may use in a task that it computes a leaf in; None if Spark computes all.
     """
@@ -68,6 +87,7 @@ class JobContext:
     decisions: DecisionLog
     verify: bool
     exact_keys: int
+    broadcasts: BroadcastBounds
     native_memory: int | None = None
 
     @property

@@ -186,6 +186,7 @@ def _is_too_large(partial: PartialResult, join: EquiJoin, side: Side, context: S
 
 
 def _decide_release(join: EquiJoin, side: Side, partial: PartialResult, context: StrategyContext) -> None:
+    assert partial.rows is not None  # else it would not be too large
     awaited, waits = join.sides(side)
     written = f"{show_count(partial.rows, 'row')} ({show_bytes(partial.size)})"
     so_far = f"{partial.done} of its {partial.tasks} tasks have written {written}"

@@ -24,13 +24,13 @@ class PartialResult:
     size
         The bytes written, compressed.
     rows
-        The rows written.
+        The rows written, None where they are not counted.
     """
 
     done: int
     tasks: int
     size: int
-    rows: int
+    rows: int | None
 
     @property
     def foreseen_size(self) -> int | None:
@@ -43,7 +43,7 @@ class PartialResult:
 
     def exceeds_rows(self, rows: int) -> bool:
         """Whether the whole result will have more rows: it has them now, or far more are foreseen."""
-        return self._exceeds(self.rows, rows)
+        return self.rows is not None and self._exceeds(self.rows, rows)
 
     def _exceeds(self, now: int, bound: int) -> bool:
         foreseen = self._foreseen(now)

@@ -32,7 +32,7 @@ from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVerte
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
 from penstock.scheduler.progress import progress_of
-from penstock.scheduler.resources import resources_of
+from penstock.scheduler.resources import broadcast_bounds, resources_of
 from penstock.scheduler.silence import check_silence
 from penstock.scheduler.vertex_execution import VertexExecution
 from penstock.spark import jobs
@@ -133,7 +133,8 @@ class AdaptiveBatchScheduler:
         self._timeout = config.seconds(SOURCES_TIMEOUT)
         self._account = account
         account.emit(GraphPlanned(plan.graph))
-        optimizer = StreamGraphOptimizer(strategies, config, resources_of(bridge, config), decisions)
+        resources = resources_of(bridge, config)
+        optimizer = StreamGraphOptimizer(strategies, config, resources, decisions)
         self._manager = AdaptiveGraphManager(plan.graph, optimizer.initialize, account)
         self.execution_graph = ExecutionGraph(account)
         self.graphs = JobGraphs(job_id, plan.graph, self._manager, self.execution_graph)
@@ -147,6 +148,7 @@ class AdaptiveBatchScheduler:
             decisions,
             verify=config.flag(VERIFY),
             exact_keys=config.integer(DYNAMIC_FILTERING_EXACT_KEYS),
+            broadcasts=broadcast_bounds(bridge, config, resources),
             native_memory=config.integer(NATIVE_MEMORY) if config.flag(NATIVE) else None,
         )
         self._runner = VertexRunner(context)

@@ -31,8 +31,9 @@ def compare_run(context: JobContext, vertex: JobVertex, run: VertexRun, results:
     """
     if run.result is None:
         return
-    if isinstance(run.result, BroadcastResult):
-        _compare_broadcast(context, vertex, run.result)
+    size = run.result.data_bytes if isinstance(run.result, BroadcastResult) else run.result.size_in_bytes
+    if size is not None:
+        _compare_broadcast(context, vertex, size)
     waiting = [one for one in context.decisions.of(vertex.node_ids) if _is_open(one)]
     if not waiting:
         return
@@ -47,13 +48,13 @@ def _is_open(decision: Decision) -> bool:
     return decision.told is not None and decision.told.estimate is not None and decision.told.estimate.came is None
 
 
-def _compare_broadcast(context: JobContext, vertex: JobVertex, result: BroadcastResult) -> None:
+def _compare_broadcast(context: JobContext, vertex: JobVertex, size: int) -> None:
     for edge in context.graph.out_edges(vertex.tail_id):
         if isinstance(edge.partitioner, BroadcastPartitioner):
             build = Side.of_input(edge.type_number)
             for decision in context.decisions.of((edge.target_id,), DecisionKind.BROADCAST):
                 if decision.chosen == build:
-                    context.decisions.compare(decision.id, result.data_bytes)
+                    context.decisions.compare(decision.id, size)
 
 
 def _compare_sources(context: JobContext, vertex: JobVertex, waiting: list[Decision], results: ResultStore) -> None:

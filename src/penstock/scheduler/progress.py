@@ -39,8 +39,7 @@ def progress_of(
         vertex = execution.vertex
         if execution.state is not ExecutionState.RUNNING or set(awaited).isdisjoint(vertex.node_ids):
             continue
-        running = [one for one in jobs.stages_of(bridge, group_of(vertex)) if 0 < one.completed < one.tasks][-1:]
-        for stage, figures in zip(running, jobs.figures_of(bridge, running), strict=True):
+        for stage, figures in jobs.running_stages(bridge, group_of(vertex))[-1:]:
             result = PartialResult(stage.completed, stage.tasks, figures.bytes_out, figures.rows_out)
             found.append(JobVertexProgressEvent(vertex.id, result))
     return found

@@ -12,12 +12,14 @@ Spark takes two inputs for laid out alike only if they are cut alike, and lays n
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from py4j.protocol import Py4JJavaError
 
 from penstock.graph import Side
 from penstock.spark import answers
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.expressions import Attributes, Expression
     from penstock.spark.handles import Session
+    from penstock.spark.job_watch import JobWatch
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.native_parts import NativeParts
@@ -290,10 +293,39 @@ def broadcast_mode(session: Session, join: LogicalNode, build: Side, keys: Seque
     return BroadcastMode(bridge, plan.requiredChildDistribution().apply(_PLACE[build]).mode())
 
 
-def broadcast(session: Session, logical: LogicalPlan, mode: BroadcastMode) -> BroadcastResult:
-    """Run a plan, and broadcast its rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``)."""
+@dataclass(frozen=True, slots=True)
+class RowsToBroadcast:
+    """A plan whose shuffle stages have run, and the executors that lived before they did."""
+
+    plan: PhysicalPlan
+    executors: set[str]
+
+
+def last_stage(session: Session, logical: LogicalPlan) -> RowsToBroadcast:
+    """Run a plan but for its last stage."""
     executors = executors_of(session._bridge)
-    return _relation(mode, _with_stages_run(physical_plan(session, logical)), executors)
+    return RowsToBroadcast(_with_stages_run(physical_plan(session, logical)), executors)
+
+
+def broadcast(rows: RowsToBroadcast, mode: BroadcastMode, watch: JobWatch | None = None) -> BroadcastResult | None:
+    """Broadcast rows as a relation (``BroadcastExchangeExec``, ``BroadcastQueryStageExec``).
+
+    Parameters
+    ----------
+    watch
+        Looks at the Spark job that gives the rows.
+
+    Returns
+    -------
+    BroadcastResult or None
+        None if the watch has stopped the job.
+    """
+    try:
+        return _relation(mode, rows.plan, rows.executors, watch)
+    except Py4JJavaError:
+        if watch is None or not watch.has_stopped:
+            raise
+        return None
 
 
 def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence[tuple[int, int]]) -> BroadcastResult:
@@ -308,11 +340,15 @@ def broadcast_staged(result: StagedResult, mode: BroadcastMode, ranges: Sequence
     return _relation(mode, rows, executors_of(mode._bridge))
 
 
-def _relation(mode: BroadcastMode, rows: PhysicalPlan, executors: set[str]) -> BroadcastResult:
+def _relation(
+    mode: BroadcastMode, rows: PhysicalPlan, executors: set[str], watch: JobWatch | None = None
+) -> BroadcastResult:
     bridge = mode._bridge
     exchange = bridge.find(EXECUTION + "exchange.BroadcastExchangeExec")(mode, rows)
     stage = bridge.find(EXECUTION + "adaptive.BroadcastQueryStageExec")(0, exchange, exchange.canonicalized())
-    stage.resultOption().set(bridge.some(exchange.executeBroadcast()))
+    with nullcontext() if watch is None else watch.over(str(exchange.jobTag())):
+        relation = exchange.executeBroadcast()
+    stage.resultOption().set(bridge.some(relation))
     statistics, tasks = exchange.runtimeStatistics(), rows.rows().tasks
     count, memory = row_count(statistics), whole(statistics.sizeInBytes())
     return BroadcastResult(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 
 from penstock.config import parse_size
@@ -98,6 +98,11 @@ def cancel_group(bridge: Bridge, group: str, reason: str) -> None:
     context = bridge.spark.sparkContext._jsc.sc()
     context.cancelJobGroupAndFutureJobs(group, reason)
     context.cancelJobsWithTag(group, reason)
+
+
+def cancel_tag(bridge: Bridge, tag: str, reason: str) -> None:
+    """Cancel the Spark jobs that have a tag."""
+    bridge.spark.sparkContext._jsc.sc().cancelJobsWithTag(tag, reason)
 
 
 def cancel_all_jobs() -> None:
@@ -254,6 +259,8 @@ class StageFigures:
         Bytes that did not fit into memory, as they were written to disk.
     seconds
         How long its tasks ran, added up.
+    returned
+        Bytes that its tasks gave to the driver.
     """
 
     id: int
@@ -265,12 +272,26 @@ class StageFigures:
     rows_out: int
     spilled: int
     seconds: float
+    returned: int
 
 
 def figures_of(bridge: Bridge, stages: Sequence[StageRun]) -> list[StageFigures]:
     """Return what stages did, as Spark's status store tells (``AppStatusStore.lastStageAttempt``)."""
     store = bridge.spark.sparkContext._jsc.sc().statusStore()
     return [_figures(store.lastStageAttempt(stage.id)) for stage in stages]
+
+
+def running_stages(bridge: Bridge, group: str) -> list[tuple[StageRun, StageFigures]]:
+    """Return the stages of a job group, or of a tag, that run and of which a task has ended; none if Spark cannot tell.
+
+    What a job does while it runs helps to decide; no job should fail for want of it.
+    """
+    try:
+        running = [one for one in stages_of(bridge, group) if 0 < one.completed < one.tasks]
+        return list(zip(running, figures_of(bridge, running), strict=True))
+    except Py4JError:
+        log.info("the stages of %s cannot be looked at", group, exc_info=True)
+        return []
 
 
 def _figures(stage: Any) -> StageFigures:
@@ -284,6 +305,7 @@ def _figures(stage: Any) -> StageFigures:
         int(stage.outputRecords() + stage.shuffleWriteRecords()),
         int(stage.diskBytesSpilled()),
         stage.executorRunTime() / 1000,
+        int(stage.resultSize()),
     )
 
 

@@ -1,0 +1,42 @@
+"""What a cluster and the options offer to broadcasts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.config import Configuration
+from penstock.scheduler.resources import broadcast_bounds, resources_of
+from penstock.spark.dataframes import with_settings
+from penstock.spark.jvm import Bridge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB = 1 << 20
+STATIC, RUN_TIME = "spark.sql.autoBroadcastJoinThreshold", "spark.sql.adaptive.autoBroadcastJoinThreshold"
+OPTION = "table.optimizer.join.broadcast-threshold"
+
+# Spark's settings, options; the bytes at which a broadcast is stopped that was planned by them.
+CASES: dict[str, tuple[dict[str, str], dict[str, object], int]] = {
+    "ten times what is planned": ({STATIC: "1m"}, {}, 10 * MIB),
+    "what counts at run time alone": ({STATIC: "1m", RUN_TIME: "-1"}, {}, 10 * MIB),
+    "Penstock's own": ({STATIC: "1m"}, {OPTION: "2 mb"}, 20 * MIB),
+    "never less than is planned": ({STATIC: "100g"}, {}, 100 << 30),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_when_a_broadcast_is_stopped(spark: SparkSession, case: str) -> None:
+    settings, options, limit = CASES[case]
+    config, bridge = Configuration.load(options), Bridge(spark)
+    with with_settings(spark, settings):
+        assert broadcast_bounds(bridge, config, resources_of(bridge, config)).limit == limit
+
+
+def test_no_more_than_a_table_may_take(spark: SparkSession) -> None:
+    config, bridge = Configuration.load({OPTION: "50 mb"}), Bridge(spark)
+    resources = resources_of(bridge, config)
+    most = resources.broadcast_memory
+    assert broadcast_bounds(bridge, config, resources).limit == max(50 * MIB, min(500 * MIB, most))
