@@ -142,6 +142,7 @@ def test_small_queries_whose_files_duckdb_would_read_otherwise(spark: SparkSessi
         (job,) = list(RECENT)[before:]
     (vertex,) = job.vertices
     assert "Spark's own query" in vertex.vertex.name
+    assert any("not for DuckDB: DuckDB would take the path" in one.reason for one in job.decisions)
 
 
 def test_after_disable_and_after_the_block_spark_runs_everything(spark: SparkSession) -> None:

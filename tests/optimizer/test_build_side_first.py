@@ -89,14 +89,19 @@ def test_nothing_waits_for_a_side_that_will_be_large(
         assert len(job.decisions) == 2
 
 
-def test_keys_of_a_large_side_are_not_awaited() -> None:
+def keys_from_further_away(arrow: str) -> StrategyHarness:
+    """Return a job that joins 1 and 2 by 3, and that to 4 by 5: keys of 4 filter 1 before the exchange to 3."""
     path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
     facts = {
         1: ScanOperator(bytes=900 * MIB),
         3: join(900, 900, ""),
         5: join(1800, 20, "r", ({1, 2}, {4}), (path,)),
     }
-    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 #> 5", facts)
+    return StrategyHarness([BuildSideFirst], f"1 #> 3\n2 #> 3\n3 -> 5\n4 {arrow} 5", facts)
+
+
+def test_keys_of_a_large_side_are_not_awaited() -> None:
+    job = keys_from_further_away("#>")
     assert job.progress(4, PartialResult(1, 10, 1, 1)) == []
     assert job.progress(4, PartialResult(5, 10, 300 * MIB, MANY)) == ["n1"]
 
@@ -116,14 +121,7 @@ def test_a_star_collapses_into_one_vertex() -> None:
 
 
 def test_a_source_waits_for_keys_from_further_away() -> None:
-    # 1 and 2 are joined by 3; 4 is joined to that by 5, and its keys filter 1 before the exchange to 3
-    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
-    facts = {
-        1: ScanOperator(bytes=900 * MIB),
-        3: join(900, 900, ""),
-        5: join(1800, 20, "r", ({1, 2}, {4}), (path,)),
-    }
-    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 5\n4 *> 5", facts)
+    job = keys_from_further_away("*>")
     assert job.vertices == {"n2", "n4"}
     assert job.finish(4, measured(1)) == ["n1"]
 

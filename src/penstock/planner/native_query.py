@@ -115,19 +115,21 @@ def native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> Na
     return _declined(why) if why else NativeQuery(found, task, reason)
 
 
-def small_native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | None:
-    """Return a query that is small enough to be handed to Spark whole, if DuckDB computes it sooner.
+def small_native_query(bridge: Bridge, config: Configuration, plan: LogicalPlan) -> NativeQuery | str:
+    """Return a query that is small enough to be handed to Spark whole as DuckDB computes it, or why it does not.
 
     Each part of DuckDB's costs about as much as a small query of Spark's, so there must be one. The caller knows that
     nothing was said of how it is to run.
     """
     if not _is_wanted(bridge, config):
-        return None
-    if exchange_count(plan) < FEWEST_EXCHANGES or missing(bridge) is not None:
-        return None
-    found = native_plan(plan)
-    if isinstance(found, str) or len(found.parts) > 1 or found.rest_in_bytes:
-        return None
+        return "nobody wants it to"
+    if exchange_count(plan) < FEWEST_EXCHANGES:
+        return "Spark exchanges few rows for it"
+    found = missing(bridge) or native_plan(plan)
+    if isinstance(found, str):
+        return found
+    if len(found.parts) > 1 or found.rest_in_bytes:
+        return f"Spark would have to do more besides ({', '.join(found.why)})"
     return NativeQuery(found, _one_task(bridge, config), _SMALL)
 
 
@@ -138,7 +140,8 @@ def query_of_session(bridge: Bridge, config: Configuration, plan: LogicalPlan) -
     """
     is_small = catalyst.leaf_bytes(plan) < config.integer(WHOLE_QUERY_THRESHOLD)
     if is_small and not options_say_how(config) and not plan_says_how(plan):
-        return small_native_query(bridge, config, plan) or SparkQuery(plan, "it is small")
+        found = small_native_query(bridge, config, plan)
+        return SparkQuery(plan, f"it is small, and not for DuckDB: {found}") if isinstance(found, str) else found
     return native_query(bridge, config, plan)
 
 

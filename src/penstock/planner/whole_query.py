@@ -73,7 +73,8 @@ def plan_whole(
     found = _whole_by_sources(plan, threshold)
     if found is None or _sink_says_how(output, config) or plan_says_how(catalyst.cached_plan(bridge, output.df)):
         return None
-    return (small_native_query(bridge, config, plan) if found.known_bytes is not None else None) or found
+    native = small_native_query(bridge, config, plan) if found.known_bytes is not None else None
+    return native if isinstance(native, NativeQuery) else found
 
 
 def _whole_by_sources(plan: LogicalPlan, threshold: int) -> WholeQuery | None:
