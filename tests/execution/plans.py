@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.planner.plan import SparkFilterPath
 
 
-BOUNDS = BroadcastBounds(limit=10 << 20, volume_per_task=16 << 20, most_subpartitions=1000)
+BOUNDS = BroadcastBounds(limit=10 << 20, memory=20 << 20, volume_per_task=16 << 20, most_subpartitions=1000)
 
 
 class Plan(str):

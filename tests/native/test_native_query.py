@@ -7,6 +7,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark import TaskContext
+from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
@@ -390,7 +392,46 @@ def test_columns_of_many_folders(spark: SparkSession, env: Environment, tmp_path
     df = spark.read.parquet(str(tmp_path / "t")).groupBy("p").count()
     assert_same_rows(env.collect(df), df.collect())
     assert env.last_job is not None
-    assert "its files lie in 120 folders, more than 100" in env.last_job.decisions.told[0].text
+    assert "more than 100 folders of a table" in env.last_job.decisions.told[0].text
+
+
+def test_a_file_that_is_read_twice(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    spark.range(0, 900, 1, 3).selectExpr("id", "id % 7 AS k").write.parquet(str(tmp_path / "t"))
+    folder, (first, *_) = str(tmp_path / "t"), sorted((tmp_path / "t").glob("part-*"))
+    for paths in ((folder, folder), (folder, str(first))):
+        df = spark.read.parquet(*paths).groupBy("k").count().orderBy("k")
+        assert_same_rows(env.collect(df), df.collect())
+        assert choices(env) == [("DuckDB, in one task", "")]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_folder_of_two_partitions(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    spark.range(0, 900, 1, 3).selectExpr("id", "id % 7 AS k").write.parquet(str(tmp_path / "t"))
+    schema = f"id BIGINT, k BIGINT, p INT) USING parquet PARTITIONED BY (p) LOCATION '{tmp_path / 'table'}'"
+    spark.sql(f"CREATE TABLE twice ({schema}")
+    try:
+        for number in (1, 2):
+            spark.sql(f"ALTER TABLE twice ADD PARTITION (p = {number}) LOCATION '{tmp_path / 't'}'")
+        for columns in ("k", "p, k"):
+            df = spark.sql(f"SELECT {columns}, count(*), sum(id) FROM twice GROUP BY {columns}")
+            assert_same_rows(env.collect(df), df.collect())
+            assert is_native(env)
+    finally:
+        spark.sql("DROP TABLE twice")
+
+
+@pytest.mark.parametrize(
+    "config", [ONE_TASK, OFF | {"execution.native": True, "execution.verify": False}], ids=["one task", "many tasks"]
+)
+def test_columns_whose_names_differ_in_case(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: dict[str, object]
+) -> None:
+    small_tables_too(monkeypatch)
+    env = Environment(spark, config=config, progress=False)
+    spark.range(0, 900, 1, 3).selectExpr("id", "id % 7 AS K").write.parquet(str(tmp_path / "t" / "k=7"))
+    with with_settings(spark, {"spark.sql.caseSensitive": "true"}):
+        df = spark.read.parquet(str(tmp_path / "t")).groupBy("K", "k").count()
+        assert_same_rows(env.collect(df), df.collect())
 
 
 @pytest.mark.usefixtures("rows")
@@ -470,6 +511,15 @@ def test_a_file_that_changes_after_planning(spark: SparkSession, env: Environmen
         os.utime(file, (1, 1))
     assert_same_rows(env.collect(df), expected)
     assert all(chosen != "DuckDB, in one task" for chosen, _ in choices(env))
+
+
+@pytest.mark.usefixtures("rows")
+def test_a_function_of_the_user_has_several_tasks(spark: SparkSession, env: Environment) -> None:
+    task = F.udf(lambda _: TaskContext.get().partitionId(), "int")  # type: ignore[union-attr]
+    sums = spark.sql("SELECT i32, count(*) AS n FROM t GROUP BY i32")
+    found = {row["task"] for row in env.collect(sums.select(task("n").alias("task")))}
+    assert choices(env) == [("DuckDB, in one task", "")]
+    assert len(found) > 1
 
 
 @pytest.mark.usefixtures("rows")

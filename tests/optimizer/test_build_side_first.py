@@ -106,6 +106,20 @@ def test_keys_of_a_large_side_are_not_awaited() -> None:
     assert job.progress(4, PartialResult(5, 10, 300 * MIB, MANY)) == ["n1"]
 
 
+def test_what_waits_is_named() -> None:
+    """A source that waits for keys of a side of another join is not that join's other side."""
+    path = FilterPath(Side.LEFT, (1, 3), JoinInput(5, Side.RIGHT), keys_from=4)
+    facts = {
+        1: ScanOperator(bytes=900 * MIB, table="lineitem"),
+        3: join(900, 900, "", ((1,), (2,)), (path,)),
+        5: join(1800, 20, "r", ((6,), (4,))),
+    }
+    job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 7\n6 #> 5\n4 #> 5\n5 -> 7", facts)
+    job.progress(4, PartialResult(5, 10, 300 * MIB, MANY))
+    told = [one.told.sentence for one in job.decisions if one.told is not None and "no longer" in one.told.sentence]
+    assert any("lineitem waits for" in one for one in told)
+
+
 def test_both_start_at_once_where_both_are_known() -> None:
     job = StrategyHarness([BuildSideFirst], "1 #> 3\n2 #> 3\n3 -> 4", {3: join(100, 900, "")})
     assert job.vertices == {"n1", "n2"}

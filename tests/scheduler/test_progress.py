@@ -9,8 +9,22 @@ import pytest
 from pyspark.sql import functions as F
 
 from penstock import Environment
+from penstock.decisions import Choice, DecisionKind, DecisionLog, NodeRef
 from penstock.events import ExecutionState
 from penstock.execution.context import group_of
+from penstock.graph import (
+    CalcOperator,
+    JobVertex,
+    JoinOperator,
+    JoinType,
+    Operator,
+    OperatorKind,
+    ScanOperator,
+    Side,
+    StreamGraph,
+    StreamNode,
+)
+from penstock.scheduler.progress import has_one_stage
 from penstock.spark.jobs import stages_of
 from penstock.spark.jvm import Bridge
 from tests.equality import assert_same_rows
@@ -31,6 +45,29 @@ CONFIG = {
     "table.optimizer.adaptive-broadcast-join.strategy": "RUNTIME_ONLY",
     "table.optimizer.dynamic-filtering.max-keys": 100,
 }
+
+JOIN = JoinOperator(JoinType.INNER)
+# The operators of a vertex, whether a side was not broadcast after all, and whether one stage writes its rows.
+VERTICES: dict[str, tuple[list[Operator], bool, bool]] = {
+    "rows of a source": ([ScanOperator(), CalcOperator()], False, True),
+    "joins with broadcast sides": ([ScanOperator(), JOIN], False, True),
+    "a side that was not broadcast after all": ([ScanOperator(), JOIN], True, False),
+    "a join that Spark plans": ([ScanOperator(), Operator(OperatorKind.JOIN)], False, False),
+    "an operator that Spark runs with its inputs": ([ScanOperator(), Operator(OperatorKind.OPAQUE)], False, False),
+    "a union": ([ScanOperator(), Operator(OperatorKind.UNION)], False, False),
+}
+
+
+@pytest.mark.parametrize("case", VERTICES)
+def test_has_one_stage(case: str) -> None:
+    operators, came_otherwise, expected = VERTICES[case]
+    nodes = {number: StreamNode(number, one, "Node") for number, one in enumerate(operators, 1)}
+    decisions = DecisionLog()
+    decisions.record(Choice(DecisionKind.BROADCAST, NodeRef(2, "Join"), Side.LEFT, "small"))
+    if came_otherwise:
+        decisions.came_otherwise(DecisionKind.BROADCAST, NodeRef(2, "Join"), "it is shuffled", "it was too large")
+    vertex = JobVertex("v1", "a vertex", tuple(nodes), (), None, None)
+    assert has_one_stage(vertex, StreamGraph(tuple(nodes.values()), ()), decisions) is expected
 
 
 def slowly(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:

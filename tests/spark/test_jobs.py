@@ -41,11 +41,16 @@ def test_it_does_not_wait_for_nothing(spark: SparkSession) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_stages_that_spark_cannot_tell_of(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [Py4JError("the status store has forgotten the stage"), AttributeError("Spark was stopped")], ids=str
+)
+def test_stages_that_spark_cannot_tell_of(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """What a job does while it runs helps to decide; the job does not fail for want of it."""
 
     def fail(*_: Any) -> Any:
-        raise Py4JError("the status store has forgotten the stage")
+        raise error
 
     assert running_stages(Bridge(spark), "no such group") == []
     monkeypatch.setattr(jobs, "stages_of", fail)

@@ -72,17 +72,18 @@ class Broadcasts:
         growth = Growth(self._context.broadcasts.limit)
         try:
             relation = exchange.broadcast(rows, mode, JobWatch(self._context.bridge, growth.is_too_large))
-            why = growth.told
+            size, why = growth.size, growth.told
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             relation, why = None, f"it could not be broadcast: {first_line(error)}"
+            size = max(growth.size, self._context.broadcasts.memory)
         if relation is not None:
             return relation
         self._warn(edge)
         for one in readers:
             self._came_otherwise(one, why)
-        return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, growth.size)))
+        return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, size)))
 
     def _subpartitions(self, edge: StreamEdge, size: int) -> int:
         """Return into how many subpartitions a side is written whose broadcast was stopped, and record it."""
@@ -90,8 +91,9 @@ class Broadcasts:
         other = join.side(_side(edge).other).source_bytes or 0
         number = subpartition_count(size + other, bounds.volume_per_task, bounds.most_subpartitions)
         reason = (
-            f"about {show_bytes(size)}, as far as it was broadcast, and {show_bytes(other)} below the other side; four "
-            f"subpartitions for each {show_bytes(bounds.volume_per_task)}, at most {bounds.most_subpartitions}"
+            f"at least {show_bytes(size)}, by what was seen of its broadcast, and {show_bytes(other)} below the other "
+            f"side; four subpartitions for each {show_bytes(bounds.volume_per_task)}, at most "
+            f"{bounds.most_subpartitions}"
         )
         node = NodeRef(edge.source_id, self._context.graph.node(edge.source_id).name)
         self._context.decisions.record(

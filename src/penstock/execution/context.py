@@ -41,11 +41,14 @@ class BroadcastBounds:
     ----------
     limit
         The bytes, compressed, that a broadcast may have; it is stopped beyond.
+    memory
+        The bytes for which there is memory; one that failed had more.
     volume_per_task, most_subpartitions
         What a task should read of the rows, and in how many subpartitions they may be written, if it is stopped.
     """
 
     limit: int
+    memory: int
     volume_per_task: int
     most_subpartitions: int
 

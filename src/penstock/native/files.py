@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from penstock.native.columns import Column
     from penstock.native.footers import Footer
 
-_MOST_FOLDERS = 100
-"""Each folder is a part of the query: to plan more would take DuckDB longer than most queries run."""
 _NOTHING = "1 AS nothing"
 
 
@@ -89,18 +87,17 @@ class Files:
     def whole(self, ranges: Sequence[FileRange]) -> str:
         """Return a query for the rows of whole files, of which there are all ranges.
 
+        A file that is listed twice is read twice, as Spark does.
+
         Raises
         ------
         NotNativeError
-            If DuckDB might read a file otherwise than Spark, or they lie in too many folders.
+            If DuckDB might read a file otherwise than Spark.
         """
-        files = {file.path: file for file in ranges}
         read: dict[tuple[str, ...], list[FileRange]] = {}
-        for file in files.values():
-            if self._footer(file).rows:
+        for file in ranges:
+            if file.start == 0 and self._footer(file).rows:
                 read.setdefault(tuple(file.values), []).append(file)
-        if len(read) > _MOST_FOLDERS:
-            raise NotNativeError(f"its files lie in {len(read)} folders, more than {_MOST_FOLDERS}")
         return " UNION ALL ".join(map(self._of_folder, read.values())) or self._none()
 
     def _of_folder(self, files: Sequence[FileRange]) -> str:

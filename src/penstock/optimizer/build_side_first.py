@@ -103,15 +103,16 @@ class BuildSideFirst(StreamGraphOptimizationStrategy):
 
     def on_operators_running(self, running: OperatorsRunning, context: StrategyContext) -> None:
         """Let nothing wait for a side that will be too large to be broadcast, and to filter by."""
-        told: set[tuple[int, Side]] = set()
+        told: set[tuple[int, str]] = set()
         for (node_id, awaited), (join_id, side) in list(self._waits.items()):
             partial, join = running.results.get(awaited), equi_join(context.stream_graph, join_id)
             if partial is None or join is None or not _is_too_large(partial, join, side, context):
                 continue
             del self._waits[node_id, awaited]
-            if context.release(node_id, awaited) and (join_id, side) not in told:
-                told.add((join_id, side))  # a source may wait for its keys, and what is chained to it for its bytes
-                _decide_release(join, side, partial, context)
+            waits = _waiting(node_id, join, side, context)
+            if context.release(node_id, awaited) and (join_id, waits) not in told:
+                told.add((join_id, waits))  # a source may wait for its keys, and what is chained to it for its bytes
+                _decide_release(join, side, waits, partial, context)
 
     def _await_keys(self, context: StrategyContext) -> bool:
         """Let sources wait for keys, smallest side first; return whether more sides may be small because of that."""
@@ -185,16 +186,23 @@ def _is_too_large(partial: PartialResult, join: EquiJoin, side: Side, context: S
     return partial.exceeds_rows(most_keys) and not (may_be_broadcast and not partial.exceeds(limit))
 
 
-def _decide_release(join: EquiJoin, side: Side, partial: PartialResult, context: StrategyContext) -> None:
+def _waiting(node_id: int, join: EquiJoin, side: Side, context: StrategyContext) -> str:
+    """Return what people call what waits for a side: the join's other one, or a source of a join further away."""
+    table = scan(context.stream_graph, node_id).table
+    is_of_join = not table or node_id in join.operator.side(side.other).sources
+    return join.sides(side)[1] if is_of_join else table
+
+
+def _decide_release(join: EquiJoin, side: Side, waits: str, partial: PartialResult, context: StrategyContext) -> None:
     assert partial.rows is not None  # else it would not be too large
-    awaited, waits = join.sides(side)
+    awaited, _ = join.sides(side)
     written = f"{show_count(partial.rows, 'row')} ({show_bytes(partial.size)})"
     so_far = f"{partial.done} of its {partial.tasks} tasks have written {written}"
     if partial.foreseen_size is not None:
         so_far += f", so all of it will be about {show_bytes(partial.foreseen_size)}"
     sentence = (
-        f"{join.name(side.other)}: {waits} waits for {awaited} no longer, which is too large to be broadcast and to "
-        f"filter by: {so_far}"
+        f"{join.name(side.other)}: {waits} waits for {awaited} no longer, which will not be broadcast and has too many "
+        f"keys to filter by: {so_far}"
     )
     figures = {"tasks ended": partial.done, "tasks": partial.tasks, "bytes": partial.size, "rows": partial.rows}
     if partial.foreseen_size is not None:

@@ -26,7 +26,7 @@ def options_say_how(config: Configuration) -> bool:
 def plan_says_how(plan: LogicalPlan) -> bool:
     """Whether the user said something at a place of a plan, or gave one of its readers an option.
 
-    The plan is not optimised yet: Spark's optimiser drops a hint below another exchange.
+    Best asked of a plan that is not optimised yet: Spark's optimiser drops a hint below another exchange.
     """
     hints, keys = hints_and_options(plan)
     return bool(hints) or any(key.startswith("scan.") for key in keys)

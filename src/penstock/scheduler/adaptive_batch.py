@@ -31,7 +31,7 @@ from penstock.scheduler.events import (
 from penstock.scheduler.execution_graph import ExecutionGraph, ExecutionJobVertex
 from penstock.scheduler.failure import describe_failure
 from penstock.scheduler.handler import AdaptiveExecutionHandler
-from penstock.scheduler.progress import progress_of
+from penstock.scheduler.progress import has_one_stage, progress_of
 from penstock.scheduler.resources import broadcast_bounds, resources_of
 from penstock.scheduler.silence import check_silence
 from penstock.scheduler.vertex_execution import VertexExecution
@@ -244,9 +244,14 @@ class AdaptiveBatchScheduler:
                 return self._events.get(timeout=_LOOK)
             except queue.Empty:
                 check_silence(self._threads, self._timeout)
-                awaited = self._manager.awaited
-                for progress in progress_of(self._bridge, self.execution_graph, awaited, self.graphs.group_of):
-                    self._events.put(progress)
+                self._look_at_awaited()
+
+    def _look_at_awaited(self) -> None:
+        """Tell what vertices have written so far that others wait for."""
+        graph = self._manager.graph
+        asked = [one for one in self.execution_graph if has_one_stage(one.vertex, graph, self._decisions)]
+        for progress in progress_of(self._bridge, asked, self._manager.awaited, self.graphs.group_of):
+            self._events.put(progress)
 
     def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.decisions import DecisionKind
 from penstock.events import ExecutionState
+from penstock.graph import JoinOperator, OperatorKind
 from penstock.optimizer.extrapolation import PartialResult
 from penstock.scheduler.events import JobVertexProgressEvent
 from penstock.spark import jobs
@@ -12,9 +14,27 @@ from penstock.spark import jobs
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from penstock.graph import JobVertex
+    from penstock.decisions import DecisionLog
+    from penstock.graph import JobVertex, StreamGraph
     from penstock.scheduler.execution_graph import ExecutionJobVertex
     from penstock.spark.jvm import Bridge
+
+_MAY_EXCHANGE = frozenset({OperatorKind.OPAQUE, OperatorKind.UNION})
+
+
+def has_one_stage(vertex: JobVertex, graph: StreamGraph, decisions: DecisionLog) -> bool:
+    """Whether Spark exchanges no rows within a vertex, so that the stage that runs is the one that writes.
+
+    It does within operators that it runs together with their inputs, and within a join whose side was not broadcast
+    after all.
+    """
+    operators = [graph.node(node_id).operator for node_id in vertex.node_ids]
+    in_pieces = any(
+        one.kind in _MAY_EXCHANGE or (one.kind is OperatorKind.JOIN and not isinstance(one, JoinOperator))
+        for one in operators
+    )
+    broadcasts = decisions.of(vertex.node_ids, DecisionKind.BROADCAST)
+    return not in_pieces and not any("instead" in one.outcome for one in broadcasts)
 
 
 def progress_of(
@@ -28,7 +48,7 @@ def progress_of(
     Parameters
     ----------
     executions
-        The vertices made so far.
+        The vertices that may be asked; see `has_one_stage`.
     awaited
         The nodes that others wait for; nobody asks for the other vertices.
     group_of

@@ -51,6 +51,7 @@ def broadcast_bounds(bridge: Bridge, config: Configuration, resources: Resources
     settings = ParallelismSettings.of(config, resources.cores)
     return BroadcastBounds(
         limit=max(planned, min(_GROWN * planned, resources.broadcast_memory)),
+        memory=resources.broadcast_memory,
         volume_per_task=resources.volume_per_task,
         most_subpartitions=max(settings.bounds.maximum, settings.fixed or 1),
     )

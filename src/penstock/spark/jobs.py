@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
 from penstock.config import parse_size
@@ -289,7 +289,7 @@ def running_stages(bridge: Bridge, group: str) -> list[tuple[StageRun, StageFigu
     try:
         running = [one for one in stages_of(bridge, group) if 0 < one.completed < one.tasks]
         return list(zip(running, figures_of(bridge, running), strict=True))
-    except Py4JError:
+    except Exception:  # no Py4JError where Spark has been stopped meanwhile
         log.info("the stages of %s cannot be looked at", group, exc_info=True)
         return []
 

@@ -33,6 +33,8 @@ _SUBPARTITIONS = 8
 _OF_ONE_TASK = 16 << 20
 """Bytes of a result that one task reads, so that Spark exchanges nothing above it; as Spark's advisory size is 64 MiB
 of rows that are compressed less."""
+_WORK = ("Python", "Arrow", "Pandas", "Generate")
+"""Words of Spark's operators that may take long for a row: their rows should have many tasks, however few bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,11 @@ class NativePlan:
         """
         bridge = self.plan._bridge
         places = [LogicalPlan(bridge, place) for place in self._places]
+        most = 0 if any(word in one for one in self.why for word in _WORK) else _OF_ONE_TASK
         try:
             leaves = [
-                _computed(bridge, part, place, memory, threads) for part, place in zip(self.parts, places, strict=True)
+                _computed(bridge, part, place, memory, threads, most)
+                for part, place in zip(self.parts, places, strict=True)
             ]
         except Exception as error:
             why = why_failed(bridge, error)
@@ -136,8 +140,8 @@ def native_plan(plan: LogicalPlan) -> NativePlan | str:
     return NativePlan(plan, parts, why, facts["rest"], answer.handle(0), places)
 
 
-def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory: int, threads: int) -> Any:
-    """Compute a part; return its rows, which lie ready, as a leaf."""
+def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory: int, threads: int, most: int) -> Any:
+    """Compute a part; return its rows, which lie ready, as a leaf. One task reads them, of so many bytes at most."""
     session = bridge.session
     step = NativeQueryStep(part.sql, part.results, part.columns, part.tables, memory, threads)
     made = mapped(bridge.spark.range(0, 1, 1, 1), step, sent_columns(part.columns))
@@ -146,7 +150,7 @@ def _computed(bridge: Bridge, part: NativeQueryPart, place: LogicalPlan, memory:
     keys = [bridge.helper("NativeQueries").hashed(place.output)]
     spread = written.hashed_by([Expression(bridge, key) for key in keys if key is not None], _SUBPARTITIONS)
     result = exchange.write(session, written.rebalanced(1) if None in keys else spread)
-    is_small = (result.size_in_bytes or 0) <= _OF_ONE_TASK
+    is_small = (result.size_in_bytes or 0) <= most
     physical = exchange.as_cut(result, [(0, result.subpartitions)] if is_small else None)
     layout = exchange.shareable(exchange.layout(physical, place.output))
     leaf = rdd_leaf(session, place.output, physical.rows(), layout=layout, statistics=result.statistics)

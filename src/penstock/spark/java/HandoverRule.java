@@ -21,7 +21,8 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Which queries Penstock takes. It is asked for every query of a session, so nothing here calls Python or reads data.
+ * Which queries Penstock takes. It is asked for every query of a session, so nothing here calls Python or
+ * reads data; only files of small tables are listed, where DuckDB may compute the query.
  *
  * Spark's planner asks for the root of a plan first, and for what lies below where the root was not taken. The nodes of
  * a query that was left to Spark are marked, so that no part of it is taken alone.

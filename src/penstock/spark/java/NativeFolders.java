@@ -3,8 +3,10 @@ package penstock;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.api.python.PythonUtils;
@@ -20,6 +22,9 @@ import scala.collection.immutable.Seq;
 
 /** The folders of a table that is read, their files, and the columns whose values their names tell. */
 final class NativeFolders {
+    /** Each folder is a part of the query: to plan more would take DuckDB longer than most queries run. */
+    private static final int MOST_FOLDERS = 100;
+
     private NativeFolders() {
     }
 
@@ -33,7 +38,17 @@ final class NativeFolders {
         return false;
     }
 
-    /** Checks that DuckDB has all values of the folders that are read. */
+    /** Checks that DuckDB has the types of the columns that come from the names of folders. */
+    static void checkTypes(FileSourceScanExec scan) throws NativeSql.Declined {
+        for (Object each : Catalyst.each(scan.output())) {
+            AttributeReference column = (AttributeReference) each;
+            if (has(scan, column)) {
+                NativeTypes.literal(null, column.dataType());
+            }
+        }
+    }
+
+    /** Checks that DuckDB has all values of the folders that are read. They are listed for it. */
     static void check(FileSourceScanExec scan) throws NativeSql.Declined {
         if (!NativeScan.columns(scan, true).isEmpty()) {
             for (Object folder : listed(scan)) {
@@ -58,10 +73,15 @@ final class NativeFolders {
 
     /** Returns all files, whole. They are listed: to ask the scan would broadcast settings for each table. */
     static List<Object> files(FileSourceScanExec scan) throws NativeSql.Declined {
+        Set<Object> folders = new HashSet<>();
         List<Object> found = new ArrayList<>();
         for (Object each : listed(scan)) {
             PartitionDirectory folder = (PartitionDirectory) each;
             List<Object> values = values(scan, folder.values());
+            folders.add(values);
+            if (folders.size() > MOST_FOLDERS) {
+                throw new NativeSql.Declined("more than " + MOST_FOLDERS + " folders of a table");
+            }
             for (Object one : Catalyst.each(folder.files().toSeq())) {
                 FileStatusWithMetadata file = (FileStatusWithMetadata) one;
                 if (file.getLen() > 0) { // Spark makes no task of others

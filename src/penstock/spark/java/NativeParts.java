@@ -98,6 +98,9 @@ public final class NativeParts {
     }
 
     private static Map<String, Object> facts(NativePart part, String above) throws NativeSql.Declined {
+        if (part.scan != null) {
+            NativeFolders.check(part.scan);
+        }
         Map<String, Object> found = new HashMap<>();
         found.put("sql", part.sql);
         found.put("columns", columns(part.plan.output()));

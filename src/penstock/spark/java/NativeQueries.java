@@ -49,7 +49,11 @@ public final class NativeQueries {
         return Answer.of(facts, handles);
     }
 
-    /** Whether a small query is computed sooner by DuckDB; 0 if none is. The job looks at the files before it is. */
+    /**
+     * Whether a small query is computed sooner by DuckDB. The job looks at the files before it is.
+     *
+     * @param fewestExchanges from so many exchanges on it is; 0 if it never is
+     */
     static boolean takeSmall(LogicalPlan plan, double fewestExchanges) {
         Option<?> active = SparkSession.getActiveSession();
         SparkSession session = (SparkSession) active.get();

@@ -3,8 +3,11 @@ package penstock;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -71,12 +74,16 @@ final class NativeScan {
         List<Object> stored = new ArrayList<>(Arrays.asList(relation.dataSchema().fieldNames()));
         // A column that is in the files and in the names of their folders has the folder's value.
         stored.removeAll(Arrays.asList(relation.partitionSchema().fieldNames()));
-        NativeFolders.check(scan);
+        NativeFolders.checkTypes(scan);
+        Set<Object> names = new HashSet<>();
         StringBuilder found = new StringBuilder();
         for (Object each : Catalyst.each(scan.output())) {
             AttributeReference column = (AttributeReference) each;
             if (!stored.contains(column.name()) && !NativeFolders.has(scan, column)) {
                 throw new NativeSql.Declined("a column that is not in the files");
+            }
+            if (!names.add(column.name().toLowerCase(Locale.ROOT))) {
+                throw new NativeSql.Declined("columns whose names differ in case only");
             }
             found.append(found.length() == 0 ? "" : ", ").append(identifier(column.name())).append(" AS ")
                     .append(NativeSql.column(column));
