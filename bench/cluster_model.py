@@ -7,7 +7,7 @@ broadcasts, stragglers, skew, disks, and plans that would be others at another s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BYTES_OF_TASK = 64 << 20
 """What a task reads at least, where there is more: Spark's advisory size of a partition after a shuffle."""
@@ -71,6 +71,26 @@ class Stage:
 def tasks_of(stage: Stage, growth: float) -> int:
     """Return how many tasks a stage has with so many times the data."""
     return max(stage.tasks, math.ceil(growth * (stage.read + stage.fetched) / BYTES_OF_TASK))
+
+
+def with_bytes_read(stages: list[Stage], read: int) -> list[Stage]:
+    """Return stages that have read so many bytes of files in all: those that Spark does not count, DuckDB has read.
+
+    They are dealt out by work.
+
+    Examples
+    --------
+    >>> one, other = with_bytes_read([Stage(0, 1, 2.0, 0, 0, 4), Stage(1, 2, 1.0, 0, 10, 1)], 500)
+    >>> one.read, other.read
+    (500, 0)
+    """
+    silent = [n for n, one in enumerate(stages) if not one.read and not one.fetched]
+    work = sum(stages[n].work for n in silent)
+    left = max(read - sum(one.read for one in stages), 0)
+    return [
+        replace(one, read=round(left * one.work / work)) if n in silent and work else one
+        for n, one in enumerate(stages)
+    ]
 
 
 def waits_for(stages: list[Stage]) -> list[set[int]]:

@@ -18,7 +18,7 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from pyspark.sql import SparkSession
 
-from cluster_model import Cluster, Stage, seconds
+from cluster_model import Cluster, Stage, seconds, with_bytes_read
 from penstock import Environment
 from rows import comparable
 
@@ -131,6 +131,9 @@ def main() -> None:
         found[number] = {}
         for name in arguments.systems.split(","):
             found[number][name], rows[name] = recorder.stages(name, queries[number])
+        if {"penstock", "native"} <= found[number].keys():
+            read = sum(one.read for one in found[number]["penstock"])
+            found[number]["native"] = with_bytes_read(found[number]["native"], read)
         if any(one != next(iter(rows.values())) for one in rows.values()):
             raise SystemExit(f"Q{number}: the systems gave different rows")
         print(

@@ -56,3 +56,17 @@ def test_a_cluster_as_a_model(case: str, monkeypatch: pytest.MonkeyPatch) -> Non
     cluster = model.Cluster(executors, launch=0, start=0, fetch=0)
     made = [model.Stage(begun, ended, work, 0, fetched, tasks) for begun, ended, work, fetched, tasks in stages]
     assert model.seconds(made, cluster, growth) == pytest.approx(seconds)
+
+
+def test_what_duckdb_has_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark does not count it; without it, a stage would have as few tasks on a cluster as here."""
+    model = loaded(ROOT / "bench" / "cluster_model.py", monkeypatch)
+    silent, other, told = (
+        model.Stage(0, 1, 3.0, 0, 0, 2),
+        model.Stage(0, 1, 1.0, 0, 0, 2),
+        model.Stage(1, 2, 5.0, GB, 7, 2),
+    )
+    made = model.with_bytes_read([silent, other, told], 5 * GB)
+    assert [one.read for one in made] == [3 * GB, GB, GB]
+    assert model.tasks_of(made[0], 1000) > model.tasks_of(silent, 1000) == 2
+    assert model.with_bytes_read([told], 5 * GB) == [told]
