@@ -193,6 +193,7 @@ def test_a_planned_broadcast_that_grows_is_shuffled(monkeypatch: pytest.MonkeyPa
         assert (found, spark.shuffled) == ("stages", [f"rows by k into {SUBPARTITIONS[case]}"])
         (decided,) = [one for one in context.decisions if one.kind is DecisionKind.SUBPARTITIONS]
         assert (decided.nodes, decided.chosen) == ((1,), SUBPARTITIONS[case])
+        assert decided.reason.startswith("about " if answer is None else "at least ")  # it is foreseen, or a bound
         assert all(why in str(one["because"]) for one in outcomes)  # both joins that read it are told
         assert outcomes[0]["instead"] == "orders with items is shuffled"
 

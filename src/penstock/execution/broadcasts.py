@@ -72,26 +72,26 @@ class Broadcasts:
         growth = Growth(self._context.broadcasts.limit)
         try:
             relation = exchange.broadcast(rows, mode, JobWatch(self._context.bridge, growth.is_too_large))
-            size, why = growth.size, growth.told
+            size, why, known = growth.size, growth.told, "about"
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             relation, why = None, f"it could not be broadcast: {first_line(error)}"
-            size = max(growth.size, self._context.broadcasts.memory)
+            size, known = max(growth.size, self._context.broadcasts.memory), "at least"
         if relation is not None:
             return relation
         self._warn(edge)
         for one in readers:
             self._came_otherwise(one, why)
-        return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, size)))
+        return exchange.write(session, logical.hashed_by(keys, self._subpartitions(edge, size, known)))
 
-    def _subpartitions(self, edge: StreamEdge, size: int) -> int:
+    def _subpartitions(self, edge: StreamEdge, size: int, known: str) -> int:
         """Return into how many subpartitions a side is written whose broadcast was stopped, and record it."""
         bounds, join = self._context.broadcasts, self._join(edge)
         other = join.side(_side(edge).other).source_bytes or 0
         number = subpartition_count(size + other, bounds.volume_per_task, bounds.most_subpartitions)
         reason = (
-            f"at least {show_bytes(size)}, by what was seen of its broadcast, and {show_bytes(other)} below the other "
+            f"{known} {show_bytes(size)}, by what was seen of its broadcast, and {show_bytes(other)} below the other "
             f"side; four subpartitions for each {show_bytes(bounds.volume_per_task)}, at most "
             f"{bounds.most_subpartitions}"
         )
