@@ -143,6 +143,32 @@ def test_with_parallelism_wins(
         assert found.tasks == number
 
 
+@pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.parametrize("operator", ["source", "aggregate", "join", "union", "memory"])
+def test_a_bound_of_an_operator(
+    make_env: Callable[..., Environment], spark: SparkSession, orders: Any, most: int, operator: str
+) -> None:
+    """The options would give each operator more tasks."""
+    env = make_env(**{"scan.parallelism": 8, "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"})
+    base = spark.read.parquet(orders)
+    few = base.groupBy("user").agg(F.sum("amount").alias("id"))
+    df = {
+        "source": lambda: base,
+        "aggregate": lambda: base.groupBy("id").agg(F.sum("amount").alias("user")),
+        "join": lambda: base.join(few.withColumnRenamed("id", "s").hint("merge"), "user"),
+        "union": lambda: base.union(base),
+        "memory": lambda: spark.createDataFrame([(i, i) for i in range(50)], "user long, id long"),
+    }[operator]()
+    result = with_parallelism(df, max_parallelism=most, name="here").groupBy("user").agg(F.max("id"))
+    assert_as_plain_spark(env, result)
+    (found,) = [e for e in env.last_job.vertices if "here" in e.vertex.name]
+    assert found.vertex.max_parallelism == most
+    assert found.tasks is not None
+    assert found.tasks <= most
+    if operator not in {"memory"}:
+        assert found.tasks == most
+
+
 class Rows(Source):
     def __init__(self, answer: Any, parallelism: Any = None) -> None:
         self.answer, self.parallelism = answer, parallelism
@@ -289,6 +315,9 @@ def test_spark_sees_the_names_of_vertices(env: Environment, spark: SparkSession,
         (lambda env, df: env.read("path"), SourceError, "not a source"),
         (lambda env, df: with_parallelism(df, 0), SourceError, "invalid parallelism 0"),
         (lambda env, df: with_parallelism(df, "abc"), SourceError, "invalid parallelism 'abc'"),
+        (lambda env, df: with_parallelism(df), SourceError, "invalid parallelism None"),
+        (lambda env, df: with_parallelism(df, max_parallelism=0), SourceError, "invalid parallelism 0"),
+        (lambda env, df: with_parallelism(df, 5, max_parallelism=4), SourceError, "5 .* more than max_parallelism 4"),
         (lambda env, df: env.write(df, FileSink("x"), parallelism=-1), SourceError, "invalid parallelism -1"),
         (lambda env, df: FileSource("x", "avro2"), SourceError, "format 'avro2'"),
         (lambda env, df: Environment(env.spark, config={"paralelism.default": 1}), ConfigError, "did you mean"),

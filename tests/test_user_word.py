@@ -236,6 +236,12 @@ ASKED = {
         [],
         3,
     ),
+    "nothing is decided from data": (
+        {"parallelism.default": 3, "execution.batch.adaptive.auto-parallelism.enabled": False},
+        lambda env, path: env.read(Asked(path)),
+        [],
+        3,
+    ),
     "read": ({}, lambda env, path: env.read(Asked(path), parallelism=3), [], 3),
     "the option": ({"scan.parallelism": 3}, lambda env, path: env.read(Asked(path)), [], 3),
     "the source": ({}, lambda env, path: env.read(Asked(path, parallelism=3)), [], 3),

@@ -1,4 +1,4 @@
-"""Makes the generated pages of the docs: options, API and commands, from their declarations and docstrings."""
+"""Makes the generated pages of the docs: options, API, commands and metrics, from their declarations and docstrings."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import click
 
 from penstock.cli.main import main as penstock
 from penstock.config import OPTIONS
+from penstock.metrics.instruments import INSTRUMENTS, SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -193,6 +194,23 @@ def commands_page() -> str:
     return MADE + "\n".join(parts)
 
 
+def metrics_page() -> str:
+    parts = [
+        "# Metrics\n",
+        (
+            "What a driver counts of its jobs: see [how to read them](../how-to/see-jobs.md#metrics). No figure is told "
+            "apart by the job's name, which may be a whole SQL text.\n"
+        ),
+        "| Prometheus | OpenTelemetry | kind | unit | told apart by | what it is |\n|---|---|---|---|---|---|",
+        *(
+            f"| `{one.prometheus_name}` | `{one.name}` | {one.kind} | {one.unit} | {one.label} | {one.doc} |"
+            for one in INSTRUMENTS
+        ),
+        f"\nHistograms have the bounds {', '.join(f'{bound:g}' for bound in SECONDS)} seconds.\n",
+    ]
+    return MADE + "\n".join(parts)
+
+
 def commands(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """Iterate over a command and those below it, with their whole names."""
     yield path, command
@@ -206,7 +224,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="fail if a page is not up to date, change nothing")
     check = parser.parse_args().check
     stale = []
-    for name, text in (("options.md", options_page()), ("api.md", api_page()), ("cli.md", commands_page())):
+    pages = {"options": options_page, "api": api_page, "cli": commands_page, "metrics": metrics_page}
+    for name, text in ((f"{page}.md", made()) for page, made in pages.items()):
         path = REFERENCE / name
         if check and (not path.exists() or path.read_text() != text):
             stale.append(name)

@@ -150,6 +150,13 @@ class SourceError(PenstockError):
         """Build the error for a parallelism that is not a positive number."""
         return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
 
+    @classmethod
+    def beyond_maximum(cls, parallelism: int, maximum: int, where: str) -> Self:
+        """Build the error for a parallelism that is more than the largest one that was given with it."""
+        return cls(
+            f"parallelism {parallelism} for {where} is more than max_parallelism {maximum}", hint="give one of them"
+        )
+
 
 class SourceTimeoutError(SourceError):
     """A source, a catalogue, a broker or a database did not answer in time."""

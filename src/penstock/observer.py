@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -12,12 +13,15 @@ from penstock.errors import WebError
 from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_name
 from penstock.history.logs import History
 from penstock.history.recorder import JobRecorder
+from penstock.history.retention import Retention, RetentionLimits
+from penstock.metrics.job_metrics import JobMetrics
 from penstock.spark.filesystem import Folder, HadoopLogs
 from penstock.spark.jobs import cluster_cores
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.history.record import Event, JobRecord
+    from penstock.metrics.instruments import Meter
     from penstock.scheduler.job import Job
     from penstock.spark.jvm import Bridge
     from penstock.web.server import WebServer
@@ -58,6 +62,8 @@ class Observer:
         self._config = config
         archive = config.get(o.ARCHIVE_FOLDER)
         self._logs = None if archive is None else log_folder(bridge, str(archive))
+        limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
+        self._retention = None if self._logs is None else Retention(self._logs, limits)
         serves = config.flag(o.REST_ENABLED) if ui is None else ui
         self.server = _server(bridge, config, self._logs) if serves else None
 
@@ -67,7 +73,10 @@ class Observer:
         return self._logs is not None or self.server is not None
 
     def watch(self, job: Job) -> None:
-        """Record a job that is about to start, if anybody wants to know of it."""
+        """Record a job that is about to start, if anybody wants to know of it, and count what it does."""
+        meters = [one for one in (self.server and self.server.metrics, _open_telemetry()) if one is not None]
+        if meters:
+            job.watch(JobMetrics(meters, job.started))
         if not self.is_on:
             return
         written: list[Event] = []
@@ -76,6 +85,8 @@ class Observer:
             log = EventLog(self._logs.create(log_name(recorder.record)), job.id)
             log.write(written)
             recorder.write_to(log.write)
+        if self._retention is not None:
+            self._retention.apply_soon()
         if self.server is not None:
             store = self.server.store
             store.add(recorder.record, job.cancel)
@@ -95,8 +106,21 @@ def record_of(job: Job) -> JobRecord:
     return recorder.record
 
 
+def _open_telemetry() -> Meter | None:
+    """Return the meter of OpenTelemetry, None where nobody uses that in this process."""
+    return _open_telemetry_meter() if "opentelemetry.metrics" in sys.modules else None
+
+
+@cache  # OpenTelemetry warns of an instrument that is made twice
+def _open_telemetry_meter() -> Meter:
+    from penstock.metrics.opentelemetry import OpenTelemetryMeter
+
+    return OpenTelemetryMeter()
+
+
 def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:
     try:
+        from penstock.metrics.prometheus import PrometheusMeter
         from penstock.web.server import WebServer
         from penstock.web.store import JobStore
     except ModuleNotFoundError as error:
@@ -104,7 +128,8 @@ def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> We
     with _LOCK:
         if not _SERVERS:
             store = JobStore(None if logs is None else History(logs))
-            server = WebServer(store, config, slots=cluster_cores(bridge), spark=bridge.spark.version)
+            slots, spark = cluster_cores(bridge), bridge.spark.version
+            server = WebServer(store, config, slots=slots, spark=spark, metrics=PrometheusMeter())
             server.start()
             _SERVERS.append(server)
             sys.stderr.write(f"Penstock's page: {server.url_with_token}\n")

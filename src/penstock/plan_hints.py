@@ -74,6 +74,8 @@ class PlanHint:
         The parallelism that a provider of the source has fixed, or None.
     exchange
         How rows are distributed at this place, or None.
+    max_parallelism
+        The most tasks of the operator, or None.
     location
         The user's line.
     """
@@ -83,6 +85,7 @@ class PlanHint:
     source: Source | None = None
     static: int | None = None
     exchange: Exchange | None = None
+    max_parallelism: int | None = None
     location: SourceLine | None = None
 
 

@@ -93,3 +93,22 @@ def test_the_page_over_a_folder(tmp_path: Path) -> None:
                 assert b"vertex 1" in answer.read()
         finally:
             server.kill()
+
+
+def test_clean(tmp_path: Path) -> None:
+    folder = folder_with_a_job(tmp_path)
+    assert said("clean", "--history", folder)[0] == 2  # of what?
+    code, output = said("clean", "--history", folder, "--older-than", "1 d")
+    assert (code, "0 logs were removed" in output) == (0, True)
+    size = sum(one.stat().st_size for one in tmp_path.iterdir())
+    code, output = said("clean", "--history", folder, "--larger-than", "1 b", "--dry-run", "--output-format", "json")
+    assert code == 0
+    (found,) = json.loads(output)["results"]
+    assert found["rows"] == [{"log": f"20261122T120000-{ID}.jsonl", "bytes": size}]
+    assert len(list(tmp_path.iterdir())) == 1
+    code, output = said("clean", "--history", folder, "--larger-than", "1 b")
+    assert (code, "1 log was removed" in output) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+    code, output = said("clean", "--history", folder, "--older-than", "soon")
+    assert code == 1
+    assert "historyserver.archive.retained-ttl" in output

@@ -85,8 +85,13 @@ def test_other_settings_are_left_alone() -> None:
 
 def test_old_spellings_are_accepted() -> None:
     config = Configuration.load(
-        {"jobmanager.adaptive-batch-scheduler.max-parallelism": 7, "scan.infer-parallelism.enable": False}
+        {
+            "jobmanager.adaptive-batch-scheduler.max-parallelism": 7,
+            "scan.infer-parallelism.enable": False,
+            "table.exec.resource.default-parallelism": 5,
+        }
     )
+    assert config.integer(PARALLELISM_DEFAULT) == 5
     assert config.integer(MAX_PARALLELISM) == 7
     assert not config.flag(SCAN_INFER_ENABLED)
 

@@ -12,9 +12,11 @@ from penstock.cli.checks import check_settings, local
 from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.cli.page import check_packages
 from penstock.errors import HistoryError
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from penstock.cli.common import Common
+    from penstock.history.event_log import LogFolder
     from penstock.history.logs import History
 
 FOLDER = click.option(
@@ -22,19 +24,24 @@ FOLDER = click.option(
 )
 
 
-def _history(common: Common, folder: str) -> History:
+def _logs(common: Common, folder: str) -> LogFolder:
     from penstock.history.event_log import LocalFolder
-    from penstock.history.logs import History
 
     check_settings(common.conf, common.config)
     if local(folder) is not None:
-        return History(LocalFolder(folder))
+        return LocalFolder(folder)
     from penstock.observer import log_folder
     from penstock.spark.jvm import Bridge
     from penstock.spark.session import embedded_session
 
     with common.spark() as thread:
-        return History(thread.call(lambda: log_folder(Bridge(embedded_session()), folder)))
+        return thread.call(lambda: log_folder(Bridge(embedded_session()), folder))
+
+
+def _history(common: Common, folder: str) -> History:
+    from penstock.history.logs import History
+
+    return History(_logs(common, folder))
 
 
 def _job_id(logs: History, prefix: str) -> str:
@@ -113,6 +120,36 @@ def list_jobs(common: Common, folder: str) -> None:
 @history.command()
 @takes(Flag.FORMAT, *FILE_SYSTEMS)
 @FOLDER
+@click.option("--older-than", metavar="DURATION", help="Remove logs whose last line is older, such as 30d.")
+@click.option("--larger-than", metavar="SIZE", help="Remove the oldest logs beyond this size of all, such as 10gb.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and remove nothing.")
+def clean(common: Common, folder: str, older_than: str | None, larger_than: str | None, *, dry_run: bool) -> None:
+    """Remove old event logs. Logs of jobs that run are kept, and files that are no event logs.
+
+    A driver does so by itself with historyserver.archive.retained-ttl and historyserver.archive.retained-size.
+
+    \b
+    Example:
+      penstock history clean --history /logs/penstock --older-than 30d --dry-run
+    """
+    from penstock.config import Configuration
+    from penstock.config import options as o
+    from penstock.history.retention import Retention, RetentionLimits
+
+    if older_than is None and larger_than is None:
+        raise click.UsageError("Say what to remove: --older-than, --larger-than, or both.")
+    with common.output() as output:
+        given = {o.RETAINED_TTL.key: older_than, o.RETAINED_SIZE.key: larger_than}
+        config = Configuration.load({key: value for key, value in given.items() if value is not None})
+        limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
+        removed = Retention(_logs(common, folder), limits).apply(is_trial=dry_run)
+        output.rows(("log", "bytes"), [(name, size) for name, size, _ in removed])
+        output.note(f"{show_count(len(removed), 'log')} {_done(len(removed), is_trial=dry_run)} removed")
+
+
+@history.command()
+@takes(Flag.FORMAT, *FILE_SYSTEMS)
+@FOLDER
 @click.argument("job_id", metavar="ID")
 def show(common: Common, folder: str, job_id: str) -> None:
     """Show job ID: its steps, their tasks with the reasons, and what was decided.
@@ -141,3 +178,9 @@ def show(common: Common, folder: str, job_id: str) -> None:
             output.note(f"- {decision.text}")
         for problem in record.exceptions:
             output.note(problem["message"])
+
+
+def _done(count: int, *, is_trial: bool) -> str:
+    if is_trial:
+        return "would be"
+    return "was" if count == 1 else "were"

@@ -105,6 +105,10 @@ class Configuration:
             raise TypeError(option.key)
         return value
 
+    def maybe_seconds(self, option: Option) -> float | None:
+        """Return the value of a duration option, or None where it is unset."""
+        return None if self.get(option) is None else self.seconds(option)
+
     def flag(self, option: Option) -> bool:
         """Return the value of a boolean option."""
         return self.get(option) is True

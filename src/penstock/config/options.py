@@ -116,6 +116,7 @@ PARALLELISM_DEFAULT = Option(
     minimum=1,
     doc="The default parallelism. It is used if Penstock decides none, and as the largest parallelism if no other "
     "maximum is set.",
+    aliases=("table.exec.resource.default-parallelism",),
 )
 SCAN_PARALLELISM = Option(
     "scan.parallelism",
@@ -340,6 +341,19 @@ ARCHIVE_FOLDER = Option(
     default=None,
     doc="The folder in which every job leaves its event log, on any file system that Spark can write to. If unset, "
     "jobs leave none.",
+)
+RETAINED_TTL = Option(
+    "historyserver.archive.retained-ttl",
+    DURATION,
+    default=None,
+    doc="How long the event log of a job is kept after its last line. If unset, logs are kept for ever.",
+)
+RETAINED_SIZE = Option(
+    "historyserver.archive.retained-size",
+    SIZE,
+    default=None,
+    minimum=0,
+    doc="How many bytes the event logs of a folder may have in all; the oldest are removed first. If unset, any number.",
 )
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

@@ -44,6 +44,9 @@ class LogFolder(Protocol):
     def create(self, name: str) -> LogFile:
         """Begin a file."""
 
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+
 
 class LocalFile:
     """A log on this machine's file system."""
@@ -107,6 +110,10 @@ class LocalFolder:
             return LocalFile(self._path / name)
         except OSError as error:
             raise HistoryError.unwritable(str(self._path), str(error)) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        (self._path / name).unlink(missing_ok=True)
 
 
 class EventLog:

@@ -12,7 +12,7 @@ from penstock.graph.partitioner import FORWARD, BroadcastPartitioner, GlobalPart
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
     from penstock.decisions import Told
@@ -230,10 +230,16 @@ class DraftBuilder:
         It can if all of them come from one set of exchanges, or from one scan of files.
         """
         chain = self.chained(node_id)
-        nodes = [self.nodes[n] for n in chain]
-        if any(node.kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for node in nodes):
-            return False
-        if any(node.parallelism not in {None, parallelism} for node in nodes):
+        return all(self.nodes[n].parallelism in {None, parallelism} for n in chain) and self._decides_tasks(chain)
+
+    def can_be_bounded(self, node_id: int, most: int) -> bool:
+        """Whether the vertex that ends with a node can be told the most tasks it may have; see `can_be_given`."""
+        chain = self.chained(node_id)
+        return all((self.nodes[n].parallelism or 0) <= most for n in chain) and self._decides_tasks(chain)
+
+    def _decides_tasks(self, chain: Collection[int]) -> bool:
+        """Whether the number of tasks of chained nodes can be decided as one likes."""
+        if any(self.nodes[n].kind in {OperatorKind.UNION, OperatorKind.OPAQUE} for n in chain):
             return False
         blocking = [e for e in self.edges if e.target_id in chain and not e.is_forward]
         if any(isinstance(e.partitioner, GlobalPartitioner) for e in blocking):

@@ -340,6 +340,10 @@ class HadoopLogs:
         self._folder.make()
         return self._folder.child(name).open_to_write()
 
+    def remove(self, name: str) -> None:
+        """Remove a file; it may be gone already."""
+        self._folder.child(name).delete()
+
 
 class HadoopLog:
     """A log on a file system of Hadoop; on object stores its lines can be read once it is closed."""

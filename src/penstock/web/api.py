@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from penstock.metrics.prometheus import PrometheusMeter
     from penstock.web.store import JobStore
 
 _POLICY = (
@@ -36,7 +37,13 @@ _LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 
 def create_app(
-    store: JobStore, token: str, *, open_to_others: bool = False, slots: int = 0, spark: str = ""
+    store: JobStore,
+    token: str,
+    *,
+    open_to_others: bool = False,
+    slots: int = 0,
+    spark: str = "",
+    metrics: PrometheusMeter | None = None,
 ) -> FastAPI:
     """Return the application.
 
@@ -52,6 +59,8 @@ def create_app(
         The tasks that can run at once; 0 where no driver runs beside it.
     spark
         The version of Spark.
+    metrics
+        Has the figures of this driver's jobs; None where no driver runs beside it.
     """
     app = FastAPI(
         title="Penstock",
@@ -63,7 +72,7 @@ def create_app(
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )
     app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
-    app.state.answers = Answers()
+    app.state.answers, app.state.metrics = Answers(), metrics
     app.include_router(rest.router)
     app.include_router(site.router)
     if not open_to_others:

@@ -23,6 +23,10 @@ _CANCEL: _Responses = {
     409: {"description": "The job does not run in this driver.", "model": api_schema.Problem},
 }
 _SVG: _Responses = {200: {"description": "The drawing.", "content": {"image/svg+xml": {}}}}
+_METRICS: _Responses = {
+    200: {"description": "The figures.", "content": {"text/plain": {}}},
+    404: {"description": "No driver runs here.", "model": api_schema.Problem},
+}
 _EVENTS: _Responses = {200: {"description": "Server-sent events.", "content": {"text/event-stream": {}}}}
 
 
@@ -42,6 +46,16 @@ async def config(request: Request) -> Any:
         "spark-version": request.app.state.spark,
         "features": {"web-cancel": request.app.state.slots > 0},
     }
+
+
+@router.get("/metrics", responses=_METRICS, response_class=Response)
+def metrics(request: Request) -> Response:
+    """Give the figures of this driver's jobs to Prometheus."""
+    meter = request.app.state.metrics
+    if meter is None:
+        raise HTTPException(404, "no driver runs here, so nothing is measured")
+    text, content_type = meter.scraped(request.headers.get("accept", ""))
+    return Response(text, headers={"content-type": content_type})
 
 
 @router.get("/overview", response_model=api_schema.Overview)

@@ -17,6 +17,7 @@ from penstock.web.api import create_app
 
 if TYPE_CHECKING:
     from penstock.config import Configuration
+    from penstock.metrics.prometheus import PrometheusMeter
     from penstock.web.store import JobStore
 
 
@@ -33,6 +34,8 @@ class WebServer:
         The tasks that can run at once; 0 where no driver runs beside it.
     spark
         The version of Spark.
+    metrics
+        Has the figures of this driver's jobs; None where no driver runs beside it.
 
     Raises
     ------
@@ -40,8 +43,16 @@ class WebServer:
         If the address is open to others and there is no token, or it cannot be listened on.
     """
 
-    def __init__(self, store: JobStore, config: Configuration, *, slots: int = 0, spark: str = "") -> None:
-        self.store = store
+    def __init__(
+        self,
+        store: JobStore,
+        config: Configuration,
+        *,
+        slots: int = 0,
+        spark: str = "",
+        metrics: PrometheusMeter | None = None,
+    ) -> None:
+        self.store, self.metrics = store, metrics
         address, given = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
         open_to_others = not is_loopback(address)
         if open_to_others and given is None:
@@ -51,7 +62,9 @@ class WebServer:
         self.port = int(self._socket.getsockname()[1])
         shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
-        app = create_app(store, self.token, open_to_others=open_to_others, slots=slots, spark=spark)
+        app = create_app(
+            store, self.token, open_to_others=open_to_others, slots=slots, spark=spark, metrics=metrics
+        )
         settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self.run, name="penstock-web", daemon=True)

@@ -56,6 +56,20 @@ def test_a_bound_is_named_by_what_sets_it(config: Any, reason: str) -> None:
     assert reason in Deciding("1 #> 2", results={1: many}, config=config).decide(2).reason
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 3},
+        {MINIMUM: 6},
+    ],
+)
+def test_what_goes_to_one_task_is_read_by_one(config: Any) -> None:
+    decided = Deciding("1 1> 2", results={1: written(40)}, config=config).decide(2)
+    assert (decided.parallelism, decided.reason) == (1, "all its rows go to one task")
+    assert decided.setup.read_of("1-2") == CoalescedRead([(0, 1)])
+
+
 def test_what_the_user_gave_is_kept() -> None:
     decided = Deciding("1 #> 2", results={1: EVEN}, parallelism={2: 3}).decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")

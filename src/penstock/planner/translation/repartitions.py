@@ -106,20 +106,28 @@ def _translate_hint(translator: Translator, node: LogicalNode, hint: PlanHint) -
     changes: dict[str, Any] = {"location": hint.location}
     if hint.name:
         changes["name"] = hint.name
-    if hint.parallelism is None:
-        builder.give(inner.node_id, **changes)
+    number, most = hint.parallelism, hint.max_parallelism
+    can_be_given = number is None or builder.can_be_given(inner.node_id, number)
+    if can_be_given and (most is None or builder.can_be_bounded(inner.node_id, most)):
+        known = builder.nodes[inner.node_id]
+        said = {"parallelism": number or known.parallelism, "max_parallelism": _least(most, known.max_parallelism)}
+        builder.give(inner.node_id, **said, **changes)
         return inner
-    if builder.can_be_given(inner.node_id, hint.parallelism):
-        builder.give(inner.node_id, parallelism=hint.parallelism, **changes)
-        return inner
-    name = hint.name or f"with_parallelism({hint.parallelism})"
-    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=hint.parallelism, location=hint.location)
+    wanted = str(number) if number is not None else f"at most {most}"
+    name = hint.name or f"with_parallelism({wanted})"
+    node_id = builder.node(_REPARTITION, name, NodePlan(None), parallelism=number, location=hint.location)
+    builder.give(node_id, max_parallelism=most)
     builder.edge(inner.node_id, node_id, REBALANCE, translator.edge_plan(child, WriteKind.ROWS))
     why = (
         f"the tasks of {builder.nodes[inner.node_id].name} cannot be set, so its rows go through an additional exchange"
     )
-    builder.notes.append(Note(name, str(hint.parallelism), why))
+    builder.notes.append(Note(name, wanted, why))
     return TranslatedNode(node_id)
+
+
+def _least(*bounds: int | None) -> int | None:
+    """Return the smallest of the bounds that there are."""
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode, hint: PlanHint) -> TranslatedNode:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.execution.reads import CoalescedRead, EdgeRead, SlicedRead
-from penstock.graph.partitioner import RESCALE
+from penstock.graph.partitioner import RESCALE, GlobalPartitioner
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.deciders.known_bytes import total
@@ -118,6 +118,9 @@ class ExchangeDecider:
             known = total(self._known.written(edge.source_id) for edge in edges)
             return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
+        if isinstance(edges[0].partitioner, GlobalPartitioner):  # Spark reads it whole and in no other way
+            whole: dict[str, EdgeRead] = {edge.id: CoalescedRead([(0, 1)]) for edge in edges}
+            return DecidedExchange(1, "all its rows go to one task", known, whole)
         target = file_size(self._owner.graph, edges[0])
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)

@@ -116,9 +116,12 @@ class SourceDecider:
     def _with_given(self, node_id: int, given: int | None) -> SourcePlan:
         """Return a source with what was said of the vertex it is in."""
         source = self._plan.sources[node_id]
-        if given is None or source.options.parallelism is not None:
-            return source
-        return replace(source, options=replace(source.options, parallelism=given))
+        options = source.options
+        if self._settings.fixed is not None:  # nothing is decided from data
+            options = replace(options, infer=False)
+        if given is not None and options.parallelism is None:
+            options = replace(options, parallelism=given)
+        return replace(source, options=options)
 
     def _bounds(self, vertex: JobVertex) -> SourceBounds:
         settings = self._settings

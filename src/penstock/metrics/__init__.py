@@ -1,0 +1,1 @@
+"""What jobs did, as figures for Prometheus and OpenTelemetry."""

@@ -1,0 +1,118 @@
+"""Figures as the libraries of Prometheus and OpenTelemetry read them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import functions as F
+
+from penstock import Environment
+from penstock.metrics import instruments as i
+from penstock.metrics.prometheus import PrometheusMeter
+from penstock.web.api import create_app
+from penstock.web.store import JobStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def samples(text: str) -> dict[str, float]:
+    """Return what Prometheus keeps of an answer: names with labels, and values."""
+    return {
+        one.name + "".join(f"{{{key}={value}}}" for key, value in sorted(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def test_what_prometheus_reads() -> None:
+    meter = PrometheusMeter()
+    meter.add(i.JOBS, 1, "finished")
+    meter.add(i.JOBS, 1, "failed")
+    meter.add(i.RUNNING_JOBS, 1)
+    meter.add(i.WRITTEN, 4096)
+    meter.add(i.VERTEX_WAIT, 2.0)
+    client = TestClient(create_app(JobStore(), "a token", metrics=meter), base_url="http://127.0.0.1")
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    found = samples(answer.text)
+    assert found["penstock_jobs_total{state=finished}"] == found["penstock_jobs_total{state=failed}"] == 1
+    assert found["penstock_jobs_running"] == 1
+    assert found["penstock_written_bytes_total"] == 4096
+    assert found["penstock_vertex_wait_seconds_bucket{le=1.0}"] == 0
+    assert found["penstock_vertex_wait_seconds_bucket{le=3.0}"] == found["penstock_vertex_wait_seconds_count"] == 1
+    wanted = {"accept": "application/openmetrics-text; version=1.0.0"}
+    assert client.get("/metrics", headers=wanted).text.endswith("# EOF\n")
+
+
+def test_every_instrument_is_scraped_and_told() -> None:
+    page = (DOCS / "reference" / "metrics.md").read_text()
+    text = PrometheusMeter().scraped("")[0].decode()
+    for one in i.INSTRUMENTS:
+        assert f"# HELP {one.prometheus_name} {one.doc}" in text
+        assert f"`{one.prometheus_name}`" in page
+        assert f"`{one.name}`" in page
+
+
+@pytest.mark.parametrize(("bearer", "code"), [("a token", 200), ("another", 401)])
+def test_on_an_address_that_others_reach(bearer: str, code: int) -> None:
+    app = create_app(JobStore(), "a token", open_to_others=True, metrics=PrometheusMeter())
+    answer = TestClient(app).get("/metrics", headers={"Authorization": f"Bearer {bearer}"})
+    assert answer.status_code == code
+
+
+def test_without_a_driver() -> None:
+    client = TestClient(create_app(JobStore(), "a token"), base_url="http://127.0.0.1")
+    answer = client.get("/metrics")
+    assert answer.status_code == 404
+    assert "no driver runs here" in answer.json()["detail"]
+
+
+def test_a_job_on_spark_is_counted(spark: SparkSession) -> None:
+    config = {"rest.port": 0, "execution.batch.adaptive.whole-query-threshold": 0}
+    env = Environment(spark, config=config, progress=False, ui=True)
+    assert env.ui_url is not None
+
+    def scraped() -> dict[str, float]:
+        with urllib.request.urlopen(env.ui_url.partition("?")[0] + "metrics") as answer:
+            return samples(answer.read().decode())
+
+    before = scraped()
+    env.collect(spark.range(0, 1000, 1, 4).groupBy((F.col("id") % 7).alias("k")).count())
+    after = scraped()
+    job = env.last_job
+    assert job is not None
+
+    def grown(name: str) -> float:
+        return after.get(name, 0) - before.get(name, 0)
+
+    assert grown("penstock_jobs_total{state=finished}") == 1
+    assert after["penstock_jobs_running"] == before.get("penstock_jobs_running", 0)
+    assert grown("penstock_vertices_total{state=finished}") == len(job.vertices)
+    assert grown("penstock_tasks_total") == sum(one.tasks or 0 for one in job.vertices)
+    assert grown("penstock_written_bytes_total") == sum(one.bytes_out or 0 for one in job.vertices) > 0
+    decisions = [key for key in after if key.startswith("penstock_decisions_total")]
+    assert sum(map(grown, decisions)) == len(list(job.decisions))
+
+
+@pytest.mark.alone
+def test_opentelemetry_s_own_sdk() -> None:
+    """A process sets up the SDK before its first job, as its guide says."""
+    job = Path(__file__).parents[1] / "jobs" / "telemetry.py"
+    done = subprocess.run([sys.executable, str(job)], capture_output=True, text=True, timeout=180, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["penstock.jobs"] == {"unit": "{job}", "points": {"finished": 1}}
+    assert found["penstock.job.duration"]["unit"] == "s"
+    assert found["penstock.vertices"]["points"]["finished"] >= 2
+    assert found["penstock.written"]["unit"] == "By"
+    assert found["penstock.jobs.running"]["points"] == {"": 0}
