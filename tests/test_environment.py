@@ -149,7 +149,9 @@ def test_a_bound_of_an_operator(
     make_env: Callable[..., Environment], spark: SparkSession, orders: Any, most: int, operator: str
 ) -> None:
     """The options would give each operator more tasks."""
-    env = make_env(**{"scan.parallelism": 8, "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"})
+    env = make_env(
+        **{"scan.parallelism": 8, "execution.batch.adaptive.auto__parallelism.avg__data__volume__per__task": "16 kb"}
+    )
     base = spark.read.parquet(orders)
     few = base.groupBy("user").agg(F.sum("amount").alias("id"))
     df = {
@@ -165,7 +167,7 @@ def test_a_bound_of_an_operator(
     assert found.vertex.max_parallelism == most
     assert found.tasks is not None
     assert found.tasks <= most
-    if operator not in {"memory"}:
+    if operator != "memory":
         assert found.tasks == most
 
 

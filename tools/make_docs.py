@@ -198,8 +198,8 @@ def metrics_page() -> str:
     parts = [
         "# Metrics\n",
         (
-            "What a driver counts of its jobs: see [how to read them](../how-to/see-jobs.md#metrics). No figure is told "
-            "apart by the job's name, which may be a whole SQL text.\n"
+            "What a driver counts of its jobs: see [how to read them](../how-to/see-jobs.md#metrics). No figure is "
+            "told apart by the job's name, which may be a whole SQL text.\n"
         ),
         "| Prometheus | OpenTelemetry | kind | unit | told apart by | what it is |\n|---|---|---|---|---|---|",
         *(

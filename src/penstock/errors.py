@@ -367,12 +367,9 @@ class RebalanceError(PenstockError):
         )
 
     @classmethod
-    def too_few_slots(cls, needed: int, slots: int) -> Self:
-        """Build the error for a stage that could never run at once."""
-        return cls(
-            f"an adaptive rebalance with {needed} tasks needs {needed} cores at the same time, and there are {slots}",
-            hint=f"set a parallelism of at most {slots}, add cores, or use adaptive=False",
-        )
+    def no_piece(cls, cause: str) -> Self:
+        """Build the error for a consumer that cannot get its next rows."""
+        return cls("a consumer of the rebalance cannot get its next rows", cause=cause)
 
     @classmethod
     def in_part(cls, tasks: int) -> Self:
@@ -392,10 +389,14 @@ class RebalanceError(PenstockError):
             hint="let executors connect to the driver's host at any port, or use adaptive=False",
         )
 
+
+class NoBarrierError(RebalanceError):
+    """Spark cannot run the tasks of an adaptive rebalance as one barrier stage; they take pieces of the rows then."""
+
     @classmethod
-    def refused(cls, reason: str, hint: str) -> Self:
-        """Build the error for a session in which no adaptive rebalance can run."""
-        return cls("an adaptive rebalance cannot run in this session", cause=reason, hint=hint)
+    def too_few_slots(cls, needed: int, slots: int) -> Self:
+        """Build the error for a stage that could never run at once."""
+        return cls(f"{needed} tasks need {needed} cores at the same time, and there are {slots}")
 
 
 class LostConnectionError(RebalanceError):

@@ -74,7 +74,8 @@ class Observer:
 
     def watch(self, job: Job) -> None:
         """Record a job that is about to start, if anybody wants to know of it, and count what it does."""
-        meters = [one for one in (self.server and self.server.metrics, _open_telemetry()) if one is not None]
+        scraped = None if self.server is None else self.server.metrics
+        meters = [one for one in (scraped, _open_telemetry()) if one is not None]
         if meters:
             job.watch(JobMetrics(meters, job.started))
         if not self.is_on:

@@ -35,6 +35,8 @@ class Exchange:
         What consumes the rows, and what it gives; None of rows that are passed on as they are.
     is_pandas
         Whether the function is one of pandas DataFrames.
+    origin
+        The function in Spark's plan, if it was found there.
     """
 
     adaptive: bool | None = None
@@ -43,6 +45,7 @@ class Exchange:
     function: Any = field(default=None, repr=False)
     schema: StructType | str | None = None
     is_pandas: bool = False
+    origin: LogicalPlan | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         size = self.max_traverse_size

@@ -425,14 +425,6 @@ def stream():
     return {"same": count == distinct >= 2000, "count": count}
 
 
-def too_many():
-    try:
-        penstock.rebalance(spark.range(10), 99, adaptive=True).dataframe()
-    except Exception as error:
-        return {"same": True, "said": str(error)}
-    return {"same": False}
-
-
 def driver_out_of_reach():
     """Tasks that cannot reach the driver find one another by Spark's barrier."""
     rows = spark.range(0, 10_000, 1, 4)
@@ -457,7 +449,6 @@ CASES = dict(shapes()) | {
     "executor": lambda: faults("executor"),
     "always wrong": always_wrong,
     "stream": stream,
-    "too many": too_many,
     "lost block": lost_block,
     "rests": rests,
     "many splits": many_splits,

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.decisions import Decision, DecisionKind, NodeRef, Told
-from penstock.events import DecisionMade, DecisionSettled, ExecutionState, JobStateChanged, VertexChanged, VertexSnapshot
+from penstock.events import (
+    DecisionMade,
+    DecisionSettled,
+    ExecutionState,
+    JobStateChanged,
+    VertexChanged,
+    VertexSnapshot,
+)
 from penstock.graph import JobVertex
 from penstock.metrics.job_metrics import JobMetrics
 

@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 
 import penstock
 from penstock.config import Configuration
-from penstock.errors import RebalanceError, SourceError
+from penstock.errors import NoBarrierError, RebalanceError, SourceError
 from penstock.plan_hints import Exchange
-from penstock.spark.barrier import _CHECKSUMS
+from penstock.spark.barrier import _CHECKSUMS, task_slots
+from penstock.spark.jvm import Bridge
 from tests.test_cluster import cluster
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ QUICK = (
     "slow reader",
     "job",
     "exit",
-    "too many",
     "driver out of reach",
     "many splits",
     "behind an aggregate",
@@ -123,8 +123,9 @@ def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.
     """The setting is only pretended here: it could not be changed in the session that the tests share."""
     conf = spark.sparkContext.getConf().set(key, "true")
     monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
-    with pytest.raises(RebalanceError, match=key):
-        penstock.rebalance(spark.range(3), adaptive=True).dataframe()
+    with pytest.raises(NoBarrierError, match=key):
+        task_slots(Bridge(spark))
+    assert sorted(penstock.rebalance(spark.range(3), adaptive=True).dataframe().collect()) == [(0,), (1,), (2,)]
 
 
 @pytest.mark.parametrize("key", _CHECKSUMS)
@@ -135,8 +136,8 @@ def test_clusters_where_a_lost_block_would_not_be_noticed(
     monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
     spark.conf.set(key, "false")
     try:
-        with pytest.raises(RebalanceError, match=f"{key} is off or unknown"):
-            penstock.rebalance(spark.range(3), adaptive=True).dataframe()
+        with pytest.raises(NoBarrierError, match=f"{key} is off or unknown"):
+            task_slots(Bridge(spark))
     finally:
         spark.conf.unset(key)
 
@@ -159,11 +160,6 @@ def test_files_of_many_splits_are_cut_into_as_many_tasks_as_can_run(quick: Any) 
 
 def test_what_an_aggregate_gives_is_not_shuffled_again(quick: Any) -> None:
     assert quick["behind an aggregate"]["vertices"] == [2, 2]
-
-
-def test_too_many_consumers_are_refused_at_once(quick: Any) -> None:
-    assert "needs 99 cores at the same time, and there are 8" in quick["too many"]["said"]
-    assert quick["too many"]["seconds"] < 10
 
 
 def test_a_job_tells_what_each_consumer_took(quick: Any) -> None:

@@ -32,7 +32,7 @@ INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {
 METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
 )
-FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "TaskAttempt"}
+FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "TaskAttempt"}
 
 
 def methods(source: str) -> list[tuple[str, str]]:

@@ -55,3 +55,21 @@ def test_stages_that_spark_cannot_tell_of(
     assert running_stages(Bridge(spark), "no such group") == []
     monkeypatch.setattr(jobs, "stages_of", fail)
     assert running_stages(Bridge(spark), "a group") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots"),
+    [
+        ({}, None),
+        ({"enabled": "true"}, None),
+        ({"enabled": "true", "maxExecutors": "20"}, None),
+        ({"enabled": "true", "maxExecutors": "infinity", "cores": "4"}, None),
+        ({"enabled": "false", "maxExecutors": "20", "cores": "4"}, None),
+        ({"enabled": "true", "maxExecutors": "20", "cores": "4"}, 80),
+        ({"enabled": "true", "maxExecutors": "20", "cores": "5", "cpus": "2"}, 40),
+    ],
+)
+def test_slots_to_come(settings: dict[str, str], slots: int | None) -> None:
+    keys = {"cores": "spark.executor.cores", "cpus": "spark.task.cpus"}
+    conf = {keys.get(key, f"spark.dynamicAllocation.{key}"): value for key, value in settings.items()}
+    assert jobs.slots_to_come(conf) == slots

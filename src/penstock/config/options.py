@@ -204,7 +204,8 @@ ADAPTIVE_PARTITIONER_ENABLED = Option(
     f"{_PARTITIONER}.enabled",
     BOOL,
     default=False,
-    doc="Let every rebalance and rescale send the next rows to the least loaded of a few consumers.",
+    doc="Let every rebalance and rescale, and every ``repartition(n)`` before a function of yours, send the next rows "
+    "to the least loaded of a few consumers.",
 )
 ADAPTIVE_PARTITIONER_MAX_TRAVERSE = Option(
     f"{_PARTITIONER}.max-traverse-size",
@@ -353,7 +354,8 @@ RETAINED_SIZE = Option(
     SIZE,
     default=None,
     minimum=0,
-    doc="How many bytes the event logs of a folder may have in all; the oldest are removed first. If unset, any number.",
+    doc="How many bytes the event logs of a folder may have in all; the oldest are removed first. If unset, any "
+    "number.",
 )
 
 OPTIONS: tuple[Option, ...] = tuple(value for value in dict(globals()).values() if isinstance(value, Option))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.execution.reads import CoalescedRead, SlicedRead
+from penstock.execution.reads import CoalescedRead, PulledRead, SlicedRead
 from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.plan import WriteKind
-from penstock.spark import exchange, fragment, verification
+from penstock.spark import exchange, fragment, pulled, verification
 from penstock.spark.exchange import BroadcastResult
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.execution.reads import EdgeRead
     from penstock.execution.results import ResultStore
     from penstock.graph import StreamEdge
+    from penstock.planner.plan import EdgePlan
     from penstock.spark.exchange import StagedResult
     from penstock.spark.expressions import Attributes
     from penstock.spark.handles import InternalRows, Partitioning, PhysicalPlan
@@ -63,6 +64,8 @@ class Leaves:
                 return fragment.broadcast_leaf(plan.attributes, relation.stage)
         is_operator = plan.write is WriteKind.OPERATOR and plan.operator is not None
         output = plan.operator.output if is_operator and plan.operator is not None else plan.attributes
+        if isinstance(read, PulledRead):
+            return self._pulled(plan, read, result)
         if isinstance(read, SlicedRead):
             rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
             physical = None
@@ -71,7 +74,7 @@ class Leaves:
             rows, layout, told = self._whole(physical, output, shared=shared)
         if self._context.verify and told is not None:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
-        return fragment.rdd_leaf(
+        leaf = fragment.rdd_leaf(
             self._context.bridge.session,
             output,
             rows,
@@ -80,6 +83,15 @@ class Leaves:
             statistics=result.statistics if result.is_plain_exchange else None,
             plan=None if self._context.verify or self._context.native_memory is None else physical,
         )
+        return leaf if plan.consumer is None else plan.consumer.node.with_children([leaf])
+
+    def _pulled(self, plan: EdgePlan, read: PulledRead, result: StagedResult) -> LogicalPlan:
+        """Return the rows of a result as tasks take them, piece by piece, or what a function makes of them."""
+        bridge = self._context.bridge
+        pieces = exchange.as_cut(result, [(i, i + 1) for i in range(result.subpartitions)]).rows()
+        if plan.consumer is None:
+            return pulled.pulled_leaf(bridge.session, plan.attributes, pieces, read.tasks)
+        return plan.consumer.over(bridge, pieces, read.tasks)
 
     def _cut(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan:
         """Return the plan that reads a result by whole subpartitions."""

@@ -43,7 +43,20 @@ class SlicedRead:
     tasks: Sequence[tuple[Slice, ...]]
 
 
-EdgeRead = WholeRead | CoalescedRead | SlicedRead
+@dataclass(frozen=True, slots=True)
+class PulledRead:
+    """Each task takes the next subpartition whenever it is free.
+
+    Parameters
+    ----------
+    tasks
+        How many there are.
+    """
+
+    tasks: int
+
+
+EdgeRead = WholeRead | CoalescedRead | SlicedRead | PulledRead
 
 
 @dataclass(frozen=True, slots=True)

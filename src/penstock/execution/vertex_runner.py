@@ -14,7 +14,11 @@ from penstock.execution.read_checks import check_reads
 from penstock.execution.results import ResultStore
 from penstock.execution.runtime_filters import KeyFilters
 from penstock.execution.sink_writer import SinkWriter
-from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
+from penstock.graph.partitioner import (
+    AdaptiveRebalancePartitioner,
+    AdaptiveRescalePartitioner,
+    PulledRebalancePartitioner,
+)
 from penstock.spark import exchange
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.spark.handles import Session
     from penstock.spark.logical_plan import LogicalPlan
 
+_REPORTING = (AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner, PulledRebalancePartitioner)
+"""How rows are distributed to functions whose tasks tell what they had."""
 _OPEN_FILES = 8
 """Files that a task writes side by side; what belongs into further ones is sorted first."""
 
@@ -158,7 +164,7 @@ class VertexRunner:
         graph = self._context.graph
         found: dict[int, dict[str, Any]] = {}
         for edge in (edge for node_id in vertex.node_ids for edge in graph.in_edges(node_id)):
-            if isinstance(edge.partitioner, AdaptiveRebalancePartitioner | AdaptiveRescalePartitioner):
+            if edge.target_id in self._context.plan.exchanges and isinstance(edge.partitioner, _REPORTING):
                 reports = self._context.plan.exchanges[edge.target_id].reports()
                 latest = max((report["stage"] for report in reports), default=0)  # it may have run for other jobs too
                 found |= {report["index"]: report for report in reports if report["stage"] == latest}

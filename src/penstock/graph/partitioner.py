@@ -91,6 +91,14 @@ class AdaptiveRescalePartitioner(RescalePartitioner):
 
 
 @dataclass(frozen=True, slots=True)
+class PulledRebalancePartitioner(RebalancePartitioner):
+    """In pieces, of which each task takes the next one whenever it is free."""
+
+    def __str__(self) -> str:
+        return f"{self.name}(to the next free task)"
+
+
+@dataclass(frozen=True, slots=True)
 class BroadcastPartitioner(Partitioner):
     """Every record to every task."""
 

@@ -16,6 +16,7 @@ from penstock.graph.partitioner import (
     GlobalPartitioner,
     HashPartitioner,
     Partitioner,
+    PulledRebalancePartitioner,
     RangePartitioner,
 )
 
@@ -197,6 +198,8 @@ def edge_words(partitioner: Partitioner, columns: Mapping[str, str]) -> str:
     match partitioner:
         case AdaptiveRebalancePartitioner() | AdaptiveRescalePartitioner():
             words = "to the least loaded task"
+        case PulledRebalancePartitioner():
+            words = "to the next free task"
         case Partitioner(chained=True):
             words = ""
         case HashPartitioner(keys):

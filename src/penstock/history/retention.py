@@ -102,7 +102,7 @@ class Retention:
             written = Written.of(self._folder, name, size)
         except FileNotFoundError:  # another driver has removed it
             return True
-        return written is not None and written.now(modified).state not in ENDED
+        return written is None or written.now(modified).state not in ENDED  # its driver may be about to begin it
 
     def _try(self) -> None:
         try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.decisions import Choice
     from penstock.graph import Side, StreamGraph
     from penstock.plan_hints import Stage
+    from penstock.rebalance.consumer import PulledConsumer
     from penstock.spark.expressions import Attributes, Expression
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
@@ -55,6 +56,8 @@ class EdgePlan:
         The attributes under which the consumer knows the result, if not those of `child`.
     spread_by
         For `WriteKind.SIDE` before files of a wanted size, the columns whose hash deals out rows with equal keys.
+    consumer
+        The function of the consumer whose tasks take the rows piece by piece, if the edge leads to one.
     """
 
     child: LogicalNode
@@ -64,6 +67,7 @@ class EdgePlan:
     signature: str = ""
     output: Attributes | None = None
     spread_by: tuple[Expression, ...] = ()
+    consumer: PulledConsumer | None = None
 
     @property
     def attributes(self) -> Attributes:

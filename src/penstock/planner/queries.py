@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.config.options import EARLY_SUMS
+from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, EARLY_SUMS
 from penstock.plan_hints import has_exchanges
 from penstock.planner.conditions import why_run_by_spark
 from penstock.planner.early_sums import with_early_sums
@@ -98,7 +98,7 @@ def read_queries(
     """
     outputs = [
         replace(output, df=with_adaptive_exchanges(bridge, config, output.df))
-        if has_exchanges(catalyst.analyzed_plan(bridge, output.df))
+        if config.flag(ADAPTIVE_PARTITIONER_ENABLED) or has_exchanges(catalyst.analyzed_plan(bridge, output.df))
         else output
         for output in outputs
     ]

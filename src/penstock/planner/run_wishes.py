@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.spark.logical_plan import LogicalPlan
 
-HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.")
+HOW_JOBS_RUN = ("execution.batch.adaptive.", "parallelism.", "scan.", "sink.", "table.", "taskmanager.")
 """How the keys of options begin that Spark knows nothing of: a job that they are given for is not handed over."""
 
 

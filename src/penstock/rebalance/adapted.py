@@ -5,22 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.plan_hints import lookup
+from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED
+from penstock.errors import NoBarrierError
+from penstock.plan_hints import Exchange, PlanHint, lookup
 from penstock.rebalance.operator import in_one_stage
+from penstock.rebalance.sent_function import SentFunction
 from penstock.spark.barrier import with_output
-from penstock.spark.catalyst import analyzed_plan
+from penstock.spark.catalyst import analyzed_plan, cached_plan
 from penstock.spark.dataframes import dataframe, hint_number
 from penstock.spark.fragment import rebuild
 from penstock.spark.plans import read_plan
+from penstock.spark.pulled import columns_of
+from penstock.spark.python_functions import is_ordinary, pickled_function
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.config import Configuration
-    from penstock.plan_hints import Exchange, PlanHint
     from penstock.spark.jvm import Bridge
     from penstock.spark.logical_plan import LogicalPlan
     from penstock.spark.plans import LogicalNode
+
+
+CONSUMERS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
+"""Functions that take the rows of a task as they come."""
 
 
 def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame) -> DataFrame:
@@ -34,8 +42,8 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
     replacements: dict[LogicalNode, LogicalPlan] = {}
 
     def visit(node: LogicalNode) -> None:
-        is_consumer = node.name in {"MapInArrow", "PythonMapInArrow", "MapInPandas"}
-        found = distribution_at(node.children[0] if is_consumer else node)
+        is_consumer = node.name in CONSUMERS
+        found = exchange_before(node, config) if is_consumer else distribution_at(node)
         is_adaptive = found is not None and found[2].resolved(config, found[1].parallelism)[0]
         if found is None or not is_adaptive or is_consumer == (found[2].function is None):
             for child in node.children:
@@ -46,12 +54,33 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
         visit(rows)
         below = dataframe(bridge.session, rebuild(rows, replacements))
         adaptive = replace(hint, exchange=replace(exchange, adaptive=True))
-        made = analyzed_plan(bridge, in_one_stage(below, adaptive, config))
+        try:
+            made = analyzed_plan(bridge, in_one_stage(below, adaptive, config))
+        except NoBarrierError:  # the planner finds it as it is
+            return
         replacements[node] = with_output(made, node.output)
 
-    tree = read_plan(analyzed_plan(bridge, df))
+    tree = read_plan(cached_plan(bridge, df))  # cached rows are no longer found in a plan that was changed
     visit(tree)
-    return dataframe(bridge.session, rebuild(tree, replacements))
+    return dataframe(bridge.session, rebuild(tree, replacements)) if replacements else df
+
+
+def exchange_before(node: LogicalNode, config: Configuration) -> tuple[LogicalNode, PlanHint, Exchange] | None:
+    """Return the exchange before a function: one of Penstock's, or the user's ``repartition(n)`` if options say so.
+
+    See `distribution_at`.
+    """
+    (child,) = node.children
+    found = distribution_at(child)
+    if found is not None or not config.flag(ADAPTIVE_PARTITIONER_ENABLED) or not is_ordinary(node):
+        return found
+    if child.repartition is None or child.name != "Repartition" or not child.repartition.shuffles:
+        return None
+    if node.name == "MapInPandas":  # how pandas' values become Spark's, settings of Spark say
+        return None
+    exchange = Exchange(function=SentFunction(pickled_function(node)), schema=columns_of(node.output), origin=node)
+    hint = PlanHint(child.repartition.partitions, "Repartition", exchange=exchange)
+    return child, hint, exchange
 
 
 def distribution_at(node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:

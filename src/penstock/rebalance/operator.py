@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark import accumulators, cloudpickle
 from pyspark.sql import functions as F
@@ -18,25 +19,39 @@ from penstock.arguments import check_data_frame, check_type
 from penstock.config import Configuration
 from penstock.config.options import ADAPTIVE_PARTITIONER_IDLE_TIMEOUT
 from penstock.connectors.base import checked_parallelism
-from penstock.errors import RebalanceError
+from penstock.errors import NoBarrierError
 from penstock.hashing import hash_int
 from penstock.location import callers_line
 from penstock.plan_hints import Exchange, PlanHint, Stage, register_stage, with_hint
-from penstock.rebalance import credit, pandas_function, protocol, record_writer, rendezvous, task, transport
+from penstock.rebalance import (
+    credit,
+    pandas_function,
+    protocol,
+    pulled,
+    record_writer,
+    rendezvous,
+    sent_function,
+    task,
+    transport,
+)
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
 from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
 from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
+from penstock.spark.python_functions import with_broadcasts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.rebalance.pandas_function import PandasMapFunction
     from penstock.rebalance.task import MapFunction
+
+
+log = logging.getLogger("penstock.rebalance")
 
 
 def rebalance(
@@ -153,7 +168,10 @@ class Rebalanced:
         config = _config_of(self.df)
         hint = PlanHint(self.parallelism, "Rebalance", exchange=exchange, location=callers_line())
         if exchange.resolved(config, self.parallelism)[0]:
-            return in_one_stage(self.df, hint, config)
+            try:
+                return in_one_stage(self.df, hint, config)
+            except NoBarrierError as error:
+                log.info("consumers take pieces of the rows, as no barrier stage can run: %s", error)
         return _plainly(with_hint(self.df, hint, self.parallelism), exchange)
 
 
@@ -171,33 +189,68 @@ def in_one_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFr
 
     Raises
     ------
-    RebalanceError
+    NoBarrierError
         If the session cannot run one, or not with so many consumers.
     """
     exchange = hint.exchange
     assert exchange is not None
     _, traverse = exchange.resolved(config, hint.parallelism)
     schema = df.schema if exchange.schema is None else exchange.schema
-    function = exchange.function or _unchanged
-    if exchange.is_pandas:
-        function = PandasFunction.of(function, df.schema, _struct(schema), _time_zone(df))
+    function = arrow_function(exchange, df.schema, df.sparkSession)
     timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
     assert isinstance(timeout, float)
     spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
     spread, spec = _spread(df, hint.parallelism, spec)
     reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
     place = rendezvous_of(df.sparkSession)
-    with _sent_whole():
-        mapped = spread.mapInArrow(ExchangeTask(spec, function, reports, place), schema, barrier=True)
-    stage = Stage(replace(hint, parallelism=spec.readers), lambda: list(reports.value))
+    mapped = applied(spread, ExchangeTask(spec, function, reports, place), exchange, schema, barrier=True)
+    built = replace(exchange, adaptive=True, max_traverse_size=traverse)
+    stage = Stage(replace(hint, parallelism=spec.readers, exchange=built), lambda: list(reports.value))
     # PySpark keeps accumulators for the life of the process.
     weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
     register_stage(mapped, stage)
     return _behind_a_boundary(mapped, spec.readers)
 
 
+def applied(
+    df: DataFrame, task: MapFunction, exchange: Exchange, schema: StructType | str, *, barrier: bool = False
+) -> DataFrame:
+    """Return what a task makes of a DataFrame that calls the function of an exchange."""
+    with _sent_whole():
+        mapped = df.mapInArrow(task, schema, barrier=barrier)
+    return mapped if exchange.origin is None else with_broadcasts(mapped, exchange.origin)
+
+
+def arrow_function(exchange: Exchange, given: StructType, spark: SparkSession) -> MapFunction:
+    """Return the function of an exchange as one of Arrow batches.
+
+    Parameters
+    ----------
+    given
+        The columns that it takes.
+    """
+    if exchange.function is None:
+        return _unchanged
+    if not exchange.is_pandas:
+        return cast("MapFunction", exchange.function)
+    assert exchange.schema is not None
+    time_zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    return PandasFunction.of(exchange.function, given, _struct(exchange.schema), time_zone)
+
+
 _PICKLING = threading.RLock()
-_SENT = (errors, credit, pandas_function, protocol, record_writer, rendezvous, task, transport)
+_SENT = (
+    errors,
+    credit,
+    pandas_function,
+    protocol,
+    pulled,
+    record_writer,
+    rendezvous,
+    sent_function,
+    task,
+    transport,
+)
 
 
 @contextmanager
@@ -228,10 +281,6 @@ def _struct(schema: StructType | str) -> StructType:
     return parsed
 
 
-def _time_zone(df: DataFrame) -> str:
-    return df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
-
-
 def _config_of(df: DataFrame) -> Configuration:
     spark = df.sparkSession
     settings = dict(spark.sparkContext.getConf().getAll()) | spark.conf.getAll
@@ -243,7 +292,7 @@ def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple
     slots = task_slots(Bridge(df.sparkSession), parallelism or 1)
     readers = slots if parallelism is None else parallelism
     if readers > slots or not slots:
-        raise RebalanceError.too_few_slots(readers, slots)
+        raise NoBarrierError.too_few_slots(readers, slots)
     tasks = narrow_partitions(df)
     if parallelism is None and tasks is not None:
         readers = min(slots, max(tasks, 1)) if spec.pointwise else slots

@@ -13,11 +13,17 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
     PandasMapFunction = Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]
 
 _NESTED = {"ArrayType", "MapType", "StructType", "UserDefinedType", "VariantType"}
+
+
+def nested_column(given: StructType, returned: StructType) -> StructField | None:
+    """Return a column of a nested type, for which pandas has several forms; None if there is none."""
+    fields = (*given.fields, *returned.fields)
+    return next((field for field in fields if type(field.dataType).__name__ in _NESTED), None)
 
 
 @dataclass(frozen=True)
@@ -49,12 +55,12 @@ class PandasFunction:
         """
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        for field in (*given.fields, *returned.fields):
-            if type(field.dataType).__name__ in _NESTED:
-                raise RebalanceError(
-                    f"column {field.name!r} is a {field.dataType.simpleString()}, for which pandas has several forms",
-                    hint="use map_in_arrow, or adaptive=False",
-                )
+        nested = nested_column(given, returned)
+        if nested is not None:
+            raise RebalanceError(
+                f"column {nested.name!r} is a {nested.dataType.simpleString()}, for which pandas has several forms",
+                hint="use map_in_arrow, or adaptive=False",
+            )
         # Since Spark 4.2 the time zone has to be given.
         wanted = inspect.signature(to_arrow_schema).parameters
         since_4_2: dict[str, Any] = {"timezone": "UTC"} if "timezone" in wanted else {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from penstock.errors import RebalanceError
+from penstock.errors import NoBarrierError, RebalanceError
 from penstock.spark.catalyst import analyzed_plan
 from penstock.spark.expressions import Attributes
 from penstock.spark.jobs import active_session
@@ -56,21 +56,15 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
 
     Raises
     ------
-    RebalanceError
-        If the session's settings do not let an adaptive exchange run.
+    NoBarrierError
+        If the session's settings do not let a barrier stage run.
     """
     conf = bridge.spark.sparkContext.getConf()
     for key in _ENCRYPTED:
         if (conf.get(key, "false") or "false").lower() == "true":
-            raise RebalanceError.refused(
-                f"{key} is on, and the exchange would send rows unencrypted",
-                "use adaptive=False, or switch it off where the network is trusted",
-            )
+            raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
     if (conf.get("spark.dynamicAllocation.enabled", "false") or "false").lower() == "true":
-        raise RebalanceError.refused(
-            "spark.dynamicAllocation.enabled is on, and all tasks of the exchange must run at the same time",
-            "use adaptive=False, or a fixed number of executors",
-        )
+        raise NoBarrierError("spark.dynamicAllocation.enabled is on, and Spark runs no barrier stage with it")
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
@@ -83,7 +77,7 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
 
 
 def _check_lost_blocks(spark: SparkSession) -> None:
-    """Refuse where Spark would not notice that an exchange run again gives rows to other consumers than before.
+    """Raise where Spark would not notice that an exchange run again gives rows to other consumers than before.
 
     If an executor is lost afterwards, the tasks behind the exchange that are over by then have read what they read.
     """
@@ -91,9 +85,8 @@ def _check_lost_blocks(spark: SparkSession) -> None:
         return
     for key in _CHECKSUMS:
         if not _is_on(spark, key):
-            raise RebalanceError.refused(
-                f"{key} is off or unknown to Spark {spark.version}: after an executor is lost, rows could come twice",
-                "set it to true (Spark 4.1 and later have it), or use adaptive=False",
+            raise NoBarrierError(
+                f"{key} is off or unknown to Spark {spark.version}: after an executor is lost, rows could come twice"
             )
 
 

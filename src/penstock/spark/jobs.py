@@ -18,7 +18,7 @@ from penstock.spark.jvm import items
 from penstock.spark.settings import thread_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.spark.handles import Session
     from penstock.spark.jvm import Bridge
@@ -126,6 +126,26 @@ def wait_for_tasks(bridge: Bridge, seconds: float) -> None:
 def cluster_cores(bridge: Bridge) -> int:
     """Return how many tasks the cluster runs at a time now."""
     return int(bridge.spark.sparkContext.defaultParallelism)
+
+
+def most_cores(bridge: Bridge) -> int:
+    """Return how many tasks the cluster runs at a time with all executors that dynamic allocation may ask for."""
+    return max(slots_to_come(dict(bridge.spark.sparkContext.getConf().getAll())) or 0, cluster_cores(bridge))
+
+
+def slots_to_come(conf: Mapping[str, str]) -> int | None:
+    """Return the slots of all executors that dynamic allocation may ask for, None where settings do not say.
+
+    Parameters
+    ----------
+    conf
+        The settings of the application.
+    """
+    most, cores = conf.get("spark.dynamicAllocation.maxExecutors"), conf.get("spark.executor.cores")
+    is_dynamic = conf.get("spark.dynamicAllocation.enabled", "false").lower() == "true"
+    if not is_dynamic or cores is None or most is None or not most.isdecimal():  # it may be "infinity"
+        return None
+    return int(most) * (int(cores) // int(conf.get("spark.task.cpus", "1")))
 
 
 @dataclass(frozen=True, slots=True)

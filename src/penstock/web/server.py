@@ -62,9 +62,7 @@ class WebServer:
         self.port = int(self._socket.getsockname()[1])
         shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
-        app = create_app(
-            store, self.token, open_to_others=open_to_others, slots=slots, spark=spark, metrics=metrics
-        )
+        app = create_app(store, self.token, open_to_others=open_to_others, slots=slots, spark=spark, metrics=metrics)
         settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self.run, name="penstock-web", daemon=True)

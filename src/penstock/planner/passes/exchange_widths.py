@@ -8,6 +8,7 @@ from penstock.decisions import Choice, NameRef, NodeRef
 from penstock.graph import StreamGraph
 from penstock.graph.context import forward_group
 from penstock.graph.naming import column_names
+from penstock.graph.partitioner import PulledRebalancePartitioner
 from penstock.planner.plan import JobPlan
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def job_plan(draft: Draft, name: str) -> JobPlan:
     widths = {
         group: parallelism
         for edge_id, group in draft.groups.items()
-        if (parallelism := _given(graph, graph.edge(edge_id).target_id)) is not None
+        if not isinstance(graph.edge(edge_id).partitioner, PulledRebalancePartitioner)  # it has more pieces than tasks
+        and (parallelism := _given(graph, graph.edge(edge_id).target_id)) is not None
     }
     return JobPlan(
         graph=graph,

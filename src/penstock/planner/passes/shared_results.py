@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import Told
 from penstock.graph import CalcOperator, OperatorKind
-from penstock.graph.partitioner import RESCALE
+from penstock.graph.partitioner import RESCALE, PulledRebalancePartitioner
 from penstock.graph.wording import listed, node_name, tables_below
 from penstock.planner.draft import DraftBuilder, Note
 from penstock.planner.plan import NodePlan, WriteKind
@@ -80,11 +80,12 @@ def _read_rows(builder: DraftBuilder, edge: StreamEdge, group: int) -> None:
     plan = builder.edge_plans[edge.id]
     builder.edges.remove(edge)
     rows = replace(plan, write=WriteKind.ROWS, operator=None, keys=(), signature="rows")
-    if edge.is_forward or plan.write is WriteKind.ROWS:
+    is_pulled = isinstance(edge.partitioner, PulledRebalancePartitioner)  # in pieces, which others do not want
+    if edge.is_forward or (plan.write is WriteKind.ROWS and not is_pulled):
         builder.edges.append(replace(edge, partitioner=RESCALE))
         builder.edge_plans[edge.id] = rows
         builder.groups[edge.id] = group
         return
     between = builder.node(CalcOperator(), "Read shared", NodePlan(None))
-    builder.edge(edge.source_id, between, RESCALE, rows, group=group)
+    builder.edge(edge.source_id, between, RESCALE, replace(rows, consumer=None), group=group)
     builder.edges.append(replace(edge, source_id=between))

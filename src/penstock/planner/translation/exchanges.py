@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock.config.options import ADAPTIVE_PARTITIONER_MAX_TRAVERSE
+from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
 from penstock.decisions import Told
-from penstock.graph.partitioner import AdaptiveRebalancePartitioner, AdaptiveRescalePartitioner
-from penstock.plan_hints import stage_of
-from penstock.planner.draft import Note
+from penstock.graph import Operator, OperatorKind
+from penstock.graph.partitioner import (
+    AdaptiveRebalancePartitioner,
+    AdaptiveRescalePartitioner,
+    PulledRebalancePartitioner,
+)
+from penstock.plan_hints import Stage, stage_of
+from penstock.planner.draft import Note, TranslatedNode
+from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
+from penstock.rebalance.adapted import CONSUMERS, distribution_at, exchange_before
+from penstock.rebalance.consumer import PulledConsumer
+from penstock.rebalance.task import ReportParam
 from penstock.spark.barrier import function_id, is_boundary, task_slots
+from penstock.spark.jobs import most_cores
+from penstock.spark.pulled import columns_of
 
 if TYPE_CHECKING:
-    from penstock.plan_hints import Stage
-    from penstock.planner.draft import TranslatedNode
+    from collections.abc import Sequence
+
+    from penstock.plan_hints import Exchange, PlanHint
     from penstock.planner.translation.translator import Translator
     from penstock.spark.plans import LogicalNode
+
+
+_SLOW = frozenset(
+    {
+        *CONSUMERS,
+        "ArrowEvalPython",
+        "BatchEvalPython",
+        "ArrowEvalPythonUDTF",
+        "BatchEvalPythonUDTF",
+        "MapElements",
+        "MapPartitions",
+        "TypedFilter",
+        "ScriptTransformation",
+    }
+)
+"""Operators that call a function of the user's."""
 
 
 def stage_at(node: LogicalNode) -> Stage | None:
@@ -45,6 +74,66 @@ def add_adaptive_edge(
     name = builder.nodes[node_id].name
     told = Told(f"{name}: {compared}", ADAPTIVE_PARTITIONER_MAX_TRAVERSE.key)
     builder.notes.append(Note(name, "adaptive", compared, told=lambda *_: told))
+
+
+def pulled_at(translator: Translator, node: LogicalNode) -> tuple[LogicalNode, PlanHint, Exchange] | None:
+    """Return the exchange before a function, and what was said of it, if the function's tasks take its rows in pieces.
+
+    It is adaptive, and still as the user wrote it: no barrier stage could take its place.
+    """
+    if node.name not in CONSUMERS:
+        return None
+    found = exchange_before(node, translator.config)
+    if found is None:
+        return None
+    _, hint, exchange = found
+    is_adaptive, _ = exchange.resolved(translator.config, hint.parallelism)
+    return found if is_adaptive and exchange.function is not None else None
+
+
+def add_pulled(
+    translator: Translator, node: LogicalNode, carrier: LogicalNode, hint: PlanHint, exchange: Exchange
+) -> TranslatedNode:
+    """Write rows in pieces, and let the tasks of a function take them."""
+    (rows,) = carrier.children
+    builder, bridge = translator.builder, translator.bridge
+    inner = translator.translate(rows)
+    tasks = hint.parallelism or most_cores(bridge)
+    name = "Rescale" if exchange.pointwise else hint.name
+    node_id = builder.node(
+        Operator(OperatorKind.REPARTITION), name, NodePlan(None), parallelism=tasks, location=hint.location
+    )
+    reports = bridge.spark.sparkContext.accumulator([], ReportParam())
+    consumer = PulledConsumer(node, exchange, columns_of(rows.output), reports)
+    plan = translator.edge_plan(rows, WriteKind.ROWS, consumer=consumer)
+    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(), plan)
+    builder.exchanges[node_id] = Stage(replace(hint, parallelism=tasks), lambda: list(reports.value))
+    why = f"each of {tasks} consumers takes the next piece whenever it is free"
+    told = Told(f"{name}: {why}", ADAPTIVE_PARTITIONER_ENABLED.key)
+    builder.notes.append(Note(name, "adaptive", why, told=lambda *_: told))
+    return TranslatedNode(node_id)
+
+
+def is_worth_pulling(translator: Translator, run: Sequence[LogicalNode]) -> bool:
+    """Whether options let the tasks of a run of operators take rows in pieces, and one of them may be slow."""
+    is_wanted = translator.config.flag(ADAPTIVE_PARTITIONER_ENABLED) and stage_at(run[-1]) is None
+    return is_wanted and any(part.name in _SLOW for part in run)
+
+
+def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
+    """Write the rows of a ``repartition(n)`` in pieces, which the tasks above take whenever they are free."""
+    assert node.repartition is not None
+    (child,) = node.children
+    number = node.repartition.partitions
+    if not node.repartition.shuffles or number is None or number < 2 or distribution_at(node) is not None:
+        return translator.translate(node)
+    inner = translator.translate(child)
+    node_id = translator.builder.node(
+        Operator(OperatorKind.REPARTITION), "Repartition", NodePlan(None), parallelism=number
+    )
+    plan = translator.edge_plan(child, WriteKind.ROWS)
+    translator.builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(), plan)
+    return TranslatedNode(node_id)
 
 
 def without_bound(translator: Translator, node: LogicalNode) -> TranslatedNode:

@@ -33,13 +33,19 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
         run[-1].children[0].name in NARROW
         and not translator.is_shared(run[-1].children[0])
         and exchanges.stage_at(run[-1]) is None
+        and exchanges.pulled_at(translator, run[-1]) is None
     ):
         run.append(run[-1].children[0])
+    found = exchanges.pulled_at(translator, run[-1])
+    if found is not None:
+        return _after_pulled(translator, run, exchanges.add_pulled(translator, run[-1], *found))
     stage = exchanges.stage_at(run[-1])
     below = run[-1].children[0]
     if not below.children:
         is_filtered_scan = all(part.name in CHEAP for part in run)
         inner = translate_leaf(translator, below, filtered=run[0] if is_filtered_scan else None)
+    elif below.name == "Repartition" and exchanges.is_worth_pulling(translator, run):
+        inner = exchanges.pulled(translator, below)
     elif stage is not None and below.name == "Repartition" and not translator.is_shared(below):
         inner = exchanges.without_bound(translator, below)
     else:
@@ -55,6 +61,21 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
         return TranslatedNode(node_id)
     translator.forward(inner, node_id, below)
     return TranslatedNode(node_id, _after(inner.distribution, run))
+
+
+def _after_pulled(translator: Translator, run: Sequence[LogicalNode], inner: TranslatedNode) -> TranslatedNode:
+    """Take what is above a function, whose rows another node gives, as one."""
+    *above, function = run
+    if not above:
+        return inner
+    node_id = translator.builder.node(
+        CalcOperator(is_cheap=all(part.name in CHEAP for part in above)),
+        above[0].name if len(above) == 1 else "Calc",
+        NodePlan(above[0]),
+        description="; ".join(part.description for part in above),
+    )
+    translator.forward(inner, node_id, function)
+    return TranslatedNode(node_id)
 
 
 def _after(distribution: Distribution, run: Sequence[LogicalNode]) -> Distribution:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.graph import Operator, OperatorKind
-from penstock.graph.partitioner import REBALANCE, RESCALE, HashPartitioner, RangePartitioner
+from penstock.graph.partitioner import (
+    REBALANCE,
+    RESCALE,
+    HashPartitioner,
+    Partitioner,
+    PulledRebalancePartitioner,
+    RangePartitioner,
+)
 from penstock.plan_hints import PlanHint, lookup
 from penstock.planner.distribution import NOT_KNOWN, Distribution
 from penstock.planner.draft import Note, TranslatedNode
@@ -136,7 +143,10 @@ def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode,
     wanted = hint.parallelism
     if wanted is None:
         wanted = cluster_cores(translator.bridge) if hint.exchange.function is not None else None
+    partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
+    if hint.exchange.resolved(translator.config, wanted)[0]:  # no barrier stage could take its place
+        partitioner, wanted = PulledRebalancePartitioner(), wanted or cluster_cores(translator.bridge)
     node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, DecisionLog
-from penstock.execution.reads import CoalescedRead, EdgeRead, SlicedRead
-from penstock.graph.partitioner import RESCALE, GlobalPartitioner
+from penstock.execution.reads import CoalescedRead, EdgeRead, PulledRead, SlicedRead
+from penstock.graph.partitioner import RESCALE, GlobalPartitioner, PulledRebalancePartitioner
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.deciders.known_bytes import total
@@ -18,6 +18,7 @@ from penstock.sizing.rescaling import rescaled
 from penstock.sizing.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
+from penstock.spark.limits import LIMITS
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ class ExchangeDecider:
             known = total(self._known.written(edge.source_id) for edge in edges)
             return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
-        if isinstance(edges[0].partitioner, GlobalPartitioner):  # Spark reads it whole and in no other way
-            whole: dict[str, EdgeRead] = {edge.id: CoalescedRead([(0, 1)]) for edge in edges}
-            return DecidedExchange(1, "all its rows go to one task", known, whole)
+        by_partitioner = self._by_partitioner(edges, vertex, wanted, known)
+        if by_partitioner is not None:
+            return by_partitioner
         target = file_size(self._owner.graph, edges[0])
         if target is not None:
             tasks, why = self._cut_for_files(edges[0], target)
@@ -142,6 +143,25 @@ class ExchangeDecider:
             return DecidedExchange(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
         reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
         return DecidedExchange(decision.parallelism, decision.reason, known, reads)
+
+    def _is_limited(self, vertex: JobVertex) -> bool:
+        """Whether a vertex has a limit: Spark may run its first task alone, which would take all pieces."""
+        return any(self._owner.graph.node(node_id).name in LIMITS for node_id in vertex.node_ids)
+
+    def _by_partitioner(
+        self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None, known: int
+    ) -> DecidedExchange | None:
+        """Decide inputs whose partitioner leaves no choice of ranges; return None for others."""
+        match edges[0].partitioner:
+            case GlobalPartitioner():  # Spark reads it whole and in no other way
+                whole: dict[str, EdgeRead] = {edge.id: CoalescedRead([(0, 1)]) for edge in edges}
+                return DecidedExchange(1, "all its rows go to one task", known, whole)
+            case PulledRebalancePartitioner() if not self._is_limited(vertex):
+                assert wanted is not None
+                why = f"{wanted} consumers were asked for, or can run at a time; each takes pieces when it is free"
+                return DecidedExchange(wanted, why, known, {edges[0].id: PulledRead(wanted)})
+            case _:
+                return None
 
     def _measured(self, edges: list[StreamEdge]) -> list[np.ndarray] | None:
         """Return what is measured of inputs that are cut alike, None if they cannot be."""

@@ -10,11 +10,12 @@ from penstock.estimates import Estimate, Unit
 from penstock.graph import AggregateOperator, SinkOperator
 from penstock.graph.context import forward_group
 from penstock.graph.naming import column_names
-from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner
+from penstock.graph.partitioner import BroadcastPartitioner, GlobalPartitioner, PulledRebalancePartitioner
 from penstock.graph.wording import listed, node_name
 from penstock.scheduler.deciders.known_bytes import Known, KnownBytes, total
 from penstock.sizing.file_sizes import slot_count
 from penstock.sizing.parallelism import subpartition_count
+from penstock.sizing.pieces import piece_count
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
     """Return the bytes that a file should have of the sink that an edge leads to; None if that is not asked for."""
     operator = graph.node(edge.target_id).operator
     return operator.file_size if isinstance(operator, SinkOperator) else None
+
+
+def _is_pulled(edge: StreamEdge) -> bool:
+    return isinstance(edge.partitioner, PulledRebalancePartitioner)
 
 
 class OutputDecider:
@@ -122,6 +127,11 @@ class OutputDecider:
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
             why = f"four subpartitions for each {show_bytes(bounds.volume_per_task)} (Penstock's default)"
+            consumers = max(
+                (graph.node(edge.target_id).parallelism or 1 for edge in edges if _is_pulled(edge)), default=0
+            )
+            if consumers:
+                number, why = piece_count(consumers), f"pieces that {consumers} consumers take whenever they are free"
             python = min(max(self._for_python(edge, known) for edge in edges), upper)
             if python > number:
                 number, why = python, f"{_FOR_A_TASK} for each task that its Python functions are worth"

@@ -1,0 +1,51 @@
+"""Python functions in Spark's plans, as PySpark has pickled them (``SimplePythonFunction``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark.catalyst import analyzed_plan
+from penstock.spark.dataframes import dataframe
+from penstock.spark.jvm import Bridge, with_fields
+from penstock.spark.logical_plan import LogicalPlan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def is_ordinary(plan: LogicalPlan) -> bool:
+    """Whether a ``MapInArrow`` or ``MapInPandas`` runs in tasks like any other: no barrier, no resources of its own."""
+    return not plan._handle.isBarrier() and bool(plan._handle.profile().isEmpty())
+
+
+def pickled_function(plan: LogicalPlan) -> bytes:
+    """Return the function of a ``MapInArrow`` or ``MapInPandas`` as workers get it: it, and its type, pickled."""
+    of_bytes = plan._bridge.companion("scala.reflect.ClassTag").Byte()
+    return bytes(_function(plan).command().toArray(of_bytes))
+
+
+def with_broadcasts(df: DataFrame, origin: LogicalPlan) -> DataFrame:
+    """Return a DataFrame of ``mapInArrow`` whose workers also get the broadcast variables of another function."""
+    bridge = Bridge(df.sparkSession)
+    plan = analyzed_plan(bridge, df)
+    ours, theirs = _function(plan), _function(origin)
+    if not theirs.broadcastVars().size():
+        return df
+    broadcasts = bridge.find("java.util.ArrayList")(ours.broadcastVars())
+    broadcasts.addAll(theirs.broadcastVars())
+    function = bridge.find("org.apache.spark.api.python.SimplePythonFunction")(
+        ours.command(),
+        ours.envVars(),
+        ours.pythonIncludes(),
+        ours.pythonExec(),
+        ours.pythonVer(),
+        broadcasts,
+        ours.accumulator(),
+    )
+    call = with_fields(bridge, plan._handle.productElement(0), func=function)
+    name = str(plan._handle.productElementName(0))  # it differs between releases
+    return dataframe(bridge.session, LogicalPlan(bridge, with_fields(bridge, plan._handle, **{name: call})))
+
+
+def _function(plan: LogicalPlan) -> Any:
+    return plan._handle.productElement(0).func()

@@ -1,0 +1,316 @@
+"""Exchanges whose consumers take rows piece by piece, on real Spark: there are more consumers than slots."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.errors import PythonException
+from pyspark.sql import functions as F
+
+import penstock
+from penstock import Environment
+from penstock.errors import RebalanceError
+from tests.conftest import OFF
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+ON = OFF | {"taskmanager.network.adaptive-partitioner.enabled": True}
+CONSUMERS = 6
+WHERE = "id long, reader int, batch int"
+
+
+def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each row with the consumer that got it, and the rows of its batch."""
+    index = TaskContext.get().partitionId()  # type: ignore[union-attr]
+    for batch in batches:
+        rows = batch.num_rows
+        columns = {"id": batch.column("id"), "reader": pa.array([index] * rows, pa.int32())}
+        yield pa.record_batch(columns | {"batch": pa.array([rows] * rows, pa.int32())})
+
+
+def where_in_pandas(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        yield frame[["id"]].assign(reader=0, batch=len(frame))
+
+
+@pytest.fixture
+def env(spark: SparkSession) -> Environment:
+    return Environment(spark, config=OFF, progress=False)
+
+
+def told(env: Environment) -> list[Any]:
+    assert env.last_job is not None
+    (vertex,) = [one for one in env.last_job.vertices if "Re" in one.vertex.name]
+    return [one for one in env.last_job.decisions.of(vertex.vertex.node_ids) if "rows" in one.figures]
+
+
+def edges(env: Environment) -> set[str]:
+    assert env.last_job is not None
+    return {str(edge.partitioner) for edge in env.last_job.graphs.manager.graph.edges}
+
+
+PULLED = "REBALANCE(to the next free task)"
+
+
+@pytest.mark.parametrize("rows", [0, 1, 20_000])
+@pytest.mark.parametrize("is_pandas", [False, True])
+def test_each_row_once(spark: SparkSession, env: Environment, rows: int, is_pandas: bool) -> None:
+    made = penstock.rebalance(spark.range(0, rows, 1, 3), CONSUMERS, adaptive=True)
+    df = made.map_in_pandas(where_in_pandas, WHERE) if is_pandas else made.map_in_arrow(where, WHERE)
+    found = env.collect(df)
+    assert sorted(row["id"] for row in found) == list(range(rows))
+    assert PULLED in edges(env)
+    assert sorted(row["id"] for row in df.collect()) == list(range(rows))  # plain Spark deals them out evenly
+
+
+def test_a_job_tells_what_each_consumer_took(spark: SparkSession, env: Environment) -> None:
+    df = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
+    found = env.collect(df)
+    took = [sum(row["reader"] == index for row in found) for index in range(CONSUMERS)]
+    assert [one.figures["rows"] for one in told(env)] == took
+    assert env.last_job is not None
+    (vertex,) = [one for one in env.last_job.vertices if "Rebalance" in one.vertex.name]
+    assert vertex.tasks == CONSUMERS
+
+
+def test_the_slow_consumer_gets_less(spark: SparkSession, env: Environment) -> None:
+    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        is_slow = TaskContext.get().partitionId() == 0  # type: ignore[union-attr]
+        for batch in batches:
+            time.sleep((2e-3 if is_slow else 5e-5) * batch.num_rows)
+            yield from where(iter([batch]))
+
+    spread = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True)
+    found = env.collect(spread.map_in_arrow(slowly, WHERE))
+    assert sorted(row["id"] for row in found) == list(range(20_000))
+    slow = sum(row["reader"] == 0 for row in found)
+    assert slow < 20_000 / 10  # two run at a time, and one of them is forty times slower
+
+
+VALUES = [
+    (
+        1,
+        "a" * (1 << 16),
+        decimal.Decimal("1.50"),
+        dt.datetime(2024, 3, 31, 2, 30),
+        dt.datetime(1900, 1, 1),
+        dt.date(1582, 10, 4),
+        [1, None],
+        {"k": 1},
+        (1, "x"),
+        b"\x00",
+        float("nan"),
+        dt.timedelta(days=-1, microseconds=1),
+    ),
+    (2, *[None] * 11),
+    (
+        3,
+        "",
+        decimal.Decimal("-99.99"),
+        dt.datetime(1969, 12, 31),
+        dt.datetime(9999, 1, 1),
+        dt.date(1, 1, 1),
+        [],
+        {},
+        (None, None),
+        b"",
+        -0.0,
+        dt.timedelta(0),
+    ),
+]
+COLUMNS = (
+    "id long, s string, d decimal(5,2), t timestamp, n timestamp_ntz, day date, a array<int>, m map<string, int>, "
+    "r struct<x: int, y: string>, b binary, f double, i interval day to second"
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kathmandu"])
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_values(spark: SparkSession, env: Environment, zone: str, large: str) -> None:
+    """The function gets what it gets in plain Spark: types, time zones, and a batch's bound."""
+
+    def as_text(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            assert batch.num_rows <= 2
+            for row in range(batch.num_rows):
+                text = [f"{field.name} {field.type} {batch.column(i)[row]}" for i, field in enumerate(batch.schema)]
+                yield pa.record_batch({"text": ["; ".join(text)]})
+
+    settings = {
+        "spark.sql.session.timeZone": zone,
+        "spark.sql.execution.arrow.useLargeVarTypes": large,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "2",
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        rows = spark.createDataFrame(VALUES * 3, COLUMNS)
+        made = penstock.rebalance(rows, CONSUMERS, adaptive=True).map_in_arrow(as_text, "text string")
+        assert_same_rows(env.collect(made), rows.mapInArrow(as_text, "text string").collect())
+    finally:
+        for key in settings:
+            spark.conf.unset(key)
+
+
+@pytest.mark.parametrize("is_pandas", [False, True])
+def test_an_error_of_the_function(spark: SparkSession, env: Environment, is_pandas: bool) -> None:
+    def fails(batches: Iterator[Any]) -> Iterator[Any]:
+        for _ in batches:
+            raise ValueError("the model is broken")
+        yield from ()
+
+    made = penstock.rebalance(spark.range(0, 100, 1, 3), CONSUMERS, adaptive=True)
+    df = made.map_in_pandas(fails, "id long") if is_pandas else made.map_in_arrow(fails, "id long")
+    with pytest.raises(Exception, match="the model is broken"):
+        env.collect(df)
+    with pytest.raises(PythonException, match="the model is broken"):
+        df.collect()
+
+
+def test_a_function_that_ends_early(spark: SparkSession, env: Environment) -> None:
+    def first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            return
+
+    df = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(first, "id long")
+    found = [row["id"] for row in env.collect(df)]
+    assert len(found) == len(set(found))
+    assert 0 < len(found) < 20_000
+
+
+def test_what_is_behind_it(spark: SparkSession, env: Environment) -> None:
+    made = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(where, WHERE)
+    sums = made.where("id % 2 = 0").groupBy((F.col("id") % 7).alias("k")).agg(F.sum("id"), F.count("*"))
+    assert_same_rows(env.collect(sums), sums.collect())
+    joined = made.select("id").join(spark.range(0, 40_000, 3), "id").agg(F.count("*"), F.sum("id"))
+    assert_same_rows(env.collect(joined), joined.collect())
+    both = made.select("id").union(spark.range(5))
+    assert_same_rows(env.collect(both), both.collect())
+
+
+def test_rows_that_are_passed_on(spark: SparkSession, env: Environment) -> None:
+    spread = penstock.rebalance(spark.range(0, 20_000, 1, 3), CONSUMERS, adaptive=True).dataframe()
+    df = spread.withColumn("twice", F.col("id") * 2)  # the number of its task would leave the query to Spark
+    assert sorted(row["id"] for row in env.collect(df)) == list(range(20_000))
+    assert PULLED in edges(env)
+
+
+# The user's own repartition before a function, by what the function is.
+def plus_one(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"id": pa.array([one + 1 for one in batch.column("id").to_pylist()], pa.int64())})
+
+
+def plus_one_in_pandas(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    for frame in frames:
+        yield frame + 1
+
+
+def with_broadcast(spark: SparkSession) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    one = spark.sparkContext.broadcast(1)
+
+    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            values = [each + one.value for each in batch.column("id").to_pylist()]
+            yield pa.record_batch({"id": pa.array(values, pa.int64())})
+
+    return add
+
+
+def large(spark: SparkSession) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that PySpark sends by a broadcast variable."""
+    ballast = bytes(range(256)) * (1 << 14)
+
+    def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert len(ballast) == 1 << 22
+        yield from plus_one(batches)
+
+    return add
+
+
+def in_sql(spark: SparkSession, n: int) -> DataFrame:
+    spark.udf.register("plus_one", lambda value: value + 1, "long")
+    spark.range(0, 5000, 1, 3).createOrReplaceTempView("numbers")
+    return spark.sql(f"SELECT plus_one(id) AS id FROM (SELECT /*+ REPARTITION({n}) */ id FROM numbers)")
+
+
+OWN: dict[str, Callable[[SparkSession, int], DataFrame]] = {
+    "mapInArrow": lambda spark, n: spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(plus_one, "id long"),
+    "mapInPandas": lambda spark, n: (
+        spark.range(0, 5000, 1, 3).repartition(n).mapInPandas(plus_one_in_pandas, "id long")
+    ),
+    "a broadcast variable": lambda spark, n: (
+        spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(with_broadcast(spark), "id long")
+    ),
+    "a large function": lambda spark, n: spark.range(0, 5000, 1, 3).repartition(n).mapInArrow(large(spark), "id long"),
+    "a hint of SQL": in_sql,
+    "a column": lambda spark, n: (
+        spark.range(0, 5000, 1, 3).repartition(n).select(F.pandas_udf(lambda one: one + 1, "long")("id").alias("id"))
+    ),
+    "nested columns": lambda spark, n: (
+        spark.range(0, 5000, 1, 3)
+        .select("id", F.array("id").alias("a"))
+        .repartition(n)
+        .mapInPandas(lambda frames: (frame[["id"]] + 1 for frame in frames), "id long")
+    ),
+}
+
+
+@pytest.mark.parametrize("consumers", [2, CONSUMERS])
+@pytest.mark.parametrize("case", OWN)
+def test_the_user_s_own_repartition(spark: SparkSession, case: str, consumers: int) -> None:
+    """Two consumers can run at the same time, and more than that cannot."""
+    df = OWN[case](spark, consumers)
+    env = Environment(spark, config=ON, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    is_function = case not in {"a hint of SQL", "a column", "nested columns", "mapInPandas"}
+    expected = "REBALANCE(least loaded of 4)" if consumers == 2 and is_function else PULLED
+    assert expected in edges(env)
+    assert env.last_job is not None
+    assert consumers in [one.tasks for one in env.last_job.vertices]
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_without_the_option_it_is_spark_s(spark: SparkSession, case: str) -> None:
+    df = OWN[case](spark, CONSUMERS)
+    env = Environment(spark, config=OFF, progress=False)
+    assert_same_rows(env.collect(df), df.collect())
+    assert edges(env).isdisjoint({PULLED, "REBALANCE(least loaded of 4)"})
+
+
+def test_a_repartition_that_nothing_slow_reads(spark: SparkSession) -> None:
+    """The user wants as many even parts, for files for instance."""
+    env = Environment(spark, config=ON, progress=False)
+    env.collect(spark.range(0, 5000, 1, 3).repartition(CONSUMERS).selectExpr("id + 1 AS id"))
+    assert PULLED not in edges(env)
+
+
+def test_an_accumulator_of_the_user(spark: SparkSession) -> None:
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    env = Environment(spark, config=ON, progress=False)
+    env.collect(spark.range(0, 5000, 1, 3).repartition(CONSUMERS).mapInArrow(count, "id long"))
+    assert seen.value == 5000
+
+
+def test_pandas_has_several_forms_of_nested_columns(spark: SparkSession) -> None:
+    df = spark.range(3).select(F.array("id").alias("a"))
+    with pytest.raises(RebalanceError, match="several forms"):
+        penstock.rebalance(df, 2, adaptive=True).map_in_pandas(lambda frames: frames, df.schema)
