@@ -99,13 +99,17 @@ class Stage:
     Parameters
     ----------
     hint
-        What the user said there.
+        What the user said there, and what the options said where that was left to them.
     reports
         Returns what its tasks have told of themselves so far.
+    with_options
+        Returns the stage over given rows as other options want it, None where these ones do; None of one that was made
+        for a job.
     """
 
     hint: PlanHint
     reports: Callable[[], list[dict[str, Any]]]
+    with_options: Callable[[Configuration], Callable[[DataFrame], DataFrame] | None] | None = None
 
 
 def with_hint(df: DataFrame, hint: PlanHint, partitions: int | None = None) -> DataFrame:
@@ -145,6 +149,8 @@ def stage_of(function_id: int) -> Stage | None:
 
 
 def has_exchanges(plan: LogicalPlan) -> bool:
-    """Whether a plan that is not optimised yet distributes rows by `penstock.rebalance` or `penstock.rescale`."""
+    """Whether a plan that is not optimised yet may distribute rows by `penstock.rebalance` or `penstock.rescale`."""
+    if barrier.keeps_any():
+        return True
     numbers, _ = dataframes.hints_and_options(plan)
     return any(lookup(number).exchange is not None for number in numbers)

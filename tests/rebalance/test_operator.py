@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 import penstock
 from penstock.config import Configuration
-from penstock.errors import NoBarrierError, RebalanceError, SourceError
+from penstock.errors import JobError, NoBarrierError, RebalanceError, SourceError
 from penstock.plan_hints import Exchange
 from penstock.spark.barrier import _CHECKSUMS, task_slots
 from penstock.spark.jvm import Bridge
+from tests.conftest import OFF
 from tests.test_cluster import cluster
 
 if TYPE_CHECKING:
@@ -233,6 +236,52 @@ def test_a_rescale_reads_neighbours_only(spark: SparkSession, consumers: int, ea
 def test_the_traverse_size_of_the_call_wins(option: int | None, said: int | None, expected: int) -> None:
     given = {} if option is None else {"taskmanager.network.adaptive-partitioner.max-traverse-size": option}
     assert Exchange(True, said).resolved(Configuration.load(given), 2)[1] == expected
+
+
+OPTION = "taskmanager.network.adaptive-partitioner"
+
+
+@pytest.mark.parametrize(
+    ("of_spark", "of_the_job", "adaptive", "said", "expected"),
+    [
+        ({}, {"max-traverse-size": 2}, True, None, "REBALANCE(least loaded of 2)"),
+        ({}, {"max-traverse-size": 2}, True, 3, "REBALANCE(least loaded of 3)"),
+        ({}, {"enabled": False}, True, None, "REBALANCE(least loaded of 4)"),
+        ({"enabled": True}, {}, None, None, "REBALANCE(least loaded of 4)"),
+        ({"enabled": True}, {"max-traverse-size": 2}, None, None, "REBALANCE(least loaded of 2)"),
+        ({"enabled": True}, {"enabled": False}, None, None, "REBALANCE"),
+        ({"enabled": True, "max-traverse-size": 2}, {}, None, None, "REBALANCE(least loaded of 2)"),
+    ],
+)
+def test_the_options_of_a_job_win_over_those_of_the_session(
+    spark: SparkSession, of_spark: Any, of_the_job: Any, adaptive: bool | None, said: int | None, expected: str
+) -> None:
+    """The exchange was made before the job was known."""
+    for key, value in of_spark.items():
+        spark.conf.set(f"spark.penstock.{OPTION}.{key}", str(value))
+    try:
+        made = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive, said)
+        df = made.map_in_arrow(lambda batches: batches, "id bigint").withColumn("twice", F.col("id") * 2)
+        config = OFF | {f"{OPTION}.{key}": value for key, value in of_the_job.items()}
+        env = penstock.Environment(spark, config=config, progress=False)
+        assert sorted(row.id for row in env.collect(df)) == list(range(1000))
+        assert sorted(row.id for row in df.collect()) == list(range(1000))
+    finally:
+        for key in of_spark:
+            spark.conf.unset(f"spark.penstock.{OPTION}.{key}")
+    assert expected in {str(edge.partitioner) for edge in env.last_job.graphs.manager.graph.edges}
+
+
+def test_the_job_s_idle_timeout_holds(spark: SparkSession) -> None:
+    def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            time.sleep(2 if TaskContext.get().partitionId() == 0 else 0)  # type: ignore[union-attr]
+            yield batch
+
+    df = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive=True).map_in_arrow(sleeps, "id bigint")
+    env = penstock.Environment(spark, config=OFF | {f"{OPTION}.idle-timeout": "1 s"}, progress=False)
+    with pytest.raises(JobError, match="has waited 1 s for consumer 0"):
+        env.collect(df)
 
 
 @pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])

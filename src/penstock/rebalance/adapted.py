@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED
 from penstock.errors import NoBarrierError
-from penstock.plan_hints import Exchange, PlanHint, lookup
+from penstock.plan_hints import Exchange, PlanHint, Stage, lookup, stage_of
 from penstock.rebalance.operator import in_one_stage
 from penstock.rebalance.sent_function import SentFunction
-from penstock.spark.barrier import with_output
+from penstock.spark.barrier import function_id, with_output
 from penstock.spark.catalyst import analyzed_plan, cached_plan
 from penstock.spark.dataframes import dataframe, hint_number
 from penstock.spark.fragment import rebuild
@@ -34,6 +34,8 @@ CONSUMERS = frozenset({"MapInArrow", "PythonMapInArrow", "MapInPandas"})
 def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame) -> DataFrame:
     """Return a DataFrame with those exchanges in one stage each that the options make adaptive.
 
+    Those that were made with other options than the job's are made again.
+
     Example
     -------
     >>> # before: MapInArrow(f) over a RebalancePartitions with a hint, over rows
@@ -42,6 +44,14 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
     replacements: dict[LogicalNode, LogicalPlan] = {}
 
     def visit(node: LogicalNode) -> None:
+        stage = stage_at(node)
+        again = stage.with_options(config) if stage is not None and stage.with_options is not None else None
+        if again is not None:
+            (rows,) = node.children
+            visit(rows)
+            made = analyzed_plan(bridge, again(dataframe(bridge.session, rebuild(rows, replacements))))
+            replacements[node] = with_output(made, node.output)
+            return
         is_consumer = node.name in CONSUMERS
         found = exchange_before(node, config) if is_consumer else distribution_at(node)
         is_adaptive = found is not None and found[2].resolved(config, found[1].parallelism)[0]
@@ -63,6 +73,13 @@ def with_adaptive_exchanges(bridge: Bridge, config: Configuration, df: DataFrame
     tree = read_plan(cached_plan(bridge, df))  # cached rows are no longer found in a plan that was changed
     visit(tree)
     return dataframe(bridge.session, rebuild(tree, replacements)) if replacements else df
+
+
+def stage_at(node: LogicalNode) -> Stage | None:
+    """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
+    if node.name not in {"MapInArrow", "PythonMapInArrow"}:
+        return None
+    return stage_of(function_id(node))
 
 
 def exchange_before(node: LogicalNode, config: Configuration) -> tuple[LogicalNode, PlanHint, Exchange] | None:

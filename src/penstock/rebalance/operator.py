@@ -42,7 +42,7 @@ from penstock.spark.jvm import Bridge
 from penstock.spark.python_functions import with_broadcasts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
@@ -192,24 +192,43 @@ def in_one_stage(df: DataFrame, hint: PlanHint, config: Configuration) -> DataFr
     NoBarrierError
         If the session cannot run one, or not with so many consumers.
     """
+    assert hint.exchange is not None
+    spread, spec = _spread(df, hint.parallelism, ExchangeSpec(1, pointwise=hint.exchange.pointwise))
+    return _behind_a_boundary(_stage(spread, hint, spec, config), spec.readers)
+
+
+def _stage(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configuration) -> DataFrame:
+    """Return what the function of an adaptive exchange makes of rows that have as many tasks as the stage needs."""
     exchange = hint.exchange
     assert exchange is not None
-    _, traverse = exchange.resolved(config, hint.parallelism)
-    schema = df.schema if exchange.schema is None else exchange.schema
-    function = arrow_function(exchange, df.schema, df.sparkSession)
-    timeout = config.get(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
-    assert isinstance(timeout, float)
-    spec = ExchangeSpec(1, None, traverse, exchange.pointwise, timeout)
-    spread, spec = _spread(df, hint.parallelism, spec)
-    reports = df.sparkSession.sparkContext.accumulator([], ReportParam())
-    place = rendezvous_of(df.sparkSession)
-    mapped = applied(spread, ExchangeTask(spec, function, reports, place), exchange, schema, barrier=True)
-    built = replace(exchange, adaptive=True, max_traverse_size=traverse)
-    stage = Stage(replace(hint, parallelism=spec.readers, exchange=built), lambda: list(reports.value))
+    spec = _with_options(spec, hint, config)
+    schema = rows.schema if exchange.schema is None else exchange.schema
+    function = arrow_function(exchange, rows.schema, rows.sparkSession)
+    reports = rows.sparkSession.sparkContext.accumulator([], ReportParam())
+    place = rendezvous_of(rows.sparkSession)
+    mapped = applied(rows, ExchangeTask(spec, function, reports, place), exchange, schema, barrier=True)
+
+    def with_options(other: Configuration) -> Callable[[DataFrame], DataFrame] | None:
+        if not exchange.resolved(other, hint.parallelism)[0]:
+            return lambda over: _plainly(with_hint(over, hint, hint.parallelism), exchange)
+        if _with_options(spec, hint, other) == spec:
+            return None
+        return lambda over: _stage(over, hint, spec, other)
+
+    built = replace(exchange, adaptive=True, max_traverse_size=spec.max_traverse_size)
+    told = replace(hint, parallelism=spec.readers, exchange=built)
+    stage = Stage(told, lambda: list(reports.value), with_options)
     # PySpark keeps accumulators for the life of the process.
     weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
     register_stage(mapped, stage)
-    return _behind_a_boundary(mapped, spec.readers)
+    return mapped
+
+
+def _with_options(spec: ExchangeSpec, hint: PlanHint, config: Configuration) -> ExchangeSpec:
+    assert hint.exchange is not None
+    _, traverse = hint.exchange.resolved(config, hint.parallelism)
+    timeout = config.seconds(ADAPTIVE_PARTITIONER_IDLE_TIMEOUT)
+    return replace(spec, max_traverse_size=traverse, idle_timeout=timeout)
 
 
 def applied(

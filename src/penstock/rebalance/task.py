@@ -336,7 +336,7 @@ class _Running:
                 return True
             if idle > self._spec.idle_timeout:
                 waiting = [r for r, credit in zip(self._targets, self._credits, strict=True) if credit.buffers]
-                raise RebalanceError.idle(self._index, waiting, self._spec.idle_timeout)
+                raise RebalanceError.idle(self._index, waiting or self._transport.unheard, self._spec.idle_timeout)
             return False
 
         started = time.monotonic()

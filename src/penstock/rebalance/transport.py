@@ -250,6 +250,12 @@ class Transport:
         """Whether every reader has said that it knows this task's end."""
         return self._ends_to_come == 0
 
+    @property
+    def unheard(self) -> list[int]:
+        """The readers that have not said so."""
+        remote = [(place, reader) for place, reader in enumerate(self._targets) if reader != self._index]
+        return [reader for place, reader in remote if not self._channels[place].ended]
+
     # -- for the reader's thread ---------------------------------------------------------------------------------
 
     def acknowledge(self, received: Received) -> None:

@@ -129,6 +129,11 @@ def kept_with_function(number: int) -> object | None:
     return _FUNCTIONS.get(number)
 
 
+def keeps_any() -> bool:
+    """Whether anything is kept with a function of a plan that still lives."""
+    return len(_FUNCTIONS) > 0
+
+
 def function_id(plan: LogicalPlan) -> int:
     """Return the id of the result of a plan's function (``MapInArrow``); 0 of one without."""
     function = plan._handle.productElement(0)

@@ -13,15 +13,15 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
-from penstock.plan_hints import Stage, stage_of
+from penstock.plan_hints import Stage
 from penstock.planner.draft import Note, TranslatedNode
 from penstock.planner.plan import NodePlan, WriteKind
 from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
-from penstock.rebalance.adapted import CONSUMERS, distribution_at, exchange_before
+from penstock.rebalance.adapted import CONSUMERS, distribution_at, exchange_before, stage_at
 from penstock.rebalance.consumer import PulledConsumer
 from penstock.rebalance.task import ReportParam
-from penstock.spark.barrier import function_id, is_boundary, task_slots
+from penstock.spark.barrier import is_boundary, task_slots
 from penstock.spark.jobs import most_cores
 from penstock.spark.pulled import columns_of
 
@@ -47,13 +47,6 @@ _SLOW = frozenset(
     }
 )
 """Operators that call a function of the user's."""
-
-
-def stage_at(node: LogicalNode) -> Stage | None:
-    """Return what an operator was made for that is one stage with the rebalance or rescale before it."""
-    if node.name not in {"MapInArrow", "PythonMapInArrow"}:
-        return None
-    return stage_of(function_id(node))
 
 
 def add_adaptive_edge(

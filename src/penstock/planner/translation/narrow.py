@@ -12,6 +12,7 @@ from penstock.planner.translation import exchanges
 from penstock.planner.translation.families import CHEAP, NARROW
 from penstock.planner.translation.leaves import translate_leaf
 from penstock.planner.translation.rules import translates
+from penstock.rebalance.adapted import stage_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,14 +33,14 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     while (
         run[-1].children[0].name in NARROW
         and not translator.is_shared(run[-1].children[0])
-        and exchanges.stage_at(run[-1]) is None
+        and stage_at(run[-1]) is None
         and exchanges.pulled_at(translator, run[-1]) is None
     ):
         run.append(run[-1].children[0])
     found = exchanges.pulled_at(translator, run[-1])
     if found is not None:
         return _after_pulled(translator, run, exchanges.add_pulled(translator, run[-1], *found))
-    stage = exchanges.stage_at(run[-1])
+    stage = stage_at(run[-1])
     below = run[-1].children[0]
     if not below.children:
         is_filtered_scan = all(part.name in CHEAP for part in run)
