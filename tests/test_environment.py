@@ -186,9 +186,17 @@ class Rows(Source):
         return self.answer
 
 
+class Silent(Source):
+    """A source that does not infer."""
+
+    def read(self, spark: SparkSession) -> Any:
+        return spark.range(0, 1000, 1, 12).toDF("id")
+
+
 @pytest.mark.parametrize(
     ("source", "given", "expected", "reason"),
     [
+        (Silent(), None, 10, "it does not infer its parallelism"),
         (Rows(5), None, 5, "the source asks for 5 tasks"),
         (Rows(5, parallelism=3), None, 3, "fixed by the connector"),
         (Rows(5, parallelism=3), 2, 2, "2"),
@@ -205,8 +213,9 @@ def test_sources_of_ones_own(
     first = env.last_job.vertices[0]
     assert (first.parallelism, first.tasks) == (expected, expected)
     assert reason in first.reason
-    is_asked = given is None and source.parallelism is None
-    assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
+    if isinstance(source, Rows):
+        is_asked = given is None and source.parallelism is None
+        assert [c.parallelism_inference_upper_bound for c in source.asked] == [10] * is_asked
 
 
 def test_a_slow_source_blocks_nobody_else(env: Environment, spark: SparkSession, orders: Any) -> None:

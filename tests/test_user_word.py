@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 
 import penstock
 from penstock import Environment, with_parallelism
-from penstock.connectors import FileSink, FileSource
-from penstock.connectors.base import DynamicParallelismInference
+from penstock.connectors import FileSink, FileSource, SplitSource
+from penstock.connectors.base import DynamicParallelismInference, SourceProvider
 from penstock.decisions import DecisionKind
 from penstock.errors import PenstockError
 from penstock.optimizer import StreamGraphOptimizationStrategy
@@ -218,8 +219,29 @@ class Asked(FileSource, DynamicParallelismInference):
         return 700
 
 
+class Ranges(SplitSource):
+    """A source that builds its part of the program, and says how many tasks it wants."""
+
+    parallelism = 3
+
+    @property
+    def schema(self) -> StructType:
+        return StructType().add("id", "long")
+
+    def enumerate_splits(self, context: Any) -> Any:
+        return [range(start, start + 6000) for start in range(0, SIZES["1 MiB"], 6000)]
+
+    def read_split(self, split: Any, columns: Any) -> Iterator[Any]:
+        yield pa.record_batch({"id": pa.array(split, pa.int64())}).select(list(columns))
+
+    def infer_parallelism(self, context: Any) -> int:
+        Asked.bounds.append(context.parallelism_inference_upper_bound)
+        return 700
+
+
 INFER = "scan.infer-parallelism"
 MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
+SOURCES_DEFAULT = "execution.batch.adaptive.auto-parallelism.default-source-parallelism"
 ASKED = {
     "nothing said": ({}, lambda env, path: env.read(Asked(path)), [128], 128),
     "the job's maximum": ({MAXIMUM: 6}, lambda env, path: env.read(Asked(path)), [6], 6),
@@ -230,6 +252,18 @@ ASKED = {
         5,
     ),
     "the default": ({"parallelism.default": 3}, lambda env, path: env.read(Asked(path)), [3], 3),
+    "the job's maximum over the default": (
+        {MAXIMUM: 6, "parallelism.default": 3},
+        lambda env, path: env.read(Asked(path)),
+        [6],
+        6,
+    ),
+    "the sources' default over the default": (
+        {SOURCES_DEFAULT: 5, "parallelism.default": 3},
+        lambda env, path: env.read(Asked(path)),
+        [5],
+        5,
+    ),
     "inference is off": (
         {"parallelism.default": 3, f"{INFER}.enabled": False},
         lambda env, path: env.read(Asked(path)),
@@ -245,6 +279,8 @@ ASKED = {
     "read": ({}, lambda env, path: env.read(Asked(path), parallelism=3), [], 3),
     "the option": ({"scan.parallelism": 3}, lambda env, path: env.read(Asked(path)), [], 3),
     "the source": ({}, lambda env, path: env.read(Asked(path, parallelism=3)), [], 3),
+    "a source that is a part of the program": ({}, lambda env, path: env.read(Ranges()), [], 3),
+    "its provider": ({}, lambda env, path: env.read(SourceProvider(Asked(path), 3)), [], 3),
 }
 
 
@@ -275,9 +311,14 @@ class Nothing(StreamGraphOptimizationStrategy):
         return False
 
 
-def test_strategies_are_asked(spark: SparkSession, tables: Any) -> None:
+def look(finished: Any, context: Any) -> bool:
+    return Nothing().on_operators_finished(finished, context)
+
+
+@pytest.mark.parametrize("given", [Nothing, Nothing(), look], ids=["class", "object", "function"])
+def test_strategies_are_asked(spark: SparkSession, tables: Any, given: Any) -> None:
     Nothing.seen = 0
-    env = Environment(spark, progress=False, strategies=[Nothing])
+    env = Environment(spark, progress=False, strategies=[given])
     env.collect(few(spark.read.parquet(tables("1 row"))))
     assert Nothing.seen
 

@@ -12,7 +12,6 @@ from pyspark.sql.types import StructType
 from penstock.analysis import Analysis
 from penstock.arguments import (
     check_data_frame,
-    check_members,
     check_session,
     check_settings,
     check_text,
@@ -29,7 +28,7 @@ from penstock.errors import ConfigError, PenstockError, SourceError
 from penstock.explain import Explanation
 from penstock.location import callers_line
 from penstock.observer import Observer
-from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.optimizer.given import check_strategies
 from penstock.optimizer.optimizer import strategies_of
 from penstock.plan_hints import PlanHint, with_hint
 from penstock.planner.opening import check_places, open_sinks, recover_sinks
@@ -57,9 +56,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from penstock.optimizer.given import GivenStrategy
     from penstock.planner.plan import JobPlan
-
-_A_STRATEGY = "derive it from penstock.optimizer.StreamGraphOptimizationStrategy, and give it in a list"
 
 
 class Environment:
@@ -76,7 +74,8 @@ class Environment:
     progress
         Whether to draw progress bars; if None, only on a terminal.
     strategies
-        Further strategies that may reshape the plan while a job runs: classes, or objects that then serve all jobs.
+        Further strategies that may reshape the plan while a job runs: classes, or objects and functions that then serve
+        all jobs.
     ui
         Whether to serve the page and the REST API from this process; if None, what the option ``rest.enabled`` says.
     verify
@@ -105,12 +104,12 @@ class Environment:
         config: Mapping[str, object] | None = None,
         config_file: str | Path | None = None,
         progress: bool | None = None,
-        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+        strategies: Sequence[GivenStrategy] = (),
         ui: bool | None = None,
         verify: str | None = None,
     ) -> None:
         check_settings(config, "the config of Environment")
-        check_members(strategies, StreamGraphOptimizationStrategy, "strategies", "strategies", _A_STRATEGY)
+        check_strategies(strategies)
         if spark is not None:
             check_session(spark, "Environment")
         self.spark = embedded_session() if spark is None else spark

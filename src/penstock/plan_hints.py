@@ -55,9 +55,12 @@ class Exchange:
     def resolved(self, config: Configuration, channels: int | None) -> tuple[bool, int]:
         """Return whether it is adaptive, and how many channels are compared: the call wins over the options.
 
-        Where there is only one channel to send rows to, there is nothing to adapt.
+        A call with nothing but a traverse size switches its exchange on. Where there is only one channel to send rows
+        to, there is nothing to adapt.
         """
-        adaptive = config.flag(ADAPTIVE_PARTITIONER_ENABLED) if self.adaptive is None else self.adaptive
+        adaptive = self.adaptive
+        if adaptive is None:
+            adaptive = self.max_traverse_size is not None or config.flag(ADAPTIVE_PARTITIONER_ENABLED)
         return adaptive and channels != 1, self.max_traverse_size or config.integer(ADAPTIVE_PARTITIONER_MAX_TRAVERSE)
 
 

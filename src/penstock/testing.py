@@ -46,6 +46,7 @@ from penstock.optimizer import (
     ResultInfo,
     StreamGraphOptimizationStrategy,
 )
+from penstock.optimizer.given import as_strategy
 from penstock.optimizer.optimizer import StreamGraphOptimizer
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from penstock.events import JobStatusEvent
     from penstock.graph import DynamicFilterRef, Operator
     from penstock.optimizer.extrapolation import PartialResult
+    from penstock.optimizer.given import GivenStrategy
 
 MIB = 1 << 20
 HASH = HashPartitioner(("k",))
@@ -142,7 +144,7 @@ class StrategyHarness:
     Parameters
     ----------
     strategies
-        The strategies, as classes or objects.
+        The strategies: classes, objects or functions.
     text, operators, parallelism, filters
         The graph, see `stream_graph`.
     config, resources
@@ -153,7 +155,7 @@ class StrategyHarness:
 
     def __init__(
         self,
-        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
+        strategies: Sequence[GivenStrategy],
         text: str,
         operators: Mapping[int, Operator] | None = None,
         *,
@@ -165,7 +167,7 @@ class StrategyHarness:
     ) -> None:
         self._account = JobAccount()
         self._decisions = DecisionLog(self._account)
-        made = [one() if isinstance(one, type) else one for one in strategies]
+        made = [as_strategy(one) for one in strategies]
         optimizer = StreamGraphOptimizer if skips else _Unforgiving
         self._optimizer = optimizer(made, Configuration.load(config or {}), resources, self._decisions)
         graph = stream_graph(text, operators, parallelism=parallelism, filters=filters)

@@ -284,6 +284,37 @@ def test_the_job_s_idle_timeout_holds(spark: SparkSession) -> None:
         env.collect(df)
 
 
+@pytest.mark.parametrize("how", ["rebalance", "rescale"])
+def test_the_option_alone_makes_a_call_adaptive(
+    spark: SparkSession, make_env: Callable[..., Environment], how: str
+) -> None:
+    env = make_env(**{"taskmanager.network.adaptive__partitioner.enabled": True})
+    made = getattr(penstock, how)(spark.range(0, 100, 1, 2), 2)
+    df = made.map_in_arrow(lambda batches: batches, "id bigint")
+    assert sorted(row.id for row in env.collect(df)) == list(range(100))
+    assert f"{how.upper()}(least loaded of 4)" in {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges}
+
+
+@pytest.mark.parametrize("option", [False, True])
+@pytest.mark.parametrize(("adaptive", "said", "expected"), [(None, 3, True), (False, 3, False), (True, 3, True)])
+def test_a_traverse_size_alone_switches_an_exchange_on(
+    option: bool, adaptive: bool | None, said: int, expected: bool
+) -> None:
+    config = Configuration.load({"taskmanager.network.adaptive-partitioner.enabled": option})
+    assert Exchange(adaptive, said).resolved(config, 2) == (expected, said)
+
+
+def test_a_job_runs_an_exchange_that_only_its_traverse_size_switches_on(
+    spark: SparkSession, make_env: Callable[..., Environment]
+) -> None:
+    env = make_env()
+    df = penstock.rebalance(spark.range(0, 100, 1, 2), 2, max_traverse_size=3).map_in_arrow(
+        lambda batches: batches, "id bigint"
+    )
+    assert sorted(row.id for row in env.collect(df)) == list(range(100))
+    assert "REBALANCE(least loaded of 3)" in {str(edge.partitioner) for edge in env.last_job.graphs.planned.edges}
+
+
 @pytest.mark.parametrize("bad", [1, 0, -1, True, "4"])
 def test_bad_traverse_sizes(spark: SparkSession, bad: Any) -> None:
     with pytest.raises(RebalanceError, match="max_traverse_size"):

@@ -297,6 +297,28 @@ def test_a_repartition_that_nothing_slow_reads(spark: SparkSession) -> None:
     assert PULLED not in edges(env)
 
 
+BOUND: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
+    "by a key": ("HASH(", lambda df: df.repartition(CONSUMERS, "id").mapInArrow(where, WHERE)),
+    "by ranges": ("RANGE(id", lambda df: df.repartitionByRange(CONSUMERS, "id").mapInArrow(where, WHERE)),
+    "groups": ("HASH(", lambda df: df.groupBy((F.col("id") % 7).alias("id")).count().mapInArrow(where, WHERE)),
+    "one group": ("GLOBAL", lambda df: df.agg(F.sum("id").alias("id")).mapInArrow(where, WHERE)),
+    "an order": ("RANGE(id", lambda df: df.orderBy("id").mapInArrow(where, WHERE)),
+    "none": ("FORWARD", lambda df: df.mapInArrow(where, WHERE).groupBy("id").count()),
+}
+"""Exchanges that bind rows to tasks, and the same task: the option leaves them as they are."""
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_rows_that_are_bound_to_a_task_stay_there(spark: SparkSession, name: str) -> None:
+    expected, make = BOUND[name]
+    df = make(spark.range(0, 5000, 1, 3))
+    env = Environment(spark, config=ON, progress=False)
+    found = env.collect(df)
+    assert sorted(row["id"] for row in found) == sorted(row["id"] for row in df.collect())
+    assert any(edge.startswith(expected) for edge in edges(env)), edges(env)
+    assert edges(env).isdisjoint({PULLED, "REBALANCE(least loaded of 4)", "RESCALE(least loaded of 4)"})
+
+
 def test_an_accumulator_of_the_user(spark: SparkSession) -> None:
     seen = spark.sparkContext.accumulator(0)
 

@@ -51,8 +51,10 @@ class Listening:
 
     def __init__(self) -> None:
         self.heard: list[tuple[list[str], int | None, int]] = []
+        self.jobs: set[str] = set()
 
-    def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+    def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+        self.jobs.add(job_id)
         names = [vertex.name for vertex in vertices]
         self.heard.append((names, vertices[0].max_parallelism, pending_operators))
 
@@ -64,7 +66,7 @@ class Case:
         self.strategy, self.listener = BoundsByRows(), Listening()
         optimizer = StreamGraphOptimizer([self.strategy], Configuration.load({}), RESOURCES, DecisionLog())
         self.manager = AdaptiveGraphManager(stream_graph(text), optimizer.initialize)
-        self.handler = AdaptiveExecutionHandler(self.manager, optimizer, self.result_info)
+        self.handler = AdaptiveExecutionHandler("job 7", self.manager, optimizer, self.result_info)
         self.handler.register_job_graph_update_listener(self.listener)
 
     def result_info(self, vertex: JobVertex) -> ResultInfo | None:
@@ -115,8 +117,9 @@ def test_no_vertex_finishes_twice() -> None:
         case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
 
 
-def test_every_listener_hears() -> None:
+def test_every_listener_hears_of_which_job_the_vertices_are() -> None:
     case, second = Case("1 #> 2"), Listening()
     case.handler.register_job_graph_update_listener(second)
     case.handler.handle_job_event(JobVertexFinishedEvent("v1"))
     assert case.listener.heard == second.heard == [(["n2"], 10, 0)]
+    assert case.listener.jobs == second.jobs == {"job 7"}

@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
+from penstock.spark.jvm import Bridge
+from penstock.state import api
 from tests.services import needed
 from tests.state.queries import BASE, BY_NAME, STORE, Query, run
 
@@ -152,6 +154,21 @@ def test_state_that_is_not_in_rocksdb(spark: SparkSession, stopped: Any, tmp_pat
     said = refused(spark, tmp_path / "checkpoint")
     assert "HDFSBackedStateStoreProvider; only RocksDB's can be rescaled" in said
     assert f"{STORE}.providerClass=" in said
+
+
+def test_a_spark_that_cannot_rewrite_state(
+    spark: SparkSession, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older releases are only pretended here: the tests run with one Spark."""
+
+    def older(_: Any) -> Bridge:
+        bridge = Bridge(spark)
+        bridge.version = (4, 2)
+        return bridge
+
+    monkeypatch.setattr(api, "_bridge", older)
+    said = refused(spark, checkpoint)
+    assert f"Spark {spark.version} cannot rewrite state offline as is needed here; Spark 4.3 can" in said
 
 
 def test_an_operator_whose_state_has_no_key(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
+from penstock.state import api
 from penstock.state.preflight import MARKER
 from tests.state.queries import BASE, SCHEMA
 
@@ -51,6 +52,29 @@ def test_the_first_start_sets_the_number(
 ) -> None:
     start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
     assert groups(spark, tmp_path / "checkpoint") == expected
+
+
+@pytest.mark.parametrize(("options", "parallelism"), [({}, 2), ({"parallelism.default": 100}, 100)])
+def test_a_first_start_without_a_number_derives_it_from_the_parallelism(
+    spark: SparkSession,
+    stopped: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    parallelism: int,
+) -> None:
+    """The session has two cores. At least 128 state partitions would take long: the last step is made smaller."""
+    asked = []
+    real = api.default_max_parallelism
+
+    def smaller(given: int) -> int:
+        asked.append(given)
+        return real(given) // 32
+
+    monkeypatch.setattr(api, "default_max_parallelism", smaller)
+    start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
+    assert asked == [parallelism]
+    assert groups(spark, tmp_path / "checkpoint") == {2: 128, 100: 256}[parallelism] // 32
 
 
 @pytest.fixture

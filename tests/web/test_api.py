@@ -14,7 +14,7 @@ from penstock.history.logs import History
 from penstock.web.access import cookie_of
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
-from tests.history.records import ID, events, record
+from tests.history.records import ID, edge, events, node, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,6 @@ def client() -> Any:
 def test_a_job_that_is_half_done() -> None:
     answer = Client(served(record(ended=False))).get(f"/jobs/{ID}").json()
     assert answer["pending-operators"] == answer["status-counts"]["pending-operators"] == 2
-    assert answer["stream-graph-plan"] == answer["stream-graph"]
     graph = answer["stream-graph-plan"]
     assert {"jid": graph["jid"], "name": graph["name"], "type": graph["type"]} == {
         "jid": ID,
@@ -64,14 +63,40 @@ def test_a_job_that_is_half_done() -> None:
     assert join["parallelism"] == -1
     assert "jobvertex-id" not in join
     assert join["input-edges"] == [
-        {"type-num": 1, "partitioner": "HASH(k)", "exchange": "BLOCKING", "source-id": "1", "target-id": "2"}
+        {"type-num": "0", "partitioner": "HASH", "exchange": "blocking", "source-id": "1", "target-id": "2"}
     ]
+
+
+def test_a_join_numbers_its_inputs() -> None:
+    made = record(ended=False)
+    made.apply({"type": "nodes", "at": 10.0, "nodes": [node(4, "read users")]})
+    made.apply({"type": "edges", "at": 10.0, "edges": [edge(4, 2) | {"input": 2}]})
+    answer = Client(served(made)).get(f"/jobs/{ID}").json()
+    assert [one["type-num"] for one in answer["stream-graph-plan"]["nodes"][1]["input-edges"]] == ["1", "2"]
+    assert [one["num"] for one in answer["stream-graph"]["nodes"][1]["inputs"]] == [0, 1]
+
+
+def test_the_graph_as_releases_of_flink_spell_it() -> None:
+    graph = Client(served(record(ended=False))).get(f"/jobs/{ID}").json()["stream-graph"]
+    assert graph.keys() == {"nodes"}
+    source, join, _ = graph["nodes"]
+    assert source == {
+        "id": "1",
+        "parallelism": 3,
+        "operator": "read <orders>",
+        "description": "all of read <orders>",
+        "job_vertex_id": "v1",
+        "inputs": [],
+    }
+    assert (join["parallelism"], join["job_vertex_id"]) == (-1, None)
+    assert join["inputs"] == [{"num": 0, "id": "1", "ship_strategy": "HASH", "exchange": "BLOCKING"}]
 
 
 def test_an_ended_job(client: Any) -> None:
     answer = client.get(f"/jobs/{ID}").json()
     assert (answer["state"], answer["duration"], answer["pending-operators"]) == ("FINISHED", 10_000, 0)
-    assert all("jobvertex-id" in node for node in answer["stream-graph"]["nodes"])
+    assert all("jobvertex-id" in node for node in answer["stream-graph-plan"]["nodes"])
+    assert all(node["job_vertex_id"] for node in answer["stream-graph"]["nodes"])
     assert [v["status"] for v in answer["vertices"]] == ["FINISHED", "FINISHED"]
     assert answer["plan"]["nodes"][1]["inputs"] == [
         {"num": 0, "id": "v1", "ship_strategy": "HASH(k)", "exchange": "BLOCKING"}

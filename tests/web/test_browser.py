@@ -71,6 +71,21 @@ def revenue(spark: SparkSession, seconds: Any) -> Any:
     return joined.groupBy("team").agg(F.count("*").alias("n"), F.sum("amount").alias("s"))
 
 
+LOOKS = """() => {
+    const box = place => { const { left, width, top, bottom } = place.getBoundingClientRect(); return { left, width, top, bottom } };
+    const painted = document.createElement("canvas").getContext("2d");
+    painted.fillStyle = getComputedStyle(document.querySelector(".graph g.pending rect")).fill;
+    painted.fillRect(0, 0, 1, 1);
+    return {
+        fill: [...painted.getImageData(0, 0, 1, 1).data.slice(0, 3)],
+        dots: getComputedStyle(document.querySelector(".graph path.edge.pending:not(.head)")).strokeDasharray,
+        button: box(document.querySelector("#toggle-pending")),
+        graph: box(document.querySelector(".graph")),
+    };
+}"""
+"""How what is pending is drawn, and where its button is; a canvas tells a colour in whatever form the style gives it."""
+
+
 def start(env: Environment, df: DataFrame, name: Any, tmp_path: Path) -> Any:
     from penstock.connectors import FileSink
 
@@ -85,7 +100,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     before = int(pending.inner_text())
     assert before > 0
     assert page.locator(".graph .pending").count() == 0
-    page.get_by_role("button", name="Show open operators").click()
+    page.get_by_role("button", name="Show pending operators").click()
     shown = page.locator(".graph g.pending rect")
     assert shown.count() == before
     # the page draws the graph anew while the job goes on: a box that was found may be gone when it is looked at
@@ -95,6 +110,12 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
             return style.strokeDasharray === "7px, 5px" && style.stroke === "rgb(33, 118, 47)";
         }"""
     )
+    looks = page.evaluate(LOOKS)
+    red, green, blue = looks["fill"]
+    assert green > max(red, blue), "a green background"
+    assert looks["dots"] == "1px, 6px"
+    assert looks["button"]["left"] > looks["graph"]["left"] + looks["graph"]["width"] / 2
+    assert looks["button"]["bottom"] <= looks["graph"]["top"]
     assert page.locator(".graph path.edge.pending").count() > 0
     assert "tasks undecided" in page.locator(".graph g.pending").first.text_content()
     assert page.locator(".graph g.pending title").first.text_content()
@@ -102,7 +123,7 @@ def test_a_job_is_followed_from_start_to_end(spark: SparkSession, env: Environme
     page.wait_for_selector("#state.finished")
     job.wait()
     assert page.locator("#pending-operators").inner_text() == "0"
-    assert page.get_by_role("button", name=re.compile("open operators")).count() == 0
+    assert page.get_by_role("button", name=re.compile("pending operators")).count() == 0
     assert page.locator("#broadcast li").count() >= 1, "what was broadcast is told, and why"
     assert "broadcast" in page.locator(".decisions").inner_text()
     assert page.locator(".timeline .critical").count() >= 1

@@ -22,9 +22,14 @@ def job_page(made: Any, wish: Any = None, **options: Any) -> str:
 
 def test_the_button_is_there_only_while_operators_are_pending() -> None:
     half, done = record(ended=False), record()
-    assert "Show open operators" in job_page(half)
-    assert "Hide open operators" in job_page(half, JobWish(pending=True))
-    assert "open operators</a>" not in job_page(done)
+    assert "Show pending operators" in job_page(half)
+    assert "Hide pending operators" in job_page(half, JobWish(pending=True))
+    assert "pending operators</a>" not in job_page(done)
+
+
+def test_the_number_of_pending_operators_says_on_hover_what_it_is() -> None:
+    page = job_page(record(ended=False))
+    assert re.findall(r'<span id="pending-operators" title="(.*?)">(.*?)</span>', page) == [("pending operators", "2")]
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ AUTO_PARALLELISM_ENABLED = Option(
     f"{_AUTO}.enabled",
     BOOL,
     default=True,
-    doc="Decide the parallelism of vertices that read exchanges from measured bytes. If false, they get "
-    "`parallelism.default`, or the largest parallelism if that is unset.",
+    doc="Decide the parallelism of vertices from measured bytes and from what sources infer. If false, they get "
+    "`parallelism.default`, or the largest parallelism if that is unset, and no source is asked.",
 )
 MIN_PARALLELISM = Option(
     f"{_AUTO}.min-parallelism",
@@ -57,7 +57,8 @@ OPTIMIZATION_STRATEGIES = Option(
     "execution.batch.adaptive.stream-graph-optimization.strategies",
     STRINGS,
     default=(),
-    doc="Import paths of your own strategies (`package.module.Class`). They are called after Penstock's.",
+    doc="Import paths of your own strategies, classes or functions (`package.module.Class`). They are called after "
+    "Penstock's.",
 )
 WHOLE_QUERY_THRESHOLD = Option(
     "execution.batch.adaptive.whole-query-threshold",
@@ -138,7 +139,8 @@ SCAN_INFER_MAX = Option(
     INT,
     default=None,
     minimum=1,
-    doc="The largest parallelism that a source may infer. If unset: the largest parallelism of a vertex.",
+    doc="The largest parallelism that a source may infer. If unset: `default-source-parallelism`; if "
+    "that is unset too, the largest parallelism of a vertex.",
 )
 HIVE_INFER_MODE = Option(
     f"{_HIVE}.mode",

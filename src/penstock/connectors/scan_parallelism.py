@@ -50,7 +50,8 @@ class SourceBounds:
     vertex
         The vertex's maximum as far as somebody said it: the vertex's own or ``max-parallelism``; else None.
     everywhere
-        ``parallelism.default``, or None.
+        ``parallelism.default``, or None: what a source gets that must not infer. It bounds an answer only where it is
+        the bound of the job (FLIP-379).
     job_from, vertex_from
         What sets the bounds of the job and of the vertex, in words.
     """
@@ -84,7 +85,6 @@ class SourceBounds:
             (self.vertex, "this step's maximum", self.vertex_from),
         ]
         if options.infer_max is None:
-            bounds.append((self.everywhere, "the default parallelism", PARALLELISM_DEFAULT.key))
             bounds.append(max((self.job, "the job's maximum", self.job_from), self._default_bound, key=itemgetter(0)))
         given = [(bound, name, origin) for bound, name, origin in bounds if bound is not None]
         bound, name, origin = min(given, key=itemgetter(0))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.observer import Observer
-    from penstock.optimizer import StreamGraphOptimizationStrategy
+    from penstock.optimizer.given import GivenStrategy
     from penstock.planner.plan import JobPlan
     from penstock.spark.handles import PhysicalPlan
     from penstock.spark.jvm import Bridge
@@ -90,7 +90,7 @@ class JobRunner:
         self,
         arguments: Mapping[str, object],
         file: str | None,
-        strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]],
+        strategies: Sequence[GivenStrategy],
         observer: Observer,
         *,
         progress: bool = False,

@@ -6,14 +6,14 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from penstock.arguments import check_members, check_session, check_settings
+from penstock.arguments import check_session, check_settings
 from penstock.config import Configuration
 from penstock.config.options import SINK_PARALLELISM, SINK_TARGET_FILE_SIZE, WHOLE_QUERY_THRESHOLD
 from penstock.errors import SessionError
 from penstock.extension.blocks import ENABLED_SETTING, block
 from penstock.extension.runner import JobRunner, configuration
 from penstock.observer import Observer
-from penstock.optimizer import StreamGraphOptimizationStrategy
+from penstock.optimizer.given import GivenStrategy, check_strategies
 from penstock.planner.native_query import computes_small_queries
 from penstock.planner.run_wishes import HOW_JOBS_RUN, options_say_how
 from penstock.sizing.one_task import FEWEST_EXCHANGES
@@ -34,7 +34,7 @@ def enable(
     *,
     config: Mapping[str, object] | None = None,
     config_file: str | Path | None = None,
-    strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+    strategies: Sequence[GivenStrategy] = (),
     ui: bool | None = None,
     progress: bool = False,
 ) -> SparkSession:
@@ -83,7 +83,7 @@ def enable(
     >>> spark.read.parquet("flights").groupBy("carrier").count().show()     # doctest: +SKIP
     """
     check_settings(config, "the config of enable")
-    check_members(strategies, StreamGraphOptimizationStrategy, "strategies", "strategies")
+    check_strategies(strategies)
     if spark is not None:
         check_session(spark, "enable")
     spark = embedded_session() if spark is None else spark
@@ -96,7 +96,7 @@ def install(
     spark: SparkSession,
     config: Mapping[str, object],
     config_file: str | Path | None = None,
-    strategies: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]] = (),
+    strategies: Sequence[GivenStrategy] = (),
     ui: bool | None = None,  # noqa: FBT001
     *,
     progress: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from penstock.config.options import OPTIMIZATION_STRATEGIES
 from penstock.errors import ConfigError, OptimizerError, first_line
@@ -13,6 +13,7 @@ from penstock.optimizer.build_side_first import BuildSideFirst
 from penstock.optimizer.collapse_exchanges import CollapseExchanges
 from penstock.optimizer.dynamic_filtering import DynamicFiltering
 from penstock.optimizer.early_aggregation import EarlyAggregation
+from penstock.optimizer.given import as_strategy, is_strategy
 from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.config import Configuration
     from penstock.decisions import DecisionLog
     from penstock.graph.context import PendingGraph
+    from penstock.optimizer.given import GivenStrategy
     from penstock.optimizer.strategy import OperatorsFinished, OperatorsRunning, Resources
 
 log = logging.getLogger("penstock.optimizer")
@@ -121,9 +123,7 @@ class StreamGraphOptimizer:
         self._context.undo(strategy.name, f"it raised {type(error).__name__}: {first_line(error)}")
 
 
-def strategies_of(
-    config: Configuration, given: Sequence[StreamGraphOptimizationStrategy | type[StreamGraphOptimizationStrategy]]
-) -> list[StreamGraphOptimizationStrategy]:
+def strategies_of(config: Configuration, given: Sequence[GivenStrategy]) -> list[StreamGraphOptimizationStrategy]:
     """Return new strategies for a job: the default ones, those of the options, and those that were given.
 
     Raises
@@ -133,11 +133,10 @@ def strategies_of(
     """
     named = config.get(OPTIMIZATION_STRATEGIES) or ()
     assert isinstance(named, tuple)
-    classes = [*DEFAULT_STRATEGIES, *(_imported(path) for path in named)]
-    return [one() for one in classes] + [one() if isinstance(one, type) else one for one in given]
+    return [as_strategy(one) for one in (*DEFAULT_STRATEGIES, *map(_imported, named), *given)]
 
 
-def _imported(path: str) -> type[StreamGraphOptimizationStrategy]:
+def _imported(path: str) -> GivenStrategy:
     module, _, name = path.rpartition(".")
     key = OPTIMIZATION_STRATEGIES.key
     try:
@@ -146,6 +145,6 @@ def _imported(path: str) -> type[StreamGraphOptimizationStrategy]:
         raise ConfigError(
             f"the strategy {path!r} cannot be imported", cause=str(error), hint=f"give module.Class in {key}"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, StreamGraphOptimizationStrategy)):
+    if not is_strategy(found):
         raise ConfigError(f"{path!r} in {key} is not a strategy", hint="derive it from StreamGraphOptimizationStrategy")
-    return found
+    return cast("GivenStrategy", found)

@@ -70,8 +70,8 @@ def rebalance(
         The number of consumers, on plain Spark too. If None: as many as can run at the same time, or as many as the
         job decides.
     adaptive
-        Whether each consumer gets as many rows as it can process. If None, the option
-        ``taskmanager.network.adaptive-partitioner.enabled`` decides.
+        Whether each consumer gets as many rows as it can process. If None: yes if `max_traverse_size` is given, else
+        as the option ``taskmanager.network.adaptive-partitioner.enabled`` says.
     max_traverse_size
         How many consumers are compared for each batch. If None, the option ``...max-traverse-size`` decides.
 

@@ -157,7 +157,7 @@ class AdaptiveBatchScheduler:
             plan, config, cores, self._manager, results, self._runner.sinks, decisions, self._vertices
         )
         self._execution = VertexExecution(context, self._decider, self._runner, job_name, account)
-        self._handler = AdaptiveExecutionHandler(self._manager, optimizer, results.info)
+        self._handler = AdaptiveExecutionHandler(job_id, self._manager, optimizer, results.info)
         self._handler.register_job_graph_update_listener(self)
         self._events: queue.SimpleQueue[JobEvent] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -195,7 +195,8 @@ class AdaptiveBatchScheduler:
         self._askers = DaemonPool(_SIDE_BY_SIDE, f"{self._threads}-source")
         patience: float | None = None
         try:
-            self.on_new_job_vertices_added(list(self._manager.job_graph), self._manager.pending_operators)
+            first, pending = list(self._manager.job_graph), self._manager.pending_operators
+            self.on_new_job_vertices_added(self.graphs.job_id, first, pending)
             while not self._only_stages_after_commit_are_left():
                 self._handle(self._next_event())
             commit()
@@ -253,9 +254,9 @@ class AdaptiveBatchScheduler:
         for progress in progress_of(self._bridge, asked, self._manager.awaited, self.graphs.group_of):
             self._events.put(progress)
 
-    def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+    def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
         """Attach vertices that were made, and ask their sources; part of `JobGraphUpdateListener`."""
-        log.debug("%d new vertices, %d operators pending", len(vertices), pending_operators)
+        log.debug("job %s: %d new vertices, %d operators pending", job_id, len(vertices), pending_operators)
         made = [self.execution_graph.attach(vertex) for vertex in vertices]
         self._account.emit(VerticesCreated(tuple(execution.snapshot for execution in made), pending_operators))
         for execution in made:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class JobGraphUpdateListener(Protocol):
     """Wants to know of new job vertices."""
 
-    def on_new_job_vertices_added(self, vertices: Sequence[JobVertex], pending_operators: int) -> None:
-        """Take vertices that were made, and how many operators are still pending."""
+    def on_new_job_vertices_added(self, job_id: str, vertices: Sequence[JobVertex], pending_operators: int) -> None:
+        """Take vertices that were made of a job, and how many of its operators are still pending."""
 
 
 class AdaptiveExecutionHandler:
@@ -27,6 +27,8 @@ class AdaptiveExecutionHandler:
 
     Parameters
     ----------
+    job_id
+        The job, for the listeners.
     manager
         The graphs.
     optimizer
@@ -37,10 +39,12 @@ class AdaptiveExecutionHandler:
 
     def __init__(
         self,
+        job_id: str,
         manager: AdaptiveGraphManager,
         optimizer: StreamGraphOptimizer,
         result_info: Callable[[JobVertex], ResultInfo | None],
     ) -> None:
+        self._job_id = job_id
         self._manager = manager
         self._optimizer = optimizer
         self._result_info = result_info
@@ -71,4 +75,4 @@ class AdaptiveExecutionHandler:
         vertices = self._manager.grow()
         if vertices:
             for listener in self._listeners:
-                listener.on_new_job_vertices_added(vertices, self._manager.pending_operators)
+                listener.on_new_job_vertices_added(self._job_id, vertices, self._manager.pending_operators)

@@ -111,7 +111,8 @@ def rescale(
     Raises
     ------
     StateError
-        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged.
+        If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. A state can be rescaled
+        if its query is stopped, Spark is 4.3 or newer, and it is kept in RocksDB.
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)

@@ -60,9 +60,9 @@ class JobsOverview(Answer):
 
 
 class InputEdge(Answer):
-    """An edge of the stream graph."""
+    """An edge of the stream graph; its number is "0" where its target has one input, else the inputs count from "1"."""
 
-    type_num: int = Field(alias="type-num")
+    type_num: str = Field(alias="type-num")
     partitioner: str
     exchange: str
     source_id: str = Field(alias="source-id")
@@ -88,6 +88,32 @@ class StreamGraphPlan(Answer):
     name: str
     type: str
     nodes: list[StreamGraphNode]
+
+
+class StreamGraphInput(Answer):
+    """An edge of the stream graph, at its target."""
+
+    num: int
+    id: str
+    ship_strategy: str
+    exchange: str
+
+
+class ReleasedStreamGraphNode(Answer):
+    """An operator as Flink's releases spell it; its vertex is null while it is pending."""
+
+    id: str
+    parallelism: int
+    operator: str
+    description: str
+    job_vertex_id: str | None
+    inputs: list[StreamGraphInput]
+
+
+class ReleasedStreamGraph(Answer):
+    """The stream graph as Flink's releases spell it."""
+
+    nodes: list[ReleasedStreamGraphNode]
 
 
 class Plan(Answer):
@@ -135,7 +161,7 @@ class JobDetails(Answer):
     pending_operators: int = Field(alias="pending-operators")
     plan: Plan
     stream_graph_plan: StreamGraphPlan = Field(alias="stream-graph-plan")
-    stream_graph: StreamGraphPlan = Field(alias="stream-graph")
+    stream_graph: ReleasedStreamGraph = Field(alias="stream-graph")
 
 
 class JobConfig(Answer):

@@ -102,7 +102,7 @@ async def plan(request: Request, record: Record) -> Any:
     """Show vertices and edges, and the stream graph they are made from."""
 
     def made() -> dict[str, Any]:
-        return {"plan": views.plan(record), "stream-graph-plan": views.stream_graph(record)}
+        return {"plan": views.plan(record), "stream-graph-plan": views.stream_graph_plan(record)}
 
     return request.app.state.answers.get(record, "plan", made)
 

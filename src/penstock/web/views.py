@@ -61,7 +61,6 @@ def overview(summaries: Iterable[Summary], versions: dict[str, str], slots: int)
 
 def job_details(record: JobRecord, now: float) -> dict[str, Any]:
     """Return the answer of ``/jobs/:jobid``."""
-    graph = stream_graph(record)
     return {
         "jid": record.id,
         "name": record.name,
@@ -78,8 +77,8 @@ def job_details(record: JobRecord, now: float) -> dict[str, Any]:
         "status-counts": record.status_counts(),
         "pending-operators": record.pending,
         "plan": plan(record),
-        "stream-graph-plan": graph,
-        "stream-graph": graph,
+        "stream-graph-plan": stream_graph_plan(record),
+        "stream-graph": stream_graph(record),
     }
 
 
@@ -131,36 +130,81 @@ def plan(record: JobRecord) -> dict[str, Any]:
     }
 
 
-def stream_graph(record: JobRecord) -> dict[str, Any]:
-    """Return the stream graph as it is now; nodes that are part of a vertex name it."""
-    of = record.vertex_of()
-    inputs: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
-    for edge in record.edges.values():
-        inputs[edge["target"]].append(
-            {
-                "type-num": edge["input"],
-                "partitioner": edge["partitioner"],
-                "exchange": edge["exchange"],
-                "source-id": edge["source"],
-                "target-id": edge["target"],
-            }
-        )
+def stream_graph_plan(record: JobRecord) -> dict[str, Any]:
+    """Return the stream graph as it is now, as FLIP-469 spells it; nodes that are part of a vertex name it."""
+    of, inputs = record.vertex_of(), _inputs(record)
     nodes = []
     for node in record.nodes.values():
         vertex = of.get(node["id"])
-        decided = record.vertices[vertex]["parallelism"] if vertex else node["parallelism"]
+        edges = inputs[node["id"]]
+        has_one_input = len({edge["input"] for edge in edges}) == 1
         nodes.append(
             {
                 "id": node["id"],
-                "parallelism": decided,
+                "parallelism": _parallelism(record, node, vertex),
                 "maxParallelism": node["max_parallelism"],
                 "operator-name": node["name"],
                 "operator-description": node["description"],
                 **({"jobvertex-id": vertex} if vertex else {}),
-                "input-edges": inputs[node["id"]],
+                "input-edges": [
+                    {
+                        "type-num": "0" if has_one_input else str(edge["input"]),
+                        "partitioner": _partitioner(edge),
+                        "exchange": edge["exchange"].lower(),
+                        "source-id": edge["source"],
+                        "target-id": edge["target"],
+                    }
+                    for edge in edges
+                ],
             }
         )
     return {"jid": record.id, "name": record.name, "type": "BATCH", "nodes": nodes}
+
+
+def stream_graph(record: JobRecord) -> dict[str, Any]:
+    """Return the same graph as Flink releases spell it: every node names its vertex, null while it is pending."""
+    of, inputs = record.vertex_of(), _inputs(record)
+    return {
+        "nodes": [
+            {
+                "id": node["id"],
+                "parallelism": _parallelism(record, node, of.get(node["id"])),
+                "operator": node["name"],
+                "description": node["description"],
+                "job_vertex_id": of.get(node["id"]),
+                "inputs": [
+                    {
+                        "num": number,
+                        "id": edge["source"],
+                        "ship_strategy": _partitioner(edge),
+                        "exchange": edge["exchange"],
+                    }
+                    for number, edge in enumerate(inputs[node["id"]])
+                ],
+            }
+            for node in record.nodes.values()
+        ]
+    }
+
+
+def _inputs(record: JobRecord) -> dict[str, list[dict[str, Any]]]:
+    """Return the edges that come to each node."""
+    found: dict[str, list[dict[str, Any]]] = {node: [] for node in record.nodes}
+    for edge in record.edges.values():
+        found[edge["target"]].append(edge)
+    return found
+
+
+def _parallelism(record: JobRecord, node: dict[str, Any], vertex: str | None) -> int:
+    """Return the number of tasks of a node: what was decided for its vertex, else what is said of the node."""
+    decided: int = record.vertices[vertex]["parallelism"] if vertex else node["parallelism"]
+    return decided
+
+
+def _partitioner(edge: dict[str, Any]) -> str:
+    """Return the name of an edge's partitioner, without its keys."""
+    name: str = edge["partitioner"]
+    return name.partition("(")[0]
 
 
 def job_config(record: JobRecord) -> dict[str, Any]:

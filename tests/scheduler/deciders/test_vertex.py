@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,6 +82,25 @@ def test_each_input_of_a_union_keeps_what_was_given_to_it() -> None:
     decided = job.decide(5)
     assert decided.parallelism == 3 + 5
     assert [len(decided.setup.read_of(edge).ranges) for edge in ("1-3", "2-4")] == [3, 5]
+
+
+def test_sources_that_meet_in_a_vertex_add_up() -> None:
+    """A task of Spark's reads one input, so the larger number would leave rows unread."""
+    job = Deciding("1 -> 3\n2 -> 3", {3: Operator(OperatorKind.UNION)}, sources={1: 1000, 2: 1000})
+    for node_id, static in {1: 3, 2: 5}.items():
+        job.plan.sources[node_id] = replace(job.plan.sources[node_id], static=static)
+    decided = job.decide(3, {1: NO_ANSWER, 2: NO_ANSWER})
+    assert decided.parallelism == 3 + 5
+    assert decided.reason == "range: fixed by the connector at 3; range: fixed by the connector at 5"
+
+
+@pytest.mark.parametrize(("arrow", "expected"), [("*>", 3), ("#>", 3 + 4)])
+def test_a_source_beside_an_input(arrow: str, expected: int) -> None:
+    """Its number counts beside a broadcast, which has no tasks of its own; beside an exchange, the numbers add up."""
+    union = {4: Operator(OperatorKind.UNION)}
+    job = Deciding(f"1 {arrow} 3\n3 -> 4\n2 -> 4", union, results={1: EVEN}, sources={2: 1000})
+    job.plan.sources[2] = replace(job.plan.sources[2], static=3)
+    assert job.decide(4, {2: NO_ANSWER}).parallelism == expected
 
 
 def test_inputs_of_one_group_are_cut_alike() -> None:

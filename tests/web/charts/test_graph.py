@@ -26,6 +26,21 @@ def test_pending_operators_are_drawn_on_demand() -> None:
     assert shown.count(">tasks undecided<") == 2
 
 
+def test_the_box_of_a_pending_operator() -> None:
+    made = record(ended=False)
+    made.apply({"type": "nodes", "at": 1.0, "nodes": [made.nodes["2"] | {"parallelism": 5, "max_parallelism": 8}]})
+    root = ET.fromstring(drawn(made, pending=True))
+    (box,) = [one for one in root.iterfind(".//{*}g") if one.get("data-id") == "n2"]
+    assert [text.text for text in box.iterfind("{*}text")] == [
+        "Still open",
+        "operator 2",
+        "join",
+        "tasks 5 · at most 8",
+    ]
+    (tip,) = [title.text for title in box.iterfind("{*}title")]
+    assert tip == "join\nall of join\nnot yet part of a step"
+
+
 @pytest.mark.parametrize(
     ("text", "lines", "expected"),
     [

@@ -139,7 +139,8 @@ def _pending_box(node: dict[str, Any]) -> Box:
     numbers = [f"tasks {_number(node['parallelism'])}"]
     if node["max_parallelism"] >= 0:
         numbers.append(f"at most {node['max_parallelism']}")
-    return Box(f"n{node['id']}", "Still open", "", (*wrapped(label, 3), " · ".join(numbers)), "vertex pending", "", tip)
+    lines = (*wrapped(label, 3), " · ".join(numbers))
+    return Box(f"n{node['id']}", "Still open", f"operator {node['id']}", lines, "vertex pending", "", tip)
 
 
 def _number(value: int) -> str:
