@@ -169,7 +169,12 @@ class Table:
 
     @property
     def repeats(self) -> bool:
-        return self.mode == "overwrite"
+        return self.mode in {"overwrite", "upsert"}
+
+    @property
+    def key(self) -> list[str]:
+        """The key of an upsert whose rows take the place of all that are there."""
+        return ["id"] if self.mode == "upsert" else []
 
 
 class Delta(Table):
@@ -195,7 +200,7 @@ class Delta(Table):
         return self.path.parent
 
     def sink(self) -> DeltaSink:
-        return DeltaSink(str(self.path), self.mode, token=self.token)
+        return DeltaSink(str(self.path), self.mode, token=self.token, key=self.key)
 
     def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
@@ -205,6 +210,12 @@ class Delta(Table):
         for file in staged.glob("part-*"):  # names are never the same twice
             file.rename(file.with_name(f"{uuid.uuid4()}.parquet"))
         job._schema = job._columns or as_nullable(StructType().add("id", "long").add("p", "long")).json()
+        if self.mode == "upsert":
+            import deltalake
+
+            Path(Folder(job._staged._bridge, job._rows.folder).local_path).mkdir()
+            files = deltalake.DeltaTable(str(self.path)).get_add_actions()
+            job._removed = tuple(pa.table(files)["path"].to_pylist())
 
     def rows(self) -> list[tuple[int, int]]:
         import deltalake
@@ -241,7 +252,7 @@ class Iceberg(Table):
         return self.folder / "warehouse" / "n"
 
     def sink(self) -> IcebergSink:
-        return IcebergSink("n.t", self.properties, self.mode, token=self.token)
+        return IcebergSink("n.t", self.properties, self.mode, token=self.token, key=self.key)
 
     def write(self, job: Any) -> None:
         if isinstance(job, NothingToWrite):
@@ -250,6 +261,11 @@ class Iceberg(Table):
         assert staged is not None
         shutil.copytree(self.template("new", "plain"), staged)
         job._schema = as_nullable(StructType().add("id", "long").add("p", "long"))
+        if self.mode == "upsert":
+            table = self.catalog().load_table("n.t")
+            Path(Folder(job._staged._bridge, job._rows.folder).local_path).mkdir()
+            job._snapshot = table.current_snapshot().snapshot_id
+            job._removed = tuple(task.file.file_path for task in table.scan().plan_files())
 
     def rows(self) -> list[tuple[int, int]]:
         catalog = self.catalog()

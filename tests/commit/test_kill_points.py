@@ -30,6 +30,7 @@ EVERY = os.environ.get("KILL_POINTS") == "all"
 NO_JVM = [
     *(f"files {case}" for case in FILES),
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
+    *(f"{kind} upsert" for kind in ("delta", "iceberg")),
     "kafka append",
 ]
 PAIRED = (
@@ -67,6 +68,9 @@ WITH_SPARK = [
     *((f"files {case}",) for case in FILES),
     ("delta append",),
     ("iceberg overwrite",),
+    ("delta upsert",),
+    ("iceberg upsert",),
+    ("delta upsert", "iceberg upsert"),
     *((f"{kind} {mode}",) for kind in TABLES for mode in ("create", "append", "overwrite")),
     ("files overwrite", "files dynamic"),
     ("files append", "delta append"),

@@ -33,7 +33,7 @@ class _AddDeletes(_FastAppendFiles):
         return _DeleteManifest(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, self._compression)
 
 
-def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None) -> None:
+def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None, partition: Any = ()) -> None:
     path = f"{table.location()}/data/{uuid.uuid4()}-deletes.parquet"
     with table.io.new_output(path).create() as out:
         pq.write_table(rows, out)
@@ -41,7 +41,7 @@ def _commit(table: Any, rows: Any, content: Any, equality_ids: Any = None) -> No
         content=content,
         file_path=path,
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*partition),
         record_count=rows.num_rows,
         file_size_in_bytes=len(table.io.new_input(path)),
         column_sizes={},
@@ -61,16 +61,25 @@ def _field(name: Any, kind: Any, number: Any) -> Any:
     return pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": number})
 
 
-def delete_positions(table: Any, positions: Any) -> None:
+def delete_positions(table: Any, positions: Any, partition: Any = ()) -> None:
     """Delete rows by the data file they lie in, and their places in it: ``{path: [places]}``."""
     places = sorted((path, place) for path, found in positions.items() for place in found)
     schema = pa.schema([_field("file_path", pa.string(), FILE_PATH), _field("pos", pa.int64(), POS)])
     rows = pa.table({"file_path": [path for path, _ in places], "pos": [place for _, place in places]}, schema=schema)
-    _commit(table, rows, DataFileContent.POSITION_DELETES)
+    _commit(table, rows, DataFileContent.POSITION_DELETES, partition=partition)
 
 
-def delete_values(table: Any, column: Any, values: Any) -> None:
-    """Delete rows by the value of a column of whole numbers."""
-    field = table.schema().find_field(column)
-    rows = pa.table({column: values}, schema=pa.schema([_field(column, pa.int64(), str(field.field_id))]))
-    _commit(table, rows, DataFileContent.EQUALITY_DELETES, [field.field_id])
+def delete_values(table: Any, partition: Any = (), **values: Any) -> None:
+    """Delete rows by the values of columns, those at the same place together; of a partition, or of a table without any."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    fields = [table.schema().find_field(column) for column in values]
+    kinds = schema_to_pyarrow(table.schema().select(*values))
+    schema = pa.schema(
+        [
+            pa.field(one.name, kinds.field(one.name).type, metadata={"PARQUET:field_id": str(one.field_id)})
+            for one in fields
+        ]
+    )
+    rows = pa.table(dict(values), schema=schema)
+    _commit(table, rows, DataFileContent.EQUALITY_DELETES, [one.field_id for one in fields], partition)

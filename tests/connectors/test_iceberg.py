@@ -208,17 +208,6 @@ def test_rows_of_delete_files_stay_deleted(
     assert env.count(env.read(IcebergSource("n.merged_on_read", properties, snapshot_id=before))) == 3000
 
 
-def test_rows_deleted_by_value_are_refused(env: Environment, catalog: Any, properties: Any) -> None:
-    """No row that was deleted may be read; pyiceberg cannot apply such a delete file."""
-    from tests.connectors.iceberg_deletes import delete_values
-
-    made = catalog.create_table("n.by_value", rows(0, 1).schema)
-    made.append(rows(0, 100))
-    delete_values(made, "id", [5, 6])
-    with pytest.raises(SourceError, match=r"n\.by_value cannot be read(?s:.)*equality deletes"):
-        env.count(env.read(IcebergSource("n.by_value", properties)))
-
-
 def test_a_snapshot_stays_as_it_was(env: Environment, catalog: Any, properties: Any) -> None:
     made = catalog.create_table("n.growing", rows(0, 1).schema)
     made.append(rows(0, 10))

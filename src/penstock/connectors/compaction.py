@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from penstock.connectors.base import StageReport
 from penstock.connectors.splits import evenly
 from penstock.errors import SinkError
+from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +49,16 @@ class Compaction:
     merged: int = 0
     merged_bytes: int = 0
     tasks: int = 0
+
+
+def report(done: Compaction, target: int) -> StageReport:
+    """Return what the page tells of a merge."""
+    if not done.merged:
+        return StageReport("nothing to merge", f"no folder has two small files ({show_count(done.before, 'file')})")
+    reason = (
+        f"{done.merged} of them, {show_bytes(done.merged_bytes)} in all, were smaller than half of {show_bytes(target)}"
+    )
+    return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
 
 
 def groups_to_merge(files: Iterable[tuple[str, int]], target: int) -> list[list[str]]:

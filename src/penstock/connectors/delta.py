@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import logging
 import os
 import re
 import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from penstock.arguments import check_path, check_settings, check_type, columns_of
 from penstock.commit import place_of, recover_target
@@ -18,26 +16,29 @@ from penstock.connectors.base import (
     DataFrameScanProvider,
     NothingToWrite,
     ScanContext,
-    Sink,
     SinkJob,
+    SinkOptions,
+    StageReport,
     checked_parallelism,
 )
-from penstock.connectors.delta_commit import PreparedDelta, app_id
+from penstock.connectors.delta_columns import DeltaColumns
+from penstock.connectors.delta_commit import PreparedDelta, app_id, check_names, files_in_log, table_at
+from penstock.connectors.delta_files import DeltaFiles, files_of, spark_finds
+from penstock.connectors.delta_upsert import DeltaUpsert, PreparedDeltaUpsert, check_upsert
 from penstock.connectors.extras import absolute, needs, without_secrets
-from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.sink_checks import check_partition_columns
-from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
+from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
 from penstock.connectors.timeouts import answered
+from penstock.connectors.upsert import Key, check_key_is_given
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -46,15 +47,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
-_REFUSED = {
-    "deletionVectors": "rows are deleted by deletion vectors",
-    "columnMapping": "columns have other names in the files",
-}
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_CERTAIN = 32
-"""Statistics of longer texts may be cut off."""
-MODES = ("append", "overwrite")
+MODES = ("append", "overwrite", "upsert")
 _PROMISES = ("delta.invariants", "delta.generationExpression", "delta.identity")
 _NOT_IN_DELTA = ("void", "interval", "day-time interval", "year-month interval", "time(")
 """Types that the log takes, and no reader knows."""
@@ -98,118 +92,31 @@ class DeltaSource(DataFrameScanProvider):
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Return all rows of the version."""
-        return self.produce_data_frame(spark, ScanContext(1, 1))
+        return self._rows(spark, None)
 
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the files whose partition and statistics leave it open that rows matter."""
-        from pyspark.sql.types import StructType
+        return self._rows(spark, context)
 
+    def _rows(self, spark: SparkSession, context: ScanContext | None) -> DataFrame:
+        """Return rows for a job, or as one relation with the table's columns, which a job replaces later."""
         table = _open(self.path, self.version, self.storage_options)
-        schema = StructType.fromJson(json.loads(table.schema().to_json()))
-        files = _files(table, context.predicates, schema)
+        columns = DeltaColumns.of(table)
+        files = files_of(table, () if context is None else context.predicates, columns)
         if not files:
-            return spark.createDataFrame([], schema)
+            return spark.createDataFrame([], columns.schema)
         local = _local(self.path)
         root = table.table_uri.rstrip("/") if local is None else f"file:{local}"  # Hadoop takes %20 by its letters
-        if all(_spark_finds(file) for file in files):
+        is_plain = columns.mode != "id" and all(one.kept is None and spark_finds(one, columns) for one in files)
+        if is_plain and (columns.mode == "none" or context is not None):
             paths = [f"{root}/{file.path}" for file in files]
-            return read_parquet(spark, schema, paths, basePath=root)
-        return _DeltaFiles(local or root, tuple(files), schema).produce_data_frame(spark, context)
-
-
-@dataclass(frozen=True, slots=True)
-class DeltaFile:
-    """A file of a version.
-
-    Parameters
-    ----------
-    path
-        Relative to the table's folder.
-    size
-        Its bytes.
-    partition
-        The values of the partition columns.
-    """
-
-    path: str
-    size: int
-    partition: Mapping[str, Any]
-
-
-class _DeltaFiles(SplitSource):
-    """Files whose folders do not tell their partition as Spark would read it."""
-
-    def __init__(self, root: str, files: Sequence[DeltaFile], schema: StructType) -> None:
-        self._root = root
-        self._files = files
-        self._schema = schema
-
-    @property
-    def schema(self) -> StructType:
-        return self._schema
-
-    def enumerate_splits(self, context: ScanContext) -> Sequence[DeltaFile]:  # noqa: ARG002
-        return self._files
-
-    def split_size(self, split: DeltaFile) -> int:
-        return split.size
-
-    def read_split(self, split: DeltaFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        from pyarrow import fs, parquet
-
-        wanted = arrow_schema(self._schema, columns)
-        system, path = fs.FileSystem.from_uri(self._root)
-        with parquet.ParquetFile(f"{path.rstrip('/')}/{split.path}", filesystem=system) as file:
-            for batch in file.iter_batches(columns=[name for name in columns if name not in split.partition]):
-                yield with_partition(batch, wanted, split.partition)
-
-
-def _files(table: DeltaTable, predicates: Sequence[Predicate], schema: StructType) -> list[DeltaFile]:
-    """Return the files of a version that may hold rows that matter."""
-    import pyarrow as pa
-
-    kept = []
-    by = table.metadata().partition_columns
-    columns = {column for predicate in predicates for column in predicate.columns()}
-    for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        statistics = {name: found for name in columns if (found := _statistics(action, name, schema)) is not None}
-        if all(might_match(predicate, statistics) for predicate in predicates):
-            partition = {column: action[f"partition.{column}"] for column in by}
-            kept.append(DeltaFile(unquote(action["path"]), action["size_bytes"], partition))
-    return kept
-
-
-def _spark_finds(file: DeltaFile) -> bool:
-    """Whether Spark reads the partition of a file off the names of its folders: it unescapes them byte by byte."""
-    named = dict(part.split("=", 1) for part in file.path.split("/")[:-1] if "=" in part)
-    for column, value in file.partition.items():
-        told = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), named.get(column, ""))
-        if isinstance(value, dt.datetime) and value.tzinfo is not None:
-            return False  # the log's times are UTC, and Spark would take them for times of the session's zone
-        if column not in named or (isinstance(value, str) and told != value) or (value is None) != (told == _NO_VALUE):
-            return False
-    return True
-
-
-def _statistics(action: Mapping[str, Any], column: str, schema: StructType) -> ColumnStatistics | None:
-    """Return what the log tells of a column in one file; None where Spark's order may be another than the log's."""
-    if column not in schema.fieldNames():
-        return None
-    kind = schema[column].dataType.typeName()
-    if f"partition.{column}" in action:
-        value = action[f"partition.{column}"]
-        rows = action.get("num_records")
-        return ColumnStatistics(value, value, rows if value is None else 0, rows)
-    low, high = action.get(f"min.{column}"), action.get(f"max.{column}")
-    if kind in {"float", "double"} or isinstance(low, dt.datetime):
-        low = high = None
-    if isinstance(high, str) and len(high) >= _CERTAIN:
-        high = None
-    return ColumnStatistics(low, high, action.get(f"null_count.{column}"), action.get("num_records"))
+            return columns.renamed(read_parquet(spark, columns.in_files, paths, basePath=root))
+        found = DeltaFiles(local or root, tuple(files), columns)
+        return found.read(spark) if context is None else found.produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True)
-class DeltaSink(Sink):
+class DeltaSink(SizedTable):
     """A Delta table; what a job writes appears in one commit.
 
     Parameters
@@ -217,7 +124,9 @@ class DeltaSink(Sink):
     path
         The table's folder; made with the first commit.
     mode
-        ``append`` or ``overwrite``.
+        ``append``, ``overwrite`` or ``upsert``: rows replace those of the table with the same key, others are added.
+    key
+        For ``upsert``, the columns that tell rows apart. No row may have a null in them, and no two rows the same.
     partition_by
         Columns that become folders, of a new table: a list, or the name of one.
     parallelism
@@ -228,6 +137,13 @@ class DeltaSink(Sink):
         A name that you give to these rows, such as the day of a daily load. The table's log keeps it (as a ``txn`` of
         Delta's protocol). If the log has it, the job writes nothing here. So a job whose driver died can run again at
         any time, and the table has the rows once.
+    target_file_size
+        The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
+        ``sink.target-file-size`` where there are partition columns; where there are none, each task writes a file. An
+        upsert leaves the sizes to Spark.
+    auto_compaction
+        Whether files of half the target size and less are merged, those of each partition, before they become visible.
+        If None, as the option ``sink.auto-compaction`` says.
     """
 
     path: str
@@ -236,10 +152,16 @@ class DeltaSink(Sink):
     parallelism: int | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: str | None = None
+    key: str | Sequence[str] = ()
+    target_file_size: int | str | None = None
+    auto_compaction: bool | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise SinkError(f"mode {self.mode!r} is not known", hint=f"give one of {', '.join(MODES)}")
+        object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.path}"))
+        check_key_is_given(self.mode, self.key)
+        self._check_file_size()
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.path}")
         check_path(self.path, "DeltaSink")
@@ -267,6 +189,17 @@ class DeltaSink(Sink):
         """The storage options."""
         return {self.path: dict(self.storage_options)}
 
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """The partition columns: those of the table, if there is one."""
+        needs("deltalake", "delta", SinkError)
+        table = table_at(self.path, self.storage_options)
+        return columns_of(self.partition_by, self.path) if table is None else table.metadata().partition_columns
+
+    def file_size(self, options: SinkOptions) -> int | None:
+        """Return the bytes a file should have, None if the tasks before the sink write as they are."""
+        return None if self.mode == "upsert" else super().file_size(options)
+
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
         recover_target(access, Folder(access.bridge, self.path))
@@ -284,11 +217,15 @@ class DeltaSink(Sink):
                 return NothingToWrite(self.token)
             version = table.version()
             _refuse_what_is_not_kept(table, self.path)
+            if self.mode == "overwrite":
+                check_names(table, self.path)
+            if self.mode == "upsert":
+                check_upsert(table, self.path)
             found = tuple(table.metadata().partition_columns)
             if partition_by and partition_by != found:
                 raise SinkError(f"table {self.path} is partitioned by {found}, not by {partition_by}")
             partition_by = found
-            columns = table.schema().to_json() if self.mode == "append" else None
+            columns = None if self.mode == "overwrite" else table.schema().to_json()
             overwritten = str(spark.conf.get("spark.sql.sources.partitionOverwriteMode", "static")).lower()
             if self.mode == "overwrite" and found and overwritten == "dynamic":
                 raise SinkError(
@@ -330,12 +267,16 @@ class _DeltaSinkJob(SinkJob):
         self._table = None if columns is None else StructType.fromJson(json.loads(columns))
         self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._schema = ""
+        self._rows = StagedFiles(spark, sink.path, ())
+        self._removed: tuple[str, ...] = ()
 
     def check(self, schema: StructType) -> None:
         from deltalake import Schema
 
         where = f"table {self._sink.path}"
         check_partition_columns(self._spark, schema, self._staged.partition_by, where)
+        if self._sink.mode == "upsert":
+            self._key(self._table or schema)
         if self._table is not None:
             check_columns(schema, self._table, where, case_sensitive=self._is_case_sensitive)
             return
@@ -354,32 +295,66 @@ class _DeltaSinkJob(SinkJob):
             where = f"table {self._sink.path}"
             df = in_shape_of(df, self._table, where, case_sensitive=self._is_case_sensitive)
         self._schema = self._columns or as_nullable(df.schema).json()
-        self._staged.write(df)
+        if self._sink.mode == "upsert":
+            self._upsert(df)
+        else:
+            self._staged.write(df)
+
+    def _upsert(self, df: DataFrame) -> None:
+        """Keep the rows, and write anew the files whose rows they replace."""
+        self._rows.write(df)
+        sink, schema = self._sink, as_nullable(df.schema)
+        table = table_at(sink.path, sink.storage_options)
+        if table is not None:
+            check_upsert(table, sink.path)
+            self._version = table.version()
+        upsert = DeltaUpsert(df.sparkSession, self._staged.root, self._key(schema), self._rows.folder, schema)
+        self._removed = upsert.write(table, self._staged)
+
+    def _key(self, schema: StructType) -> Key:
+        where, given = f"table {self._sink.path}", columns_of(self._sink.key, self._sink.path)
+        return Key.of(given, schema, where, case_sensitive=self._is_case_sensitive)
 
     def prepare(self) -> Prepared:
         """Look which files there are."""
-        sink, files = self._sink, self._staged.places()
-        return PreparedDelta(
+        sink = self._sink
+        made = PreparedDelta(
             sink.path,
             self._staged.root,
             sink.mode,
             self._schema,
             tuple(self._staged.partition_by),
-            tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in files),
+            files_in_log(self._staged),
             self._staged.folder,
             self._version,
             uuid.uuid4().hex,
             sink.token,
             without_secrets(sink.storage_options),
         )
+        if sink.mode != "upsert":
+            return made
+        from pyspark.sql.types import StructType
+
+        key = self._key(StructType.fromJson(json.loads(self._schema))).columns
+        told = {one.name: getattr(made, one.name) for one in fields(made)}
+        return PreparedDeltaUpsert(**told, key=key, rows=self._rows.folder, removed=self._removed)
 
     @property
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The storage options."""
         return self._sink.secrets
 
+    def sample_size(self, df: DataFrame) -> int:
+        """Write some rows into a folder of their own, and remove it."""
+        return self._staged.sample(df)
+
+    def compact(self, target: int) -> StageReport:
+        """Merge small files."""
+        return self._staged.compact(self._spark, target)
+
     def abort(self) -> None:
         self._staged.delete()
+        self._rows.delete()
 
 
 def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
@@ -387,6 +362,13 @@ def _refuse_what_is_not_kept(table: DeltaTable, path: str) -> None:
     promised = [key for key in table.metadata().configuration if key.startswith("delta.constraints.")]
     for column in json.loads(table.schema().to_json())["fields"]:
         promised += [f"{key} of {column['name']}" for key in column["metadata"] if key.startswith(_PROMISES)]
+    mode = DeltaColumns.of(table).mode
+    if mode != "none":
+        raise SinkError(
+            f"table {path} cannot be written",
+            cause=f"its columns have other names in its files (column mapping by {mode})",
+            hint="write it with Delta Lake itself, or to a table without column mapping",
+        )
     if promised:
         raise SinkError(
             f"table {path} cannot be written",
@@ -426,13 +408,4 @@ def _open(path: str, version: int | None, storage_options: Mapping[str, str]) ->
         raise SourceError(
             f"{path} is not a Delta table", cause="it has no transaction log", hint="check the path"
         ) from error
-    used = {*(table.protocol().reader_features or ())}
-    if str(table.metadata().configuration.get("delta.columnMapping.mode", "none")) != "none":
-        used.add("columnMapping")
-    for feature in sorted(used & _REFUSED.keys()):
-        raise SourceError(
-            f"table {path} uses {feature}, which is not supported",
-            cause=_REFUSED[feature],
-            hint="rewrite the table without it, or read it with another connector",
-        )
     return table

@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from penstock.commit import Prepared
 from penstock.commit.moves import move_files
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
 
     from penstock.commit import Access
+    from penstock.connectors.staged_files import StagedFiles
+
+    Files = tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]
 
 _RECEIPT = "penstock.receipt"
-_TRIES = 10
-_PAUSE = 0.05
+_AS_THEY_ARE = "/!$&'()+,-.:;=@_~"
+"""Characters of a path that deltalake (1.6) does not escape where it removes a file."""
+TRIES = 10
+PAUSE = 0.05
 """Seconds before an overwrite that came too late is tried again, more each time."""
 
 
@@ -66,7 +71,7 @@ class PreparedDelta(Prepared):
     mode: str
     schema: str
     partition_by: tuple[str, ...]
-    files: tuple[tuple[str, int, int, tuple[tuple[str, str | None], ...]], ...]
+    files: Files
     staging: str
     version: int | None
     receipt: str
@@ -85,10 +90,11 @@ class PreparedDelta(Prepared):
 
     def ready(self, access: Access) -> None:
         """Move the files to where the table's others lie, and look whether the table still is as it was."""
-        self._place(access)
+        self.put_in_place(access)
         self._check(access)
 
-    def _place(self, access: Access) -> None:
+    def put_in_place(self, access: Access) -> None:
+        """Move the files to where the table's others lie."""
         paths = tuple(path for path, *_ in self.files)
         for folder in sorted({path.rpartition("/")[0] for path in paths}):
             Folder(access.bridge, f"{self.root}/{folder}").make()
@@ -98,44 +104,49 @@ class PreparedDelta(Prepared):
         """Write the entry of the log; one that replaces rows replaces all those of the version before it."""
         from deltalake.exceptions import CommitFailedError
 
-        for attempt in range(_TRIES):
+        for attempt in range(TRIES):
             if self.is_committed(access):
                 return
-            self._place(access)
+            self.put_in_place(access)
             try:
                 self._write_entry(access)
             except CommitFailedError:
-                if self.mode == "append" or attempt == _TRIES - 1:
+                if self.mode == "append" or attempt == TRIES - 1:
                     raise
-                time.sleep(_PAUSE * (1 + attempt))
+                time.sleep(PAUSE * (1 + attempt))
             else:
                 return
 
     def _write_entry(self, access: Access) -> None:
         from deltalake import Schema
-        from deltalake.transaction import AddAction
 
-        now = int(time.time() * 1000)
-        actions = [
-            AddAction(path, size, dict(values), now, True, json.dumps({"numRecords": rows}))
-            for path, size, rows, values in self.files
-        ]
-        table, schema = self._check(access), Schema.from_json(self.schema)
+        actions, table, schema = self._added(), self._check(access), Schema.from_json(self.schema)
         if table is None:
             create_table(self, access, schema, actions)
         else:
             # What others have appended since does not matter to rows that are appended; what is replaced must be all.
             retries = None if self.mode == "append" else 0
-            by, told = list(self.partition_by), _properties(self.receipt, self.token, retries)
+            by, told = list(self.partition_by), properties_of(self.receipt, self.token, retries)
             table.create_write_transaction([*actions], self.mode, schema, by, commit_properties=told)
+
+    def _added(self) -> list[AddAction]:
+        from deltalake.transaction import AddAction
+
+        now = int(time.time() * 1000)
+        return [
+            AddAction(path, size, dict(values), now, True, json.dumps({"numRecords": rows}))
+            for path, size, rows, values in self.files
+        ]
 
     def _check(self, access: Access) -> DeltaTable | None:
         from deltalake import Schema
 
         table = self._table(access)
-        if table is None or self.mode != "append":
-            return table
-        if table.schema().to_json() != Schema.from_json(self.schema).to_json():
+        if table is None:
+            return None
+        if self.mode != "append":
+            check_names(table, self.path)
+        if self.mode != "overwrite" and table.schema().to_json() != Schema.from_json(self.schema).to_json():
             raise SinkError(
                 f"the columns of table {self.path} have changed while the job ran", hint="run the job again"
             )
@@ -176,9 +187,13 @@ class PreparedDelta(Prepared):
 
     def undo(self, access: Access) -> None:
         """Remove the files; the log does not name them."""
+        self.remove_files(access)
+        self.finish(access)
+
+    def remove_files(self, access: Access) -> None:
+        """Remove the files from the table's folder."""
         for path, *_ in self.files:
             Folder(access.bridge, f"{self.root}/{path}").delete()
-        self.finish(access)
 
     def finish(self, access: Access) -> None:
         """Remove the folder where the files were at first."""
@@ -199,6 +214,11 @@ class PreparedDelta(Prepared):
         return with_secrets(self.options, given_for(access, self.address))
 
 
+def files_in_log(staged: StagedFiles) -> Files:
+    """Return what was written as records have it."""
+    return tuple((one.path, one.size, one.rows, tuple(one.partition.items())) for one in staged.places())
+
+
 def create_table(record: PreparedDelta, access: Access, schema: Schema, actions: list[AddAction]) -> None:
     """Make a table of which the first version has the files."""
     from deltalake.transaction import create_table_with_add_actions
@@ -210,7 +230,7 @@ def create_table(record: PreparedDelta, access: Access, schema: Schema, actions:
         mode="error",
         partition_by=list(record.partition_by),
         storage_options=record.reach(access) or None,
-        commit_properties=_properties(record.receipt, record.token, None),
+        commit_properties=properties_of(record.receipt, record.token, None),
     )
 
 
@@ -222,12 +242,32 @@ def table_at(path: str, options: Mapping[str, str]) -> DeltaTable | None:
     return DeltaTable(path, storage_options=given) if DeltaTable.is_deltatable(path, given) else None
 
 
+def check_names(table: DeltaTable, path: str) -> None:
+    """Refuse to replace rows of files whose names deltalake would write in another way than the log has them.
+
+    Raises
+    ------
+    SinkError
+        If there is such a file: every reader would still find its rows.
+    """
+    import pyarrow as pa
+
+    for name in pa.table(table.get_add_actions()).column("path").to_pylist():
+        if quote(unquote(name), safe=_AS_THEY_ARE) != name:
+            raise SinkError(
+                f"rows of table {path} cannot be replaced",
+                cause=f"its log has a file {name}, whose name deltalake would write in another way, so that it stayed",
+                hint="replace them with the program that has written them",
+            )
+
+
 def app_id(token: str) -> str:
     """Return the application that a token is the only transaction of, in the words of Delta's protocol."""
     return f"penstock-{token}"
 
 
-def _properties(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
+def properties_of(receipt: str, token: str | None, retries: int | None) -> CommitProperties:
+    """Return what an entry of the log tells of its job, and how often deltalake tries again by itself."""
     from deltalake import CommitProperties, Transaction
 
     transactions = None if token is None else [Transaction(app_id(token), 0)]

@@ -12,11 +12,11 @@ from penstock.commit.file_tokens import has_token, keep_tokens, write_token
 from penstock.commit.folders import PreparedFolders
 from penstock.commit.owner import Owner
 from penstock.connectors.base import SinkJob, StageReport, already_written
-from penstock.connectors.compaction import compact
+from penstock.connectors.compaction import compact, report
 from penstock.connectors.partition_commit import MARKER, CommittedPartition, partition_values
 from penstock.connectors.sink_checks import check_format, check_partition_columns
 from penstock.errors import SinkError
-from penstock.units import show_bytes, show_count
+from penstock.units import show_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,13 +149,7 @@ class FileSinkJob(SinkJob):
         done = compact(
             self._spark, self._staging, sink.format, self._schema, sink.partition_columns, sink.options, target
         )
-        if not done.merged:
-            return StageReport("nothing to merge", f"no folder has two small files ({show_count(done.before, 'file')})")
-        reason = (
-            f"{done.merged} of them, {show_bytes(done.merged_bytes)} in all, were smaller than half of "
-            f"{show_bytes(target)}"
-        )
-        return StageReport(f"{show_count(done.before, 'file')} into {done.after}", reason, done.tasks)
+        return report(done, target)
 
     def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
         """Apply policies to every partition that was written, now that all its files are visible."""

@@ -9,54 +9,55 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
-from penstock.arguments import check_table, check_type
+from penstock.arguments import check_table, check_type, columns_of
 from penstock.commit import recover_target
 from penstock.connectors.base import (
     DataFrameScanProvider,
     NothingToWrite,
     ScanContext,
-    Sink,
     SinkJob,
+    SinkOptions,
+    StageReport,
     checked_parallelism,
 )
 from penstock.connectors.extras import address_of, without_secrets
 from penstock.connectors.iceberg_commit import (
     PreparedIceberg,
     catalog_of,
+    files_in_snapshot,
     has_token,
     last_number,
     located,
     place_of,
     table_of,
 )
-from penstock.connectors.split_source import SplitSource, arrow_schema
-from penstock.connectors.splits import OPEN_COST, evenly
+from penstock.connectors.iceberg_files import IcebergFiles, condition_of, files_of, schema_of, spark_schema
+from penstock.connectors.iceberg_partitions import IcebergPartitions, plain_columns
+from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert, check_upsert, snapshot_of
+from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
-from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of, quoted
+from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of
 from penstock.connectors.timeouts import answered
+from penstock.connectors.upsert import Key, check_key_is_given
 from penstock.errors import SinkError, SourceError
 from penstock.spark.files import read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyiceberg.catalog import Catalog
-    from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.schema import Schema
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from penstock.commit import Access, Prepared
-    from penstock.connectors.predicates import Predicate
 
 log = logging.getLogger("penstock.sources")
-MODES = ("append", "overwrite")
+MODES = ("append", "overwrite", "upsert")
 _CATALOG = 'as in {"type": "rest", "uri": "http://host:8181"}'
 
 
@@ -104,69 +105,24 @@ class IcebergSource(DataFrameScanProvider):
     def produce_data_frame(self, spark: SparkSession, context: ScanContext) -> DataFrame:
         """Return the files whose statistics leave it open that rows matter."""
         table = _load(self.table, self.catalog, SourceError)
-        schema = _spark_schema(table, self.snapshot_id)
+        schema = spark_schema(table, self.snapshot_id)
         if self.snapshot_id is None:
             return spark.createDataFrame([], schema)
-        scan = table.scan(row_filter=_expression(context.predicates, schema), snapshot_id=self.snapshot_id)
-        try:
-            tasks = answered(f"table {self.table}", "asking for its files", lambda: list(scan.plan_files()))
-        except ValueError as error:  # rows deleted by their values, which pyiceberg cannot leave out
-            raise SourceError(
-                f"table {self.table} cannot be read",
-                cause=str(error),
-                hint="rewrite its files with their deletes applied, as Iceberg's procedure rewrite_data_files does",
-            ) from error
-        if not tasks:
+        snapshot_id, condition = self.snapshot_id, condition_of(context.predicates, schema)
+        what = "asking for its files"
+        files = answered(f"table {self.table}", what, lambda: files_of(table, snapshot_id, condition))
+        if not files:
             return spark.createDataFrame([], schema)
-        plain = all(not task.delete_files and str(task.file.file_format).lower().endswith("parquet") for task in tasks)
         # Spark finds columns by name; a mapping that renames none is there where files were added.
         by_name = table.name_mapping() in (None, table.schema().name_mapping)
-        if plain and by_name and len(table.metadata.schemas) == 1:
-            return read_parquet(spark, schema, [task.file.file_path for task in tasks])
-        columns = _schema_of(table, self.snapshot_id)
-        return _IcebergTasks(table, tasks, schema, columns).produce_data_frame(spark, context)
-
-
-class _IcebergTasks(SplitSource):
-    """Files that pyiceberg reads, with their deleted rows left out."""
-
-    def __init__(self, table: Table, tasks: Sequence[FileScanTask], schema: StructType, columns: Schema) -> None:
-        self._metadata = table.metadata
-        self._properties = dict(table.io.properties)
-        self._location = table.metadata_location
-        self._tasks = list(tasks)
-        self._schema = schema
-        self._columns = columns
-
-    @property
-    def schema(self) -> StructType:
-        return self._schema
-
-    def enumerate_splits(self, context: ScanContext) -> Sequence[Any]:
-        sizes = [task.file.file_size_in_bytes + OPEN_COST for task in self._tasks]
-        wanted = max(1, min(len(sizes), -(-sum(sizes) // context.data_volume_per_task), context.parallelism))
-        return [[self._tasks[place] for place in group] for group in evenly(sizes, wanted)]
-
-    def split_size(self, split: Any) -> int:
-        return sum(task.file.file_size_in_bytes for task in split)
-
-    def read_split(self, split: Any, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-        from pyiceberg.expressions import AlwaysTrue
-        from pyiceberg.io import load_file_io
-        from pyiceberg.io.pyarrow import ArrowScan
-
-        wanted = arrow_schema(self._schema, columns)
-        projected = self._columns.select(*columns)
-        io = load_file_io(self._properties, self._location)
-        scan = ArrowScan(self._metadata, io, projected, AlwaysTrue())
-        for batch in scan.to_record_batches(split):
-            table = pa.Table.from_batches([batch]).select(list(columns)).cast(wanted)
-            yield from table.to_batches()
+        if by_name and len(table.metadata.schemas) == 1 and all(one.is_plain for one in files):
+            return read_parquet(spark, schema, [one.path for one in files])
+        columns = schema_of(table, self.snapshot_id)
+        return IcebergFiles(table, files, schema, columns).produce_data_frame(spark, context)
 
 
 @dataclass(frozen=True)
-class IcebergSink(Sink):
+class IcebergSink(SizedTable):
     """An Iceberg table; what a job writes appears in one commit.
 
     Parameters
@@ -176,13 +132,22 @@ class IcebergSink(Sink):
     catalog
         The properties of the catalogue, as ``pyiceberg.catalog.load_catalog`` takes them.
     mode
-        ``append`` or ``overwrite``.
+        ``append``, ``overwrite`` or ``upsert``: rows replace those of the table with the same key, others are added.
     parallelism
         The number of tasks that write; if None, the tasks that make the rows.
     token
         A name that you give to these rows, such as the day of a daily load. The properties of the table's snapshots
         keep it. If a snapshot that still exists has it, the job writes nothing here. So a job whose driver died can run
         again, and the table has the rows once.
+    key
+        For ``upsert``, the columns that tell rows apart. No row may have a null in them, and no two rows the same.
+    target_file_size
+        The size that files should have on disk, in bytes or as a text such as ``"128 mb"``. If None, that of the option
+        ``sink.target-file-size`` where there are partition columns; where there are none, each task writes a file. An
+        upsert leaves the sizes to Spark.
+    auto_compaction
+        Whether files of half the target size and less are merged, those of each partition, before they become visible.
+        If None, as the option ``sink.auto-compaction`` says.
     """
 
     table: str
@@ -190,6 +155,9 @@ class IcebergSink(Sink):
     mode: str = "append"
     parallelism: int | None = None
     token: str | None = None
+    key: str | Sequence[str] = ()
+    target_file_size: int | str | None = None
+    auto_compaction: bool | None = None
 
     def __post_init__(self) -> None:
         check_table(self.table, "IcebergSink")
@@ -199,6 +167,9 @@ class IcebergSink(Sink):
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"sink {self.table}")
         object.__setattr__(self, "catalog", located(self.catalog))
+        object.__setattr__(self, "key", columns_of(self.key, f"key of sink {self.table}"))
+        check_key_is_given(self.mode, self.key)
+        self._check_file_size()
 
     @property
     def name(self) -> str:
@@ -219,6 +190,16 @@ class IcebergSink(Sink):
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The properties of the catalogue."""
         return {address_of(place_of(self.catalog), self.catalog.get("warehouse")): dict(self.catalog)}
+
+    @property
+    def partition_columns(self) -> Sequence[str]:
+        """The partition columns of the table, if it has no other partitions."""
+        table = table_of(catalog_of(self.catalog, SinkError), self.table)
+        return [] if table is None else plain_columns(table)
+
+    def file_size(self, options: SinkOptions) -> int | None:
+        """Return the bytes a file should have, None if the tasks before the sink write as they are."""
+        return None if self.mode == "upsert" else super().file_size(options)
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
@@ -243,17 +224,11 @@ class IcebergSink(Sink):
             if self.token is not None and has_token(found, self.token):
                 log.warning("%s holds %s already, nothing is written", self.table, self.token)
                 return NothingToWrite(self.token)
-            if not all(str(one.transform) == "identity" for one in found.spec().fields):
-                raise SinkError(
-                    f"table {self.table} is partitioned by {found.spec()}, which is not supported",
-                    hint="only plain columns can be partition columns of a table written here",
-                )
-            root = found.location()
-            by = [found.schema().find_column_name(one.source_id) or "" for one in found.spec().fields]
-            # The columns stay in the files; copies of them make a folder, and so files, of one value each.
-            folders = [f"penstock_{place}" for place in range(len(by))]
-            columns = _spark_schema(found, None)
-            return _IcebergSinkJob(spark, self, root, StagedFiles(spark, f"{root}/data", folders), by, columns)
+            if self.mode == "upsert":
+                check_upsert(found)
+            root, partitions = found.location(), IcebergPartitions.of(found)
+            staged = StagedFiles(spark, f"{root}/data", partitions.folders)
+            return _IcebergSinkJob(spark, self, root, staged, partitions, spark_schema(found, None))
         new_root = self._root(catalog)
         if new_root is None:
             raise SinkError(
@@ -261,7 +236,7 @@ class IcebergSink(Sink):
                 cause=f"the warehouse is {catalog.properties.get('warehouse')!r}, which is no path",
                 hint="make the table first, or give the catalogue a warehouse that is a URI",
             )
-        return _IcebergSinkJob(spark, self, new_root, StagedFiles(spark, f"{new_root}/data", ()), [], None)
+        return _IcebergSinkJob(spark, self, new_root, StagedFiles(spark, f"{new_root}/data", ()), None, None)
 
 
 class _IcebergSinkJob(SinkJob):
@@ -271,6 +246,8 @@ class _IcebergSinkJob(SinkJob):
     ----------
     location
         The table's folder, as the catalogue knows it.
+    partitions
+        How rows are divided among files, None of a new table.
     columns
         The columns of the table, None of a new one.
     """
@@ -281,18 +258,24 @@ class _IcebergSinkJob(SinkJob):
         sink: IcebergSink,
         location: str,
         staged: StagedFiles,
-        partition_by: Sequence[str],
+        partitions: IcebergPartitions | None,
         columns: StructType | None,
     ) -> None:
+        self._spark = spark
         self._sink = sink
         self._columns = columns
         self._is_case_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")) == "true"
         self._location = location
         self._staged = staged
-        self._partition_by = partition_by
+        self._partitions = partitions
+        self._rows = StagedFiles(spark, str(staged.child("")), ())
+        self._removed: tuple[str, ...] = ()
+        self._snapshot: int | None = None
         self._schema: StructType | None = None
 
     def check(self, schema: StructType) -> None:
+        if self._sink.mode == "upsert":
+            self._key(self._columns or schema)
         if self._columns is not None:
             check_columns(schema, self._columns, self._where, case_sensitive=self._is_case_sensitive)
 
@@ -305,29 +288,51 @@ class _IcebergSinkJob(SinkJob):
         if self._columns is not None:
             df = in_shape_of(df, self._columns, self._where, case_sensitive=self._is_case_sensitive)
         self._schema = as_nullable(df.schema)
-        for folder, column in zip(self._staged.partition_by, self._partition_by, strict=True):
-            df = df.withColumn(folder, df[quoted(column)])
-        self._staged.write(df)
+        if self._sink.mode == "upsert":
+            self._upsert(df)
+        else:
+            self._staged.write(df if self._partitions is None else self._partitions.with_folders(df))
+
+    def _upsert(self, df: DataFrame) -> None:
+        """Keep the rows, and write anew the files whose rows they replace."""
+        assert self._schema is not None
+        self._rows.write(df)
+        table = table_of(catalog_of(self._sink.catalog, SinkError), self._sink.table)
+        upsert = IcebergUpsert(df.sparkSession, self._key(self._schema), self._rows.folder, self._schema)
+        self._snapshot = None if table is None else snapshot_of(table)
+        self._removed = upsert.write(table, self._partitions, self._staged)
+
+    def _key(self, schema: StructType) -> Key:
+        given = columns_of(self._sink.key, self._sink.table)
+        return Key.of(given, schema, self._where, case_sensitive=self._is_case_sensitive)
 
     def prepare(self) -> Prepared:
         """Look which files there are; they lie in the table's folder, and no snapshot names them."""
         assert self._schema is not None
-        paths = tuple(f"{self._staged.root}/{one.path}" for one in self._staged.files() if one.rows)
-        root = str(self._staged.child("").parent)
-        table = table_of(catalog_of(self._sink.catalog, SinkError), self._sink.table)
-        return PreparedIceberg(
-            self._sink.table,
-            root,
+        sink = self._sink
+        files, partitions = files_in_snapshot(self._staged)
+        made = PreparedIceberg(
+            sink.table,
+            str(self._staged.child("").parent),
             self._location,
-            self._sink.mode,
+            sink.mode,
             self._schema.json(),
             self._staged.folder,
-            paths,
+            files,
             uuid.uuid4().hex,
-            place_of(self._sink.catalog),
-            self._sink.token,
-            without_secrets(self._sink.catalog),
-            last_number(table),
+            place_of(sink.catalog),
+            sink.token,
+            without_secrets(sink.catalog),
+            last_number(table_of(catalog_of(sink.catalog, SinkError), sink.table)),
+            partitions,
+            None if self._partitions is None else self._partitions.spec_id,
+        )
+        if sink.mode != "upsert":
+            return made
+        told = {one.name: getattr(made, one.name) for one in fields(made)}
+        key = self._key(self._schema).columns
+        return PreparedIcebergUpsert(
+            **told, key=key, rows=self._rows.folder, removed=self._removed, snapshot=self._snapshot
         )
 
     @property
@@ -335,8 +340,17 @@ class _IcebergSinkJob(SinkJob):
         """The properties of the catalogue."""
         return self._sink.secrets
 
+    def sample_size(self, df: DataFrame) -> int:
+        """Write some rows into a folder of their own, and remove it."""
+        return self._staged.sample(df)
+
+    def compact(self, target: int) -> StageReport:
+        """Merge small files."""
+        return self._staged.compact(self._spark, target)
+
     def abort(self) -> None:
         self._staged.delete()
+        self._rows.delete()
 
 
 def _load(table: str, properties: Mapping[str, str], error: type[SourceError | SinkError]) -> Table:
@@ -347,54 +361,3 @@ def _load(table: str, properties: Mapping[str, str], error: type[SourceError | S
         return answered(f"catalogue {catalog.name}", f"asking for table {table}", lambda: catalog.load_table(table))
     except NoSuchTableError as problem:
         raise error(f"there is no Iceberg table {table}", hint="check the name and its namespace") from problem
-
-
-def _spark_schema(table: Table, snapshot_id: int | None) -> StructType:
-    import pyarrow as pa
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    arrow = schema_to_pyarrow(_schema_of(table, snapshot_id))
-    plain = pa.schema([pa.field(one.name, one.type, one.nullable) for one in arrow])
-    schema: StructType = from_arrow_schema(plain)
-    return schema
-
-
-def _schema_of(table: Table, snapshot_id: int | None) -> Schema:
-    """Return the columns as they were when a snapshot was made: a table may have changed since."""
-    snapshot = None if snapshot_id is None else table.snapshot_by_id(snapshot_id)
-    if snapshot is None or snapshot.schema_id is None:
-        return table.schema()
-    return table.schemas()[snapshot.schema_id]
-
-
-def _expression(predicates: Sequence[Predicate], schema: StructType) -> BooleanExpression:
-    """Return what pyiceberg may leave files out by; its order of NaN is not Spark's, so floats do not count."""
-    from pyiceberg import expressions
-
-    ex: Any = expressions  # its constructors have no types
-    compared = {
-        "=": ex.EqualTo,
-        "<": ex.LessThan,
-        "<=": ex.LessThanOrEqual,
-        ">": ex.GreaterThan,
-        ">=": ex.GreaterThanOrEqual,
-        "in": ex.In,
-        "is null": ex.IsNull,
-        "is not null": ex.NotNull,
-    }
-
-    def one(predicate: Predicate) -> Any:
-        if predicate.parts:
-            connective = ex.And if predicate.operator == "and" else ex.Or
-            return connective(*map(one, predicate.parts))
-        values = [predicate.values] if predicate.operator == "in" else predicate.values
-        return compared[predicate.operator](predicate.column, *values)
-
-    names = set(schema.fieldNames())
-    whole: BooleanExpression = ex.AlwaysTrue()
-    for predicate in predicates:
-        used = set(predicate.columns())
-        if used <= names and not any(schema[name].dataType.typeName() in {"float", "double"} for name in used):
-            whole = ex.And(whole, one(predicate))
-    return whole

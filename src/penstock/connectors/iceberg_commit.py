@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from penstock.commit import Prepared
 from penstock.connectors.extras import absolute, address_of, given_for, needs, with_secrets
+from penstock.connectors.iceberg_partitions import IcebergPartitions, entry_of
 from penstock.connectors.split_source import arrow_schema
 from penstock.connectors.timeouts import answered, timeout_of_attempt
 from penstock.errors import CommitError, SinkError, SourceError, SourceTimeoutError
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.update.snapshot import _FastAppendFiles, _OverwriteFiles
 
     from penstock.commit import Access
+    from penstock.connectors.staged_files import StagedFiles
 
 _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
+_NAMES = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
-_TRIES = 8
-_PAUSE = 0.1
+TRIES = 8
+PAUSE = 0.1
 """Seconds before a snapshot that came too late is tried again; twice as long each time."""
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
 
@@ -63,6 +67,11 @@ class PreparedIceberg(Prepared):
     seen
         The sequence number of the table's last snapshot when the job was about to commit, 0 of a new table; None of a
         table of format 1, whose snapshots have no numbers.
+    partitions
+        The values of the partition of each file, as the names of its folders tell them; None where pyiceberg finds the
+        partitions.
+    spec
+        The number of the partition spec that they are values of.
     """
 
     kind: ClassVar[str] = "iceberg"
@@ -80,6 +89,8 @@ class PreparedIceberg(Prepared):
     token: str | None = None
     catalog: tuple[tuple[str, str], ...] = ()
     seen: int | None = None
+    partitions: tuple[tuple[str | None, ...], ...] | None = None
+    spec: int | None = None
 
     @property
     def target(self) -> str:
@@ -103,44 +114,71 @@ class PreparedIceberg(Prepared):
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        for attempt in range(_TRIES):
+        for attempt in range(TRIES):
             if self.is_committed(access):
                 return
             try:
-                self._add_snapshot(self._catalog(access))
+                self._add_snapshot(self.connect(access))
             except CommitFailedException:
-                if attempt == _TRIES - 1:
+                if attempt == TRIES - 1:
                     raise
-                time.sleep(_PAUSE * 2**attempt)
+                time.sleep(PAUSE * 2**attempt)
             else:
                 return
 
     def _add_snapshot(self, catalog: Catalog) -> None:
         catalog.create_namespace_if_not_exists(self.table.rpartition(".")[0])
-        if catalog.table_exists(self.table):
-            table = catalog.load_table(self.table)
-            once = {**table.metadata.properties, _RETRIES: "0"}
-            table.metadata = table.metadata.model_copy(update={"properties": once})  # only here, not in the catalogue
-            with table.transaction() as transaction:
-                self._fill(transaction, has_rows=table.current_snapshot() is not None)
+        if not catalog.table_exists(self.table):
+            self._make_table(catalog)
             return
+        table = tried_once(catalog.load_table(self.table))
+        self._check_partitions(table)
+        with table.transaction() as transaction:
+            self._fill(transaction, table, has_rows=table.current_snapshot() is not None)
+
+    def _make_table(self, catalog: Catalog) -> None:
         from pyspark.sql.types import StructType
 
         schema = arrow_schema(StructType.fromJson(json.loads(self.schema)))
         making = catalog.create_table_transaction(self.table, schema, location=self.location)
-        self._fill(making, has_rows=False)
+        self._fill(making, None, has_rows=False)
         making.commit_transaction()
 
-    def _fill(self, transaction: Transaction, *, has_rows: bool) -> None:
+    def _check_partitions(self, table: Table) -> None:
+        if self.spec is not None and table.spec().spec_id != self.spec:
+            raise SinkError(
+                f"the partitions of table {self.table} have changed while the job ran", hint="run the job again"
+            )
+
+    def _fill(self, transaction: Transaction, table: Table | None, *, has_rows: bool) -> None:
         from pyiceberg.expressions import AlwaysTrue
 
-        told = {_RECEIPT: self.receipt, **({} if self.token is None else {_TOKEN: self.token})}
+        told = self._told()
         if self.mode == "overwrite" and has_rows:
             transaction.delete(AlwaysTrue(), snapshot_properties=told)
-        if self.files:
-            transaction.add_files(list(self.files), snapshot_properties=told)
-        else:  # there may be no snapshot to tell
+        if not self.files:  # there may be no snapshot to tell
             transaction.set_properties({f"{key}.without-rows": value for key, value in told.items()})
+        elif table is None or self.partitions is None:
+            transaction.add_files(list(self.files), snapshot_properties=told)
+        else:
+            self._name_columns(transaction, table)
+            with transaction.update_snapshot(snapshot_properties=told).fast_append() as added:
+                self._append(added, table)
+
+    def _told(self) -> dict[str, str]:
+        """Return what the snapshot tells of the job."""
+        return {_RECEIPT: self.receipt, **({} if self.token is None else {_TOKEN: self.token})}
+
+    def _name_columns(self, transaction: Transaction, table: Table) -> None:
+        """Let readers find columns by their names, as the files have no numbers of columns."""
+        if table.name_mapping() is None:
+            transaction.set_properties({_NAMES: table.schema().name_mapping.model_dump_json()})
+
+    def _append(self, added: _FastAppendFiles | _OverwriteFiles, table: Table) -> None:
+        """Add the files with the partitions that their folders tell."""
+        partitions = IcebergPartitions.of(table)
+        for path, texts in zip(self.files, self.partitions or [()] * len(self.files), strict=True):
+            added.append_data_file(entry_of(table, path, partitions.record(texts)))
 
     def is_committed(self, access: Access) -> bool:
         """Whether a snapshot has the job's receipt, or its token.
@@ -150,7 +188,7 @@ class PreparedIceberg(Prepared):
         CommitError
             If that cannot be told, as snapshots have expired since and the table names none of the files.
         """
-        table = table_of(self._catalog(access), self.table)
+        table = table_of(self.connect(access), self.table)
         if table is None:
             return False
         if _tells(table, _RECEIPT, self.receipt) or (self.token is not None and has_token(table, self.token)):
@@ -177,9 +215,24 @@ class PreparedIceberg(Prepared):
         """Remove the files; no snapshot names them."""
         Folder(access.bridge, self.staging).delete()
 
-    def _catalog(self, access: Access) -> Catalog:
+    def connect(self, access: Access) -> Catalog:
+        """Connect to the catalogue."""
         given = given_for(access, self.address, self.reached_by)
         return catalog_of(with_secrets(self.catalog, given), SinkError)
+
+
+def files_in_snapshot(staged: StagedFiles) -> tuple[tuple[str, ...], tuple[tuple[str | None, ...], ...] | None]:
+    """Return the files with rows that were written, and the values of their partitions, as records have both."""
+    files, folders = [one for one in staged.files() if one.rows], staged.partition_by
+    partitions = tuple(tuple(one.partition[folder] for folder in folders) for one in files) if folders else None
+    return tuple(f"{staged.root}/{one.path}" for one in files), partitions
+
+
+def tried_once(table: Table) -> Table:
+    """Return a table whose commits pyiceberg does not try again by itself; only here, not in the catalogue."""
+    once = {**table.metadata.properties, _RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": once})
+    return table
 
 
 def located(catalog: Mapping[str, str]) -> dict[str, str]:

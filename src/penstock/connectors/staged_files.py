@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from penstock.connectors.base import StageReport
+from penstock.connectors.compaction import compact, report
 from penstock.connectors.partition_commit import partition_values
 from penstock.connectors.table_schema import quoted
 from penstock.spark.dataframes import with_settings
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Table formats know no other timestamps."""
@@ -66,6 +69,7 @@ class StagedFiles:
         self._root = Folder(self._bridge, root)
         self._folder = self._root.child(f"penstock-{uuid.uuid4().hex[:12]}")
         self.partition_by = tuple(partition_by)
+        self._schema: StructType | None = None
 
     def write(self, df: DataFrame) -> None:
         """Write rows, by Spark's tasks; a file of a failed attempt is not among `files`."""
@@ -79,6 +83,33 @@ class StagedFiles:
             if self.partition_by:
                 writer = writer.partitionBy(*self.partition_by)
             writer.parquet(str(self._folder))
+        self._schema = df.schema
+
+    def sample(self, df: DataFrame) -> int:
+        """Return the bytes that some rows take; they are written aside, and removed."""
+        folder = self._root.child(f"{self._folder.name}-sample")
+        try:
+            with with_settings(df, _SETTINGS):
+                df.drop(*self.partition_by).write.mode("error").parquet(str(folder))
+            return sum(size for _, size in folder.files_below())
+        finally:
+            folder.delete()
+
+    def compact(self, spark: SparkSession, target: int) -> StageReport:
+        """Merge small files, before any reader knows them.
+
+        Parameters
+        ----------
+        spark
+            The session.
+        target
+            The bytes a file should have.
+        """
+        if self._schema is None:
+            return StageReport("nothing", "nothing was written")
+        with with_settings(spark, _SETTINGS):
+            done = compact(spark, self._folder, "parquet", self._schema, self.partition_by, {}, target)
+        return report(done, target)
 
     @property
     def root(self) -> str:

@@ -1,0 +1,131 @@
+"""Delta tables with deletion vectors: deleted rows are never read, wherever their bitmap lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pytest
+from pyspark.sql import functions as F
+
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+
+import pyarrow as pa
+
+from penstock.connectors import DeltaSink, DeltaSource
+from penstock.errors import SinkError
+from tests.connectors.delta_tables import DeltaLog, rows_by_kernel
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
+FIELDS = [
+    {"name": "id", "type": "long", "nullable": True, "metadata": {}},
+    {"name": "name", "type": "string", "nullable": True, "metadata": {}},
+    {"name": "kind", "type": "string", "nullable": True, "metadata": {}},
+]
+DELETED = {"u": [0, 6, 7, 13, 49], "p": range(0, 50, 2), "i": [49]}
+"""The places of deleted rows in a file of 50, by where their bitmap is."""
+LEFT = [
+    *(("a b", n) for n in range(50) if n not in DELETED["u"]),
+    *((None, n) for n in range(50, 100) if n - 50 not in DELETED["p"]),
+    *(("é=1", n) for n in range(100, 150) if n - 100 not in DELETED["i"]),
+    *(("c/d", n) for n in range(150, 200)),
+]
+
+
+def rows(begin: int, count: int = 50) -> pa.Table:
+    ids = range(begin, begin + count)
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [None if n % 9 == 0 else f"n{n}" for n in ids]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> DeltaLog:
+    """Four files of four partitions: three with deleted rows, one of them deleted in two steps; one whole."""
+    log = DeltaLog(tmp_path / "t", FIELDS, ["kind"], {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    kinds = ["a b", None, "é=1", "c/d"]
+    folders = ["kind=a b", "kind=__HIVE_DEFAULT_PARTITION__", "kind=é%3D1", "kind=c%2Fd"]
+    added = [
+        log.add(rows(50 * place), {"kind": kind}, folder)
+        for place, (kind, folder) in enumerate(zip(kinds, folders, strict=True))
+    ]
+    log.commit(*({"add": one} for one in added))
+    log.delete(added[0], [6])
+    for one, (storage, deleted) in zip(added, DELETED.items(), strict=False):
+        log.delete(one, deleted, storage)
+    return log
+
+
+def expected() -> list[tuple[Any, ...]]:
+    return [(n, None if n % 9 == 0 else f"n{n}", kind) for kind, n in LEFT]
+
+
+@pytest.mark.parametrize("threshold", ["0", "64 mb"])
+def test_deleted_rows_are_left_out(make_env: Callable[..., Environment], table: DeltaLog, threshold: str) -> None:
+    env = make_env(**{"execution.batch.adaptive.whole__query__threshold": threshold})
+    df = env.read(DeltaSource(str(table.folder)))
+    assert_same_rows(env.collect(df), expected())
+    assert_same_rows(expected(), [tuple(row.values()) for row in rows_by_kernel(table.folder, "id, name, kind")])
+    assert env.count(df) == len(LEFT)
+    few = df.where("id between 40 and 60 and kind is null").select("kind")
+    assert env.count(few) == sum(kind is None and n <= 60 for kind, n in LEFT)
+    assert_same_rows(
+        env.collect(df.groupBy("kind").agg(F.count("*"), F.sum("id"))),
+        [
+            (kind, len(ids), sum(ids))
+            for kind in ("a b", None, "é=1", "c/d")
+            if (ids := [n for one, n in LEFT if one == kind])
+        ],
+    )
+
+
+def test_older_versions_have_what_was_deleted_later(env: Environment, table: DeltaLog) -> None:
+    counts = [env.count(env.read(DeltaSource(str(table.folder), version=version))) for version in range(1, 6)]
+    assert counts == [200, 199, 195, 170, 169]
+
+
+def test_a_file_longer_than_a_batch(env: Environment, tmp_path: Path) -> None:
+    """The places of rows count on from one batch to the next; rows after the last bit of the bitmap are there."""
+    log = DeltaLog(tmp_path / "t", FIELDS[:2], [], {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    added = log.add(rows(0, 200_000), {})
+    log.commit({"add": added})
+    deleted = [0, *range(65_530, 65_540), *range(131_071, 131_074)]
+    log.delete(added, deleted)
+    ids = [row.id for row in env.collect(env.read(DeltaSource(str(log.folder))).select("id"))]
+    assert sorted(ids) == sorted(set(range(200_000)) - set(deleted))
+
+
+@pytest.mark.parametrize(("mode", "left"), [("append", len(LEFT) + 1), ("overwrite", 1)])
+def test_rows_written_beside_deleted_ones(
+    env: Environment, spark: SparkSession, table: DeltaLog, mode: str, left: int
+) -> None:
+    new = spark.createDataFrame([(1000, "new", "c/d")], "id long, name string, kind string")
+    env.write(new, DeltaSink(str(table.folder), mode=mode))
+    env.execute()
+    assert len(rows_by_kernel(table.folder)) == left
+    found = env.collect(env.read(DeltaSource(str(table.folder))))
+    assert len(found) == left
+    assert (1000, "new", "c/d") in {(row.id, row.name, row.kind) for row in found}
+
+
+@pytest.mark.parametrize("name", ["kind=é", "kind%3Dx", "kind=*"])
+def test_names_that_would_not_be_removed_are_refused(
+    env: Environment, spark: SparkSession, table: DeltaLog, name: str
+) -> None:
+    """deltalake removes a file by its own spelling of its name; readers would still find a file spelled otherwise."""
+    added = table.add(rows(300), {"kind": "x"}, unquote(name))
+    table.commit({"add": added | {"path": f"{name}/{added['path'].rpartition('/')[2]}"}})
+    assert env.count(env.read(DeltaSource(str(table.folder)))) == len(LEFT) + 50
+    new = spark.range(1).selectExpr("id", "raise_error('a row was made') as name", "'x' as kind")
+    env.write(new, DeltaSink(str(table.folder), mode="overwrite"))
+    with pytest.raises(SinkError, match="cannot be replaced"):
+        env.execute()

@@ -1,0 +1,175 @@
+"""Iceberg tables whose rows are deleted by their values: older rows are gone, newer rows with the same values are there."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.services import needed_module
+
+needed_module("pyiceberg", "iceberg")
+
+import pyarrow as pa
+
+from penstock.connectors import IcebergSink, IcebergSource
+from penstock.errors import SourceError
+from tests.connectors.iceberg_deletes import delete_positions, delete_values
+from tests.equality import assert_same_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+Row = tuple[Any, ...]
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32()), ("price", pa.float64())])
+NUMBERS = itertools.count()
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def properties(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("iceberg")
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+
+
+@pytest.fixture(scope="module")
+def catalog(properties: Any) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    found = load_catalog("default", **properties)
+    found.create_namespace("n")
+    return found
+
+
+def rows(begin: int, count: int = 10) -> list[Row]:
+    return [
+        (n, None if n % 4 == 0 else f"n{n % 3}", dt.date(2026, 1, 1 + n % 2), NAN if n % 5 == 0 else n / 2)
+        for n in range(begin, begin + count)
+    ]
+
+
+def added(table: Any, found: list[Row]) -> None:
+    table.append(
+        pa.Table.from_pylist([dict(zip(table.schema().column_names, row, strict=True)) for row in found], SCHEMA)
+    )
+
+
+@pytest.fixture
+def table(catalog: Any) -> Any:
+    """Two files."""
+    made = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
+    added(made, rows(0))
+    added(made, rows(10))
+    return made
+
+
+def name_of(table: Any) -> str:
+    return ".".join(table.name())
+
+
+CASES: dict[str, tuple[dict[str, list[Any]], Any]] = {
+    "one column": ({"id": [3, 12, 99]}, lambda row: row[0] in {3, 12}),
+    "null": ({"name": [None]}, lambda row: row[1] is None),
+    "two columns": (
+        {"name": ["n1", None, "n2"], "day": [dt.date(2026, 1, 1), dt.date(2026, 1, 1), None]},
+        lambda row: (row[1], row[2].day) in {("n1", 1), (None, 1)},
+    ),
+    "three columns": (
+        {"day": [dt.date(2026, 1, 1)] * 20, "id": list(range(20)), "name": ["n2"] * 20},
+        lambda row: row[2].day == 1 and row[1] == "n2",
+    ),
+    "not a number": ({"price": [NAN, 0.5]}, lambda row: row[0] % 5 == 0 or row[0] == 1),
+    "no value": ({"id": []}, lambda row: False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_are_deleted_by_their_values(env: Environment, properties: Any, table: Any, case: str) -> None:
+    deleted, is_gone = CASES[case]
+    before = table.current_snapshot().snapshot_id
+    delete_values(table, **deleted)
+    added(table, rows(0))  # newer than the delete
+    df = env.read(IcebergSource(name_of(table), properties))
+    left = [row for row in rows(0, 20) if not is_gone(row)] + rows(0)
+    assert_same_rows(env.collect(df), left)
+    assert_same_rows(env.collect(df.select("price")), [(row[3],) for row in left])
+    few = df.where("day = date'2026-01-01' and name = 'n1'").select("id")
+    assert_same_rows(env.collect(few), [(row[0],) for row in left if row[2].day == 1 and row[1] == "n1"])
+    assert env.count(df) == len(left)
+    assert env.count(env.read(IcebergSource(name_of(table), properties, snapshot_id=before))) == 20
+
+
+def test_deletes_by_place_and_by_value_hold_together(env: Environment, properties: Any, table: Any) -> None:
+    first = min(table.scan().plan_files(), key=lambda task: task.file.lower_bounds[1]).file.file_path
+    delete_positions(table, {first: [0, 1, 2]})
+    delete_values(table, id=[5])
+    delete_values(table, name=[None])
+    delete_positions(table, {first: [9]})
+    found = env.collect(env.read(IcebergSource(name_of(table), properties)))
+    gone = {0, 1, 2, 5, 9}
+    assert_same_rows(found, [row for row in rows(0, 20) if row[0] not in gone and row[1] is not None])
+
+
+def test_columns_that_were_renamed_or_dropped_still_delete(env: Environment, properties: Any, table: Any) -> None:
+    delete_values(table, name=["n1"])
+    delete_values(table, day=[dt.date(2026, 1, 1)])
+    with table.update_schema() as change:
+        change.rename_column("name", "title")
+        change.delete_column("day")
+    left = [row for row in rows(0, 20) if row[1] != "n1" and row[2].day != 1]
+    df = env.read(IcebergSource(name_of(table), properties)).select("id")
+    assert_same_rows(env.collect(df), [(row[0],) for row in left])
+
+
+def test_a_delete_of_a_partition_holds_for_this_partition(env: Environment, catalog: Any, properties: Any) -> None:
+    from pyiceberg.transforms import DayTransform
+
+    table = catalog.create_table(f"n.t{next(NUMBERS)}", SCHEMA)
+    with table.update_spec() as change:
+        change.add_field("day", DayTransform())
+    added(table, rows(0))
+    added(table, rows(0))
+    day = (dt.date(2026, 1, 1) - dt.date(1970, 1, 1)).days
+    first = next(task.file for task in table.scan().plan_files() if task.file.partition[0] == day)
+    delete_positions(table, {first.file_path: [0]}, [day])
+    delete_values(table, [day], id=[2, 3])  # row 3 is of another day
+    with table.update_spec() as change:
+        change.remove_field("day_day")
+    delete_values(table, id=[7])  # of no partition, so of all
+    added(table, rows(2, 2))
+    found = env.collect(env.read(IcebergSource(name_of(table), properties)))
+    left = [row for row in rows(0) * 2 if row[0] not in {2, 7}]
+    left.remove(rows(0)[0])  # once of twice
+    assert_same_rows(found, left + rows(2, 2))
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_rows_written_beside_deleted_ones(
+    env: Environment, spark: SparkSession, properties: Any, table: Any, mode: str
+) -> None:
+    delete_values(table, id=[3, 5, 12])
+    new = spark.createDataFrame(rows(0, 4), "id long, name string, day date, price double")
+    env.write(new, IcebergSink(name_of(table), properties, mode=mode))
+    env.execute()
+    left = [row for row in rows(0, 20) if row[0] not in {3, 5, 12}] if mode == "append" else []
+    assert_same_rows(env.collect(env.read(IcebergSource(name_of(table), properties))), left + rows(0, 4))
+
+
+def test_values_within_a_column_are_refused(env: Environment, catalog: Any, properties: Any, tmp_path: Path) -> None:
+    kind = pa.struct([("x", pa.int64())])
+    table = catalog.create_table(f"n.t{next(NUMBERS)}", pa.schema([("s", kind)]))
+    table.append(pa.table({"s": pa.array([{"x": 1}], kind)}))
+    from pyiceberg.manifest import DataFileContent
+
+    from tests.connectors.iceberg_deletes import _commit
+
+    inner = pa.table({"x": [1]}, schema=pa.schema([pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "2"})]))
+    _commit(table, inner, DataFileContent.EQUALITY_DELETES, [2])
+    with pytest.raises(SourceError, match="within a column, number 2"):
+        env.count(env.read(IcebergSource(name_of(table), properties)))

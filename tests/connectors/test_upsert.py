@@ -1,0 +1,93 @@
+"""Upserts of several processes into one table at a time: each key has one row, and no write is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services import needed_module
+
+needed_module("deltalake", "delta")
+needed_module("pyiceberg", "iceberg")
+
+from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructField, StructType
+
+from penstock.connectors.upsert import Key
+from penstock.errors import SinkError
+
+JOB = Path(__file__).parent.parent / "jobs" / "upserting.py"
+TIMES = 4
+CODE = {
+    "delta": "import deltalake; read = deltalake.DeltaTable(folder + '/t').to_pyarrow_table(); versions = deltalake.DeltaTable(folder + '/t').version() + 1",
+    "iceberg": "from pyiceberg.catalog import load_catalog; table = load_catalog('default', type='sql', uri=f'sqlite:///{folder}/catalog.db', warehouse=f'file://{folder}').load_table('n.t'); read = table.scan().to_arrow(); versions = len(table.snapshots())",
+}
+
+
+def found_by(kind: str, folder: Path) -> tuple[list[tuple[int, str]], int]:
+    """Return the rows, and how many versions there are; by a process of its own, as this one forks in other tests."""
+    code = f"folder = {str(folder)!r}; {CODE[kind]}; print(repr((list(zip(read['id'].to_pylist(), read['text'].to_pylist())), versions)))"
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    rows, versions = eval(told)
+    return sorted(rows), versions
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_two_processes_at_one_table(tmp_path: Path, kind: str) -> None:
+    writers = [
+        subprocess.Popen(
+            [sys.executable, str(JOB), kind, str(tmp_path), str(writer), str(TIMES)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for writer in (0, 1)
+    ]
+    told = [writer.communicate(timeout=240)[0] for writer in writers]
+    assert [writer.returncode for writer in writers] == [0, 0], told
+    rows, versions = found_by(kind, tmp_path)
+    last = f"-{TIMES - 1}"
+    own = [(100 * (writer + 1) + n, f"{writer}{last}") for writer in (0, 1) for n in range(10)]
+    new = [(1000 * (writer + 1) + number, f"{writer}-{number}") for writer in (0, 1) for number in range(TIMES)]
+    assert rows[10:] == sorted(own + new)
+    assert [n for n, _ in rows[:10]] == list(range(10))
+    assert {text for _, text in rows[:10]} in ({f"0{last}"}, {f"1{last}"}), "the rows of one commit stay together"
+    assert versions == 2 * TIMES
+
+
+COLUMNS = StructType(
+    [
+        StructField("id", LongType()),
+        StructField("Name", StringType()),
+        StructField("list", ArrayType(LongType())),
+        StructField("map", MapType(StringType(), LongType())),
+        StructField("price", DoubleType()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_case_sensitive", "wanted"),
+    [
+        (["id"], False, ("id",)),
+        (["name", "ID"], False, ("Name", "id")),
+        (["price"], False, ("price",)),
+        (["name"], True, "a column name that the table does not have"),
+        (["none"], False, "a column none that the table does not have"),
+        (["id", "id"], False, "a column id twice"),
+        (["list"], False, "cannot be part of a key"),
+        (["map"], False, "cannot be part of a key"),
+    ],
+)
+def test_columns_of_a_key(given: list[str], is_case_sensitive: bool, wanted: Any) -> None:
+    if isinstance(wanted, tuple):
+        assert Key.of(given, COLUMNS, "table t", case_sensitive=is_case_sensitive).columns == wanted
+    else:
+        with pytest.raises(SinkError, match=wanted):
+            Key.of(given, COLUMNS, "table t", case_sensitive=is_case_sensitive)
