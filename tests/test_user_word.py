@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 import penstock
 from penstock import Environment, with_parallelism
-from penstock.connectors import FileSink, FileSource, SplitSource
+from penstock.connectors import FileSink, FileSource, SplitSource, TableSink
 from penstock.connectors.base import DynamicParallelismInference, SourceProvider
 from penstock.decisions import DecisionKind
 from penstock.errors import PenstockError
@@ -157,6 +157,9 @@ SINKS = {
     "the option": ({"sink.parallelism": 5}, {}, {}),
     "the call over the sink and the option": ({"sink.parallelism": 2}, {"parallelism": 3}, {"parallelism": 5}),
     "the sink over the option": ({"sink.parallelism": 2}, {"parallelism": 5}, {}),
+    "the writer": ({}, {"options": {"sink.parallelism": "5"}}, {}),
+    "the writer over the option": ({"sink.parallelism": 2}, {"options": {"sink.parallelism": "5"}}, {}),
+    "the sink over the writer": ({}, {"parallelism": 5, "options": {"sink.parallelism": "2"}}, {}),
 }
 
 
@@ -169,6 +172,68 @@ def test_sinks(spark: SparkSession, tables: Any, tmp_path: Path, size: Any, name
     env.execute()
     assert by_penstock(spark, env) == 5
     assert_same_rows(spark.read.parquet(str(tmp_path / "out")).collect(), df.collect())
+
+
+TABLES = {
+    "the table": ({}, "OPTIONS ('sink.parallelism' '5')", {}),
+    "the table over the option": ({"sink.parallelism": 2}, "OPTIONS ('sink.parallelism' '5')", {}),
+    "its properties": ({"sink.parallelism": 2}, "TBLPROPERTIES ('sink.parallelism' = '5', 'sink.rolling' = 'x')", {}),
+    "its options over its properties": (
+        {},
+        "OPTIONS ('sink.parallelism' '5') TBLPROPERTIES ('sink.parallelism' = '2')",
+        {},
+    ),
+    "the sink over the table": ({}, "OPTIONS ('sink.parallelism' '2')", {"parallelism": 5}),
+    "the writer over the table": (
+        {},
+        "OPTIONS ('sink.parallelism' '2')",
+        {"options": {"sink.parallelism": "5"}},
+    ),
+}
+
+
+@pytest.fixture
+def target(spark: SparkSession) -> Iterator[Any]:
+    """Returns a function that makes the table ``target`` with some clause."""
+    yield lambda clause: spark.sql(f"CREATE TABLE target (k long, count long) USING parquet {clause}")
+    spark.sql("DROP TABLE IF EXISTS target")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(spark: SparkSession, tables: Any, target: Any, name: Any) -> None:
+    config, clause, sink = TABLES[name]
+    target(clause)
+    env = Environment(spark, progress=False, config=config)
+    df = few(spark.read.parquet(tables("1 row")))
+    env.write(df, TableSink("target", mode="append", **sink))
+    env.execute()
+    assert by_penstock(spark, env) == 5
+    assert_same_rows(spark.table("target").collect(), df.collect())
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if "over the table" not in name])
+def test_statements_that_write_to_tables(spark: SparkSession, tables: Any, target: Any, name: Any) -> None:
+    config, clause, _ = TABLES[name]
+    target(clause)
+    env = Environment(spark, progress=False, config=config)
+    few(spark.read.parquet(tables("1 row"))).createOrReplaceTempView("few")
+    env.sql("INSERT INTO target SELECT * FROM few")
+    assert by_penstock(spark, env) == 5
+    assert spark.table("target").count() == 1
+
+
+def test_what_is_unknown_of_a_sink_is_refused(spark: SparkSession, tables: Any, target: Any, tmp_path: Path) -> None:
+    env = Environment(spark, progress=False)
+    df = few(spark.read.parquet(tables("1 row")))
+    env.write(df, FileSink(str(tmp_path / "out"), options={"sink.paralelism": "5"}))
+    with pytest.raises(PenstockError, match=r"(?s)sink\.paralelism.*did you mean .sink\.parallelism."):
+        env.execute()
+    assert not (tmp_path / "out").exists()
+    target("OPTIONS ('sink.parallelism' 'many')")
+    env.write(df, TableSink("target", mode="append"))
+    with pytest.raises(PenstockError, match=r"sink\.parallelism"):
+        env.execute()
+    assert spark.table("target").count() == 0
 
 
 class Guess(FileSource, DynamicParallelismInference):

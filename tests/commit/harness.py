@@ -39,9 +39,10 @@ with contextlib.suppress(ImportError):
 with contextlib.suppress(ImportError):
     import confluent_kafka  # noqa: F401
 
+    from penstock.connectors.kafka import parts
     from penstock.connectors.kafka.commit import PreparedKafka
 
-    STEPS += [(PreparedKafka, "commit")]
+    STEPS += [(PreparedKafka, "commit"), (parts.PreparedKafkaParts, "_tell"), (parts, "write_part")]
 with contextlib.suppress(ImportError):
     from pyiceberg.catalog.sql import SqlCatalog
 

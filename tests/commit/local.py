@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.connectors.kafka import parts
 from penstock.spark.filesystem import is_hidden
 from penstock.spark.rename import exchange, is_volume, rename, volumes_below
 
@@ -49,6 +50,7 @@ PATCHED = [
             "staged_files",
             "kafka.sink",
             "kafka.commit",
+            "kafka.parts",
         )
     ),
     "tests.commit.harness.Folder",
@@ -269,6 +271,12 @@ def local_records(access: Any, staging: str) -> Iterator[Any]:
         yield from pq.read_table(file).to_pylist()
 
 
+def write_parts_here(bridge: Any, place: Any, staging: str, files: Any) -> None:
+    for number, names in enumerate(files):
+        rows = (row for name in names for row in pq.read_table(f"{staging.removeprefix('file:')}/{name}").to_pylist())
+        parts.write_part(place, number, rows)
+
+
 def as_an_object_store(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let folders behave as those of an object store, where only single files are renamed in one step."""
     rename = LocalFolder.move_to
@@ -312,6 +320,7 @@ def without_a_jvm(monkeypatch: pytest.MonkeyPatch, folder: Path) -> NoSpark:
     for name in ("penstock.commit.journal", "penstock.connectors.kafka.sink", "tests.commit.targets"):
         monkeypatch.setattr(f"{name}.warehouse_of", lambda bridge: str(folder / "warehouse"))
     monkeypatch.setattr("penstock.connectors.kafka.commit.staged_records", local_records)
+    monkeypatch.setattr("penstock.connectors.kafka.parts.write_parts", write_parts_here)
     monkeypatch.setattr("tests.commit.harness.JdbcConnection", LocalConnection)
     monkeypatch.setattr(
         "penstock.connectors.staged_files.row_count",

@@ -12,7 +12,7 @@ from penstock.commit.prepared import prepared_of
 from tests.commit.checks import leftovers
 from tests.commit.harness import in_child
 from tests.commit.local import LocalSqlite, as_an_object_store, without_a_jvm
-from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, KafkaParts, Template
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ CASES = [
     *(f"{kind} {case}" for kind in ("files", "objects") for case in FILES),
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
     "kafka append",
+    "kafka parts",
 ]
 
 
@@ -43,7 +44,8 @@ def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
         if kind == "local":
             return Jdbc(None, LocalSqlite(tmp_path / "db"), mode, exists=exists, token="t")
         if kind == "kafka":
-            return Kafka(None, request.getfixturevalue("broker"), token="t")
+            made = KafkaParts if mode == "parts" else Kafka
+            return made(None, request.getfixturevalue("broker"), token="t")
         return {"delta": Delta, "iceberg": Iceberg}[kind](template, tmp_path / "a", mode, exists=exists, token="t")
 
     return spark, make

@@ -14,7 +14,7 @@ from penstock.spark.compiled import new_instance
 from penstock.spark.jvm import Bridge
 from tests.commit.checks import steps_of, stopped
 from tests.commit.local import LocalSqlite, as_a_volume, as_an_object_store, without_a_jvm
-from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, Template
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Kafka, KafkaParts, Template
 from tests.services import Postgres, Sqlite
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ NO_JVM = [
     *(f"{kind} {mode}" for kind in ("delta", "iceberg", "local") for mode in ("create", "append", "overwrite")),
     *(f"{kind} upsert" for kind in ("delta", "iceberg")),
     "kafka append",
+    "kafka parts",
 ]
 PAIRED = (
     "files append by partition",
@@ -59,7 +60,7 @@ PAIRS = [
         sorted(NO_JVM, key=lambda name: (name not in PAIRED, PAIRED.index(name) if name in PAIRED else 0)), 2
     )
     for token in (None, "t")
-    if token or "kafka append" not in pair  # without a token it is at least once, whatever dies
+    if token or not {"kafka append", "kafka parts"} & set(pair)  # without a token it is at least once, whatever dies
     if not {"files create by partition", "files append by _p", "files overwrite by partition", "files dynamic by _p"}
     & set(pair)
 ]
@@ -85,7 +86,9 @@ WITH_SPARK = [
     ("sqlite append", "sqlite append"),
     ("sqlite overwrite", "postgres append"),
     ("kafka append",),
+    ("kafka parts",),
     ("files append", "kafka append"),
+    ("files append", "kafka parts"),
     ("delta append", "kafka append"),
     ("kafka append", "postgres append"),
 ]
@@ -158,7 +161,8 @@ def maker(request: pytest.FixtureRequest, written: Any, tmp_path: Path) -> Any:
                 server = LocalSqlite(database)
                 return Jdbc(None, server, mode.replace("create", "append"), exists=mode != "create", token=token)
             case "kafka":
-                return Kafka(spark, request.getfixturevalue("broker"), token=token)
+                topic = KafkaParts if mode == "parts" else Kafka
+                return topic(spark, request.getfixturevalue("broker"), token=token)
             case _:
                 server = request.getfixturevalue(kind)
                 return Jdbc(spark, server, mode.replace("create", "append"), exists=mode != "create", token=token)
@@ -204,7 +208,8 @@ def test_one_sink_without_a_jvm(
 ) -> None:
     spark = without_a_jvm(monkeypatch, tmp_path)
     databases = (tmp_path / f"{number}.db" for number in count())
-    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, 2 if "kafka" in case else 3)
+    few = 5 if "parts" in case else 2 if "kafka" in case else 3
+    tried(spark, lambda: [maker(None, case, token, next(databases))], counts, case, few)
 
 
 @pytest.mark.parametrize(("case", "token"), [slow_without(token, case) for case in FILES for token in (None, "t")])
@@ -241,7 +246,7 @@ def test_pairs_without_a_jvm(
         database = next(databases)
         return [maker(None, name, token, database) for name in pair]
 
-    tried(spark, make, counts, " + ".join(pair), 1 if "kafka append" in pair else 3)
+    tried(spark, make, counts, " + ".join(pair), 1 if {"kafka append", "kafka parts"} & set(pair) else 3)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +260,8 @@ def test_pairs_without_a_jvm(
         )
         for case in WITH_SPARK
         for token in (None, "t")
-        if token or "kafka append" not in case  # without a token it is at least once, whatever dies
+        if token
+        or not {"kafka append", "kafka parts"} & set(case)  # without a token it is at least once, whatever dies
     ],
 )
 def test_with_spark(spark: SparkSession, maker: Any, counts: Any, case: Any, token: Any) -> None:

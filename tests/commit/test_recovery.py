@@ -21,17 +21,20 @@ from penstock.commit.lease import Lease, is_young
 from penstock.commit.owner import Owner, tag_is_alive
 from penstock.commit.prepared import prepared_of
 from penstock.connectors.extras import with_secrets, without_secrets
+from penstock.connectors.kafka import parts
 from penstock.errors import CommitError, SinkError
 from penstock.masking import MASK
 from tests.commit.checks import journals, leftovers, run
 from tests.commit.harness import Stop, in_child
 from tests.commit.local import LocalFolder, LocalSqlite, without_a_jvm
-from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, Template
+from tests.commit.targets import FILES, Delta, Files, Iceberg, Jdbc, KafkaParts, Template
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.services import KafkaBroker
 
 
 pytestmark = pytest.mark.forks
@@ -154,6 +157,43 @@ def test_the_claim_of_a_dead_process_is_taken_over(local: Any, template: Any, tm
     open(claim, "w").write(json.dumps(dead))
     assert recover(Access(None), journal).direction is Direction.BACK
     assert not os.path.exists(claim)
+
+
+def test_parts_of_a_topic_that_cannot_follow_wait_in_the_journal(
+    local: Any, broker: KafkaBroker, template: Any, tmp_path: Path
+) -> None:
+    """Some parts are there for good: nothing is undone, not even what could be, and the next job completes it."""
+    targets = [files(template, tmp_path / "f", "overwrite", "t"), KafkaParts(None, broker, token="t")]
+
+    def refused() -> Any:
+        write = parts.write_part
+
+        def some(place: Any, number: int, records: Any) -> int:
+            if number == 2:
+                raise OSError("a broker is down")
+            return write(place, number, records)
+
+        parts.write_part = some
+        try:
+            run(local, targets)
+        except CommitError as error:
+            return str(error), [len(target.rows()) for target in targets]
+        return "nothing was raised", []
+
+    text, rows = in_child(local, refused).result
+    assert "not committed: topic" in text
+    assert "a broker is down" in text
+    assert rows[0] == len(targets[0].new)
+    assert 0 < rows[1] < len(targets[1].new)
+
+    def rest() -> Any:
+        run(local, targets)
+        return [target.rows() == target.new for target in targets]
+
+    end = in_child(local, rest)
+    assert end.error is None, end.error
+    assert end.result == [True, True]
+    assert not journals(targets[0])
 
 
 def test_what_cannot_follow_waits_in_the_journal(

@@ -20,9 +20,10 @@ from penstock.connectors.jdbc import commit as jdbc_commit
 from penstock.connectors.jdbc.ledger import add_token, has_token, make_ledger
 from penstock.connectors.jdbc.source import dialect_of
 from penstock.connectors.kafka.commit import PreparedKafka
+from penstock.connectors.kafka.parts import PreparedKafkaParts
 from tests.commit.harness import in_child
 from tests.commit.local import without_a_jvm
-from tests.commit.targets import Delta, Iceberg, Kafka, Template
+from tests.commit.targets import Delta, Iceberg, Kafka, KafkaParts, Template
 from tests.commit.test_several_jobs import ends
 
 if TYPE_CHECKING:
@@ -119,17 +120,19 @@ def test_two_commits_to_one_table(
     assert end.result == (None, rows, min(rows, 22))
 
 
-@pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_has_receipt", 1)])
+@pytest.mark.parametrize("kind", [Kafka, KafkaParts])
+@pytest.mark.parametrize(("step", "number"), [("_producer", 1), ("_producer", 2), ("_receipt", 1)])
 def test_two_runs_of_one_token_of_a_topic(
-    monkeypatch: pytest.MonkeyPatch, local: Any, tmp_path: Path, broker: KafkaBroker, step: str, number: int
+    monkeypatch: pytest.MonkeyPatch, local: Any, tmp_path: Path, broker: KafkaBroker, step: str, number: int, kind: Any
 ) -> None:
     """The other commits before the first is ready, before it has its producer, and once it has looked for the token."""
 
-    target = Kafka(None, broker, token="t")  # here, as the client that makes topics does not survive a fork
+    target = kind(None, broker, token="t")  # here, as the client that makes topics does not survive a fork
 
     def work() -> Any:
         first, second = job_at(local, target), job_at(local, target)
-        meanwhile(monkeypatch, PreparedKafka, step, number, second, after=True)
+        record = PreparedKafka if kind is Kafka else PreparedKafkaParts
+        meanwhile(monkeypatch, record, step, number, second, after=True)
         return ends(first), target.rows() == target.new
 
     end = in_child(local, work)

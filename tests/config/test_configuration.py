@@ -11,6 +11,7 @@ from penstock.config.options import (
     PARALLELISM_DEFAULT,
     SCAN_INFER_ENABLED,
     SCAN_PARALLELISM,
+    SINK_PARALLELISM,
 )
 from penstock.errors import ConfigError
 
@@ -113,3 +114,36 @@ def test_options_of_a_table() -> None:
             table_option(SCAN_PARALLELISM, {"scan.parallelism": bad}, "orders")
         assert repr(bad) in str(caught.value)
         assert "orders" in str(caught.value)
+
+
+OF_TABLE: dict[str, tuple[dict[str, str], dict[str, str], int | None]] = {
+    "nothing": ({}, {}, 2),
+    "its options": ({"sink.parallelism": "3"}, {}, 3),
+    "its properties": ({}, {"sink.parallelism": "4"}, 4),
+    "its options over its properties": ({"sink.parallelism": "3"}, {"sink.parallelism": "4"}, 3),
+    "what others have among its properties": ({}, {"sink.rolling-policy.file-size": "1 mb", "comment": "x"}, 2),
+    "what is no option of a sink": ({"compression": "zstd", "scan.parallelism": "7"}, {}, 2),
+}
+
+
+@pytest.mark.parametrize("case", OF_TABLE)
+def test_options_as_they_hold_for_one_table(case: str) -> None:
+    options, properties, expected = OF_TABLE[case]
+    config = Configuration.load({"sink.parallelism": 2})
+    found = config.for_table("sink.", options, properties, "t")
+    assert found.get(SINK_PARALLELISM) == expected
+    assert config.get(SINK_PARALLELISM) == 2
+    assert found.origin(SINK_PARALLELISM) == ("Environment(config=...)" if expected == 2 else "the options of t")
+
+
+@pytest.mark.parametrize(
+    ("options", "properties", "message"),
+    [
+        ({"sink.paralelism": "3"}, {}, r"(?s)sink\.paralelism.*the options of t.*did you mean .sink\.parallelism."),
+        ({"sink.parallelism": "many"}, {}, r"sink\.parallelism.*many"),
+        ({}, {"sink.parallelism": "0"}, r"sink\.parallelism"),
+    ],
+)
+def test_what_a_table_says_wrongly(options: dict[str, str], properties: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Configuration().for_table("sink.", options, properties, "t")

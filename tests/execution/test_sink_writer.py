@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.connectors.base import TasksWorth
 from penstock.execution import sink_writer
 from penstock.execution.sink_writer import SinkWriter
 from penstock.spark import exchange
@@ -49,3 +50,26 @@ CASES: dict[str, tuple[tuple[int, ...], int, int, float, Any]] = {
 def test_bytes_on_disk(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     sizes, tasks, size, expected, sample = CASES[case]
     assert ratio(monkeypatch, sizes, tasks, size) == (expected, sample)
+
+
+FIRST: dict[str, tuple[tuple[int, ...], Any]] = {
+    "what one task has written of the largest subpartition": ((3, 40, 8), [[[((1, 2), (0, 1))]]]),
+    "nothing was written": ((0, 0), []),
+}
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_first_rows(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    sizes, part = FIRST[case]
+    read: list[Any] = []
+    monkeypatch.setattr(exchange, "read_slices", lambda *given: read.append(given[-1]) or "rows")
+    monkeypatch.setattr(sink_writer, "dataframe", lambda *given: given[-1])
+    sink: Any = SimpleNamespace(write_first=lambda df, rows: TasksWorth(rows, str(df)))
+    context = job("1 #> 2", sinks={2: sink})
+    results: Any = Results({1: written(*sizes)})
+    edge = context.graph.edge("1-2")
+    vertex: Any = SimpleNamespace(id="2")
+    worth = SinkWriter(context, results).write_first(vertex, edge)
+    assert read == part
+    assert (worth is None) is (not part)
+    assert worth is None or worth.tasks == 100, "the sink is told how many rows there are in all"

@@ -116,6 +116,47 @@ def test_a_number_of_tasks_is_that_of_the_writer(spark: SparkSession, tmp_path: 
     assert_same_rows(reader.load(str(path)).select("id", "n", "k").collect(), grouped(spark).collect())
 
 
+OWN: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
+    "the writer": ({}, "", {"sink.parallelism": "3"}),
+    "the writer over the session": ({"sink.parallelism": 2}, "", {"sink.parallelism": "3"}),
+    "the table": ({}, "OPTIONS ('sink.parallelism' '3')", {}),
+    "the table over the session": ({"sink.parallelism": 2}, "OPTIONS ('sink.parallelism' '3')", {}),
+    "its properties": ({}, "TBLPROPERTIES ('sink.parallelism' = '3', 'sink.rolling' = 'x')", {}),
+}
+
+
+@pytest.mark.usefixtures("written")
+@pytest.mark.parametrize("name", OWN)
+def test_what_is_said_of_one_target_goes_before(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    config, clause, options = OWN[name]
+
+    def write() -> None:
+        if options:
+            grouped(spark).write.options(**options).parquet(str(tmp_path / "t"))
+        else:
+            grouped(spark).createOrReplaceTempView("grouped")
+            spark.sql("INSERT INTO written SELECT * FROM grouped")
+
+    if not options:
+        spark.sql(f"CREATE TABLE written (id long, n long, k long) USING parquet {clause}")
+    job, tasks = run(spark, write, config)
+    assert tasks == 3
+    (decision,) = decided(job)
+    assert decision[:2] == ("3", "sink.parallelism asks for so many tasks of Spark's writer")
+    found = spark.table("written") if not options else spark.read.parquet(str(tmp_path / "t"))
+    assert_same_rows(found.collect(), grouped(spark).collect())
+
+
+def test_small_queries_are_taken_whose_writer_says_how(spark: SparkSession, tmp_path: Path) -> None:
+    with penstock.enabled(spark):
+        before = list(RECENT)
+        spark.range(10).repartition(2).write.parquet(str(tmp_path / "small"))
+        assert list(RECENT) == before
+        grouped(spark).write.option("sink.parallelism", 3).parquet(str(tmp_path / "t"))
+        assert len([job for job in RECENT if job not in before]) == 1
+    assert len(list((tmp_path / "t").glob("part-*"))) == 3
+
+
 SAID: dict[str, tuple[Callable[[DataFrame], DataFrame], int, str]] = {
     "nothing": (lambda df: df, 3, "3"),
     "repartition": (lambda df: df.repartition(8), 8, "as the query says"),

@@ -9,7 +9,8 @@ import numpy as np
 from penstock.spark.exchange import StagedResult
 
 if TYPE_CHECKING:
-    from penstock.graph import StreamEdge
+    from penstock.connectors.base import TasksWorth
+    from penstock.graph import JobVertex, StreamEdge
 
 
 class Written(StagedResult):
@@ -41,3 +42,8 @@ class Results(dict):
 
     def file_ratio(self, edge: StreamEdge) -> float:
         return 0.5
+
+    worth: TasksWorth | None = None
+
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
+        return self.worth

@@ -121,6 +121,13 @@ class Prepared(ABC):
     def is_committed(self, access: Access) -> bool:
         """Whether all of it is visible. If not, no commit that was begun before may still succeed."""
 
+    def has_begun(self, access: Access) -> bool:
+        """Whether some of it is visible for good, so that the rest has to follow; asked of irreversible ones only.
+
+        As of `is_committed`, no commit that was begun before may still succeed if not.
+        """
+        return self.is_committed(access)
+
     @abstractmethod
     def undo(self, access: Access) -> None:
         """Remove what was prepared, and bring back what was there before; of irreversible ones not after `commit`."""

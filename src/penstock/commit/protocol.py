@@ -187,23 +187,24 @@ class Commit:
                     break
                 except Exception as error:
                     self._access.close()
-                    if self._is_committed(part, parts[number:], error):
+                    if self._told(part.is_committed, parts[number:], error):
                         break
-                    if not self._irreversible:
+                    if not self._irreversible and not self._told(part.has_begun, parts[number:], error):
                         raise
+                    self._irreversible = True
                     if attempt == _TRIES - 1:
                         self._waiting = list(parts[number:])
                         raise self._incomplete(error) from error
                     time.sleep(_PAUSE * 2**attempt)
             self._irreversible = True
 
-    def _is_committed(self, part: Prepared, rest: Sequence[Prepared], error: Exception) -> bool:
+    def _told(self, asked: Callable[[Access], bool], rest: Sequence[Prepared], error: Exception) -> bool:
         """Whether a commit that failed has happened all the same; if that cannot be told, nothing may be undone."""
         try:
-            return part.is_committed(self._access)
+            return asked(self._access)
         except Exception as problem:
             self._waiting = list(rest)
-            error.add_note(f"whether {part.target} has committed cannot be told: {problem}")
+            error.add_note(f"whether {rest[0].target} has committed cannot be told: {problem}")
             if self._journal is None:
                 raise error from problem
             raise self._incomplete(error) from error

@@ -143,7 +143,7 @@ def _has_committed(access: Access, part: Prepared) -> bool:
     if part.is_reversible:
         return False
     try:
-        return part.is_committed(access)
+        return part.has_begun(access)
     except CommitError:
         raise
     except Exception as error:

@@ -118,6 +118,38 @@ class Configuration:
         found = self._values.get(option.key)
         return "default" if found is None else found[1]
 
+    def for_table(
+        self, prefix: str, options: Mapping[str, str], properties: Mapping[str, str], table: str
+    ) -> Configuration:
+        """Return the options as they hold for one table or its writer, whose own go before.
+
+        Parameters
+        ----------
+        prefix
+            How the keys begin that are looked at.
+        options
+            What was given with the writer, or as the OPTIONS of the table.
+        properties
+            The TBLPROPERTIES of the table. They are weaker, and other engines have their own keys there.
+        table
+            Its name, for errors.
+
+        Raises
+        ------
+        ConfigError
+            If a key of `options` is unknown, or a value is not allowed.
+        """
+        known = {key: option for key, option in _BY_KEY.items() if key.startswith(prefix)}
+        mine = {key: text for key, text in properties.items() if key in known}
+        for key, text in options.items():
+            if key.startswith(prefix):
+                if key not in known:
+                    raise ConfigError.unknown_key(key, known, f"the options of {table}")
+                mine[key] = text
+        found = dict(self._values)
+        _add(found, mine, f"the options of {table}")
+        return Configuration(found)
+
     def items(self) -> Iterator[tuple[Option, Value | None, str]]:
         """Iterate over all options with value and origin, in the order of their declaration."""
         for option in OPTIONS:

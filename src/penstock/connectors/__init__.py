@@ -15,9 +15,12 @@ from penstock.connectors.base import (
     Source,
     SourceProvider,
     StageReport,
+    TargetOptions,
+    TasksWorth,
 )
 from penstock.connectors.delta import DeltaSink, DeltaSource
 from penstock.connectors.files import FileSink, FileSource
+from penstock.connectors.http import HttpSink
 from penstock.connectors.iceberg import IcebergSink, IcebergSource
 from penstock.connectors.jdbc import JdbcSink, JdbcSource
 from penstock.connectors.kafka import KafkaSink, KafkaSource
@@ -37,6 +40,7 @@ __all__ = [
     "DynamicParallelismInference",
     "FileSink",
     "FileSource",
+    "HttpSink",
     "IcebergSink",
     "IcebergSource",
     "JdbcSink",
@@ -58,4 +62,6 @@ __all__ = [
     "SplitSource",
     "StageReport",
     "TableSink",
+    "TargetOptions",
+    "TasksWorth",
 ]

@@ -189,6 +189,22 @@ class SinkOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """What is said of one target; those that begin with ``sink.`` go before the options of the job.
+
+    Parameters
+    ----------
+    options
+        What was given with the writer, or as the OPTIONS of the table.
+    properties
+        The TBLPROPERTIES of the table.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StageReport:
     """What a stage of a sink did.
 
@@ -205,6 +221,22 @@ class StageReport:
     chosen: str
     reason: str
     tasks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TasksWorth:
+    """How many tasks the rows of a sink are worth.
+
+    Parameters
+    ----------
+    tasks
+        The number, at least 1.
+    reason
+        Why that many, half a sentence.
+    """
+
+    tasks: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -264,6 +296,20 @@ class SinkJob(ABC):
         Called before `write`, and only for sinks with a `Sink.file_size`.
         """
         return 0
+
+    def write_first(self, df: DataFrame, rows: int | None) -> TasksWorth | None:  # noqa: ARG002
+        """Write some rows for good, and return how many tasks all of them are worth; None if that is not known.
+
+        Called before `write`, which gets these rows too, and only for sinks that `Sink.measures_tasks`.
+
+        Parameters
+        ----------
+        df
+            A part of the rows; not all of them need be written.
+        rows
+            How many there are in all, None if that is not known.
+        """
+        return None
 
     def restart(self) -> bool:
         """Remove what a failed `write` has left, so that it can be called again; return whether that is possible.
@@ -339,6 +385,8 @@ class Sink(ABC):
     parallelism: int | None = None
     materialised: ClassVar[bool] = False
     """Whether the sink needs its rows after an exchange of their own, so that they can be read again."""
+    measures_tasks: ClassVar[bool] = False
+    """Whether its first rows tell how many tasks it gets, see `SinkJob.write_first`; it is `materialised` then."""
     restartable: ClassVar[bool] = False
     """Whether its jobs can `SinkJob.restart`."""
 
@@ -364,6 +412,10 @@ class Sink(ABC):
     def adds(self) -> bool:
         """Whether the rows that are at the place stay, and rows of other sinks may come beside them."""
         return False
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:  # noqa: ARG002
+        """Return what is said of this target alone."""
+        return TargetOptions()
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:  # noqa: ARG002
         """Return the steps after the rows are written, in order."""

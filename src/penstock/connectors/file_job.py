@@ -161,7 +161,7 @@ class FileSinkJob(SinkJob):
                     policy(partition)
                 except Exception as error:
                     raise SinkError.partition_commit(name, str(partition), str(self._target), error) from error
-        names = ", ".join(name for name, _ in policies)
+        names = ", ".join(name for name, _ in policies) or "the catalogue knows them"
         return StageReport(show_count(len(self._partitions), "partition"), f"all their files are visible: {names}")
 
     def prepare(self) -> Prepared:

@@ -18,6 +18,7 @@ from penstock.connectors.base import (
     Sink,
     SinkStage,
     Source,
+    TargetOptions,
     checked_parallelism,
 )
 from penstock.connectors.compaction import FORMATS as FORMATS_TO_MERGE
@@ -221,6 +222,11 @@ class FileSink(Sink):
     def adds(self) -> bool:
         """Whether the mode is ``append``."""
         return self.mode == "append"
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:
+        """Return the options of the writer."""
+        del spark
+        return TargetOptions(self.options)
 
     def file_size(self, options: SinkOptions) -> int | None:
         """Return the size that was given, that of the options where there are partition columns, else None."""

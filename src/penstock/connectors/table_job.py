@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StructType
 
 from penstock.commit.catalog_tables import PreparedTable
-from penstock.connectors.base import SinkJob
+from penstock.connectors.base import SinkJob, StageReport
 from penstock.connectors.files import FileSink
+from penstock.connectors.partition_commit import METASTORE
 from penstock.connectors.sink_checks import check_partition_columns, folded, is_case_sensitive
 from penstock.connectors.table_schema import as_nullable
 from penstock.errors import SinkError
@@ -20,12 +21,13 @@ from penstock.spark.table_writes import TableWrite, statement_of, table_write
 from penstock.spark_errors import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.commit import Prepared
     from penstock.connectors.file_job import FileSinkJob
+    from penstock.connectors.partition_commit import PartitionCommitPolicy
 
 
 class TableSinkJob(SinkJob):
@@ -77,7 +79,10 @@ class TableSinkJob(SinkJob):
 
     def _opened(self) -> FileSinkJob:
         table = self._table
-        sink = FileSink(table.location, table.format, self._mode, table.partition_by, self._options, token=self._token)
+        by, options = table.partition_by, self._options
+        sink = FileSink(
+            table.location, table.format, self._mode, by, options, table=self._table.name, token=self._token
+        )
         return sink.opened(self._spark, of_table=True)
 
     @property
@@ -201,6 +206,12 @@ class TableSinkJob(SinkJob):
             catalog=catalog,
             created=table.created,
         )
+
+    def commit_partitions(self, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
+        """Apply policies to every partition that was written; the catalogue has heard of them in the commit."""
+        if not self._table.partition_by:
+            return StageReport("nothing", "the table has no partition columns")
+        return self._files.commit_partitions([one for one in policies if one[0] != METASTORE])
 
     def abort(self) -> None:
         """Remove the hidden folder."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.arguments import check_settings, check_table, columns_of
 from penstock.commit import recover_target, wait_for_commits_at
 from penstock.commit.file_tokens import has_token
-from penstock.connectors.base import NothingToWrite, Sink, checked_parallelism
+from penstock.connectors.base import NothingToWrite, Sink, SinkStage, StageReport, TargetOptions, checked_parallelism
 from penstock.connectors.files import FORMATS, MODES
+from penstock.connectors.partition_commit import policies_of
 from penstock.connectors.sink_checks import check_rights, folded, is_case_sensitive
 from penstock.connectors.table_job import TableSinkJob
 from penstock.errors import SinkError
@@ -21,6 +23,7 @@ from penstock.spark.session_catalog import (
     default_location,
     find_table,
     manages_partitions,
+    options_of,
     quoted_name,
 )
 from penstock.spark.table_writes import table_write
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from penstock.commit import Access
-    from penstock.connectors.base import SinkJob
+    from penstock.connectors.base import SinkJob, SinkOptions
+    from penstock.connectors.partition_commit import PartitionCommitPolicy
     from penstock.spark.table_writes import TableWrite
 
 log = logging.getLogger("penstock.sinks")
@@ -65,6 +69,9 @@ class TableSink(Sink):
         The number of tasks that write; if None, the tasks that make the rows.
     token
         A name that you give to these rows, as of a `FileSink`.
+    partition_commit
+        What is done once all files of a partition are visible and the catalogue knows it, as of a `FileSink`. If None,
+        what ``sink.partition-commit.policy.kind`` says in the table's OPTIONS or TBLPROPERTIES, or in those of the job.
     """
 
     table: str
@@ -74,6 +81,7 @@ class TableSink(Sink):
     options: Mapping[str, str] = field(default_factory=dict)
     parallelism: int | None = None
     token: str | None = None
+    partition_commit: Sequence[str | PartitionCommitPolicy] | None = None
     restartable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -87,6 +95,7 @@ class TableSink(Sink):
             raise SinkError(f"format {self.format!r} is not known", hint=f"give one of {', '.join(FORMATS)}")
         if self.parallelism is not None:
             checked_parallelism(self.parallelism, f"table {self.table}")
+        policies_of(self.partition_commit or (), self.table, f"table {self.table}")
 
     @property
     def name(self) -> str:
@@ -102,6 +111,17 @@ class TableSink(Sink):
     def adds(self) -> bool:
         """Whether the mode is ``append``."""
         return self.mode == "append"
+
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
+        """Return the partition commit, if it is asked for."""
+        kinds = options.partition_commit if self.partition_commit is None else self.partition_commit
+        return _stages(kinds, self.table)
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:
+        """Return the options of a new table's files; of one that is there, those that it has."""
+        with in_words():
+            options, properties = options_of(Bridge(spark), self.table)
+        return TargetOptions({**options, **self.options}, properties)
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""
@@ -188,6 +208,15 @@ class StatementSink(Sink):
         """The table's partition columns."""
         return self._written.table.partition_by
 
+    def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
+        """Return the partition commit, if it is asked for."""
+        return _stages(options.partition_commit if self.partition_columns else (), self.name)
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:
+        """Return those of the table and of the statement."""
+        del spark
+        return TargetOptions(self._written.options, self._written.properties)
+
     @property
     def rows(self) -> DataFrame:
         """The rows that the statement writes."""
@@ -211,6 +240,20 @@ class StatementSink(Sink):
             external=written.external,
             shaped=True,
         )
+
+
+def _stages(kinds: Sequence[str | PartitionCommitPolicy], table: str) -> Sequence[SinkStage]:
+    if not kinds:
+        return ()
+    run = partial(_commit_partitions, policies=policies_of(kinds, table, f"table {table}"))
+    return (SinkStage(f"Partition commit: {table}", run, after_commit=True),)
+
+
+def _commit_partitions(job: SinkJob, policies: Sequence[tuple[str, PartitionCommitPolicy]]) -> StageReport:
+    if isinstance(job, NothingToWrite):
+        return StageReport("nothing", "nothing was written")
+    assert isinstance(job, TableSinkJob)
+    return job.commit_partitions(policies)
 
 
 def sink_of_statement(access: Access, statement: str) -> StatementSink | None:

@@ -46,6 +46,10 @@ class NothingWritten:
         del edge
         return 1.0
 
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> None:
+        """Write nothing: no number of tasks is measured."""
+        del vertex, edge
+
 
 class ResultStore:
     """The results of one job, by the node that ends the vertex which wrote them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -15,6 +16,11 @@ from penstock.spark.limits import split_limits, with_limits
 from penstock.spark_errors import is_failed_last_stage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from penstock.connectors.base import TasksWorth
     from penstock.execution.context import JobContext
     from penstock.execution.results import ResultStore
     from penstock.graph import JobVertex, StreamEdge
@@ -29,11 +35,14 @@ _ATTEMPTS = 4
 """How often a stage whose tasks run together is tried at the end of a query; elsewhere Spark does so itself."""
 
 
-class FileRatios(Protocol):
-    """Knows what sinks make of rows on disk."""
+class SinkTrials(Protocol):
+    """Tries sinks with a part of their rows."""
 
     def file_ratio(self, edge: StreamEdge) -> float:
         """Return how many bytes a sink makes on disk of each that was exchanged before it."""
+
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
+        """Write the first rows of a sink; return how many tasks all rows are worth, None if that is not known."""
 
 
 class SinkWriter:
@@ -92,8 +101,25 @@ class SinkWriter:
         if not written[tasks - 1]:
             return 1.0
         group = f"penstock-{context.job_id}-sample-{edge.id}"
-        with context.sessions.use() as session, context.thread(session, group, "sample of a sink"):
-            rows = exchange.read_slices(result, [[((index, index + 1), (0, tasks))]])
-            leaf = fragment.rdd_leaf(session, context.plan.edges[edge.id].attributes, rows)
-            size = context.sinks[edge.target_id].sample_size(dataframe(session, leaf))
+        with self._part(edge, group, index, (0, tasks)) as part:
+            size = context.sinks[edge.target_id].sample_size(part)
         return size / int(written[tasks - 1]) if size else 1.0
+
+    def write_first(self, vertex: JobVertex, edge: StreamEdge) -> TasksWorth | None:
+        """Write the first rows of a sink: some of those that one task has exchanged."""
+        context, result = self._context, self._results.staged(edge.source_id)
+        assert result.mapper_bytes is not None
+        index = int(result.sizes[0].argmax())
+        mapper = int(result.mapper_bytes([index])[:, 0].argmax())
+        if not result.sizes[0][index]:
+            return None
+        with self._part(edge, context.group_of(vertex), index, (mapper, mapper + 1)) as part:
+            return context.sinks[edge.target_id].write_first(part, result.rows)
+
+    @contextmanager
+    def _part(self, edge: StreamEdge, group: str, index: int, mappers: tuple[int, int]) -> Iterator[DataFrame]:
+        """Give the rows of a subpartition that some upstream tasks have written."""
+        context, result = self._context, self._results.staged(edge.source_id)
+        with context.sessions.use() as session, context.thread(session, group, "first rows of a sink"):
+            rows = exchange.read_slices(result, [[((index, index + 1), mappers)]])
+            yield dataframe(session, fragment.rdd_leaf(session, context.plan.edges[edge.id].attributes, rows))

@@ -14,7 +14,7 @@ from penstock.connectors.timeouts import timeout_of
 from penstock.errors import ConfigError, JobCancelledError
 from penstock.events import ExecutionState
 from penstock.explain import Explanation
-from penstock.extension.written import WriterSink
+from penstock.extension.written import WriterSink, options_for
 from penstock.optimizer.optimizer import strategies_of
 from penstock.planner.outputs import PlannedOutput
 from penstock.planner.planner import plan_query
@@ -174,14 +174,15 @@ class JobRunner:
             If the job does not finish.
         """
         bridge = query.bridge
-        config = configuration(bridge, self._arguments, self._file)
+        config, written = configuration(bridge, self._arguments, self._file), query.written
+        if written is not None:
+            config = options_for(written, config)
         plan: JobPlan
 
         def rows_of(df: DataFrame) -> PhysicalPlan:
             # The last stage runs when the job has ended, and its sources are closed.
             return executed_plan(df.localCheckpoint() if _reads_what_is_open(job, plan) else df)
 
-        written = query.written
         sink = ResultSink("rows", rows_of) if written is None else WriterSink(rows_of, written, config)
         self._observer.watch(job)
         if self._progress:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from penstock.spark.query_hook import Written
 
 
+def options_for(written: Written, config: Configuration) -> Configuration:
+    """Return the options as they hold for what is written: those of the writer, or of the table, go before."""
+    return config.for_table("sink.", written.options, written.properties, SPARKS_WRITER)
+
+
 class WriterSink(ResultSink):
     """Stands for Spark's writer: what the options say of sinks decides the tasks of the last stage.
 
@@ -28,7 +33,7 @@ class WriterSink(ResultSink):
     written
         What is known of the command that writes.
     config
-        The options.
+        The options as they hold for it, see `options_for`.
     """
 
     def __init__(self, fetch: Callable[[DataFrame], Any], written: Written, config: Configuration) -> None:

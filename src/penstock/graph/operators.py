@@ -282,7 +282,10 @@ class SinkOperator(Operator):
     ----------
     file_size
         The bytes that a file of it should have, or None where that is not asked for.
+    measures_tasks
+        Whether its number of tasks is decided from what its first rows take.
     """
 
     kind: OperatorKind = field(default=OperatorKind.SINK, init=False)
     file_size: int | None = None
+    measures_tasks: bool = False

@@ -28,10 +28,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.config import Configuration
+    from penstock.connectors.base import Sink
     from penstock.planner.outputs import Output
     from penstock.planner.translation import Translator
     from penstock.spark.expressions import Expression
+    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
+
+
+_PREFIX = "sink."
+
+
+def config_of(bridge: Bridge, config: Configuration, sink: Sink) -> Configuration:
+    """Return the options as they hold for one sink: what its writer or its table says goes before.
+
+    Raises
+    ------
+    ConfigError
+        If one of these that is Penstock's is unknown, or has a value that is not allowed.
+    """
+    own = sink.target_options(bridge.spark)
+    return config.for_table(_PREFIX, own.options, own.properties, sink.name)
 
 
 def sink_options(config: Configuration) -> SinkOptions:
@@ -43,8 +60,9 @@ def sink_options(config: Configuration) -> SinkOptions:
 
 def add_output(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput) -> None:
     """Translate the plan of an output, and put its sink behind it with the stages that come after the sink."""
-    builder, options = translator.builder, sink_options(translator.config)
-    sink_id = before = _add_sink(translator, plan, output, output.sink.file_size(options))
+    config = config_of(translator.bridge, translator.config, output.sink)
+    builder, options = translator.builder, sink_options(config)
+    sink_id = before = _add_sink(translator, plan, output, config)
     for stage in output.sink.stages(options):
         node_id = builder.node(Operator(OperatorKind.SINK_STAGE), stage.name, NodePlan(None), location=output.location)
         builder.stages[node_id] = sink_id, stage
@@ -52,11 +70,11 @@ def add_output(translator: Translator, plan: LogicalNode, output: Output | Plann
         before = node_id
 
 
-def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, file_size: int | None) -> int:
-    """Add a sink and its edge; return its node."""
-    builder = translator.builder
+def _add_sink(translator: Translator, plan: LogicalNode, output: Output | PlannedOutput, config: Configuration) -> int:
+    """Add a sink, for which some options hold, and its edge; return its node."""
+    builder, file_size = translator.builder, output.sink.file_size(sink_options(config))
     is_planned = isinstance(output, PlannedOutput)  # an option for all sinks does not count where rows are collected
-    default = None if is_planned else translator.config.maybe_integer(SINK_PARALLELISM)
+    default = None if is_planned else config.maybe_integer(SINK_PARALLELISM)
     parallelism = output.parallelism or output.sink.parallelism or default
     if output.sink.restartable:
         read_in_place(translator, plan)
@@ -71,7 +89,8 @@ def _add_sink(translator: Translator, plan: LogicalNode, output: Output | Planne
         wish = write_wish(chain, tops, parallelism, file_size, ordered=ordered, can_be_given=can_be_given)
         parallelism, file_size, ordered = wish.parallelism, wish.file_size, ordered or wish.keeps_exchange
     sized = file_size is not None and parallelism is None and not ordered
-    operator = SinkOperator(file_size if sized else None)
+    measures = output.sink.measures_tasks and parallelism is None and not ordered
+    operator = SinkOperator(file_size if sized else None, measures_tasks=measures)
     node_id = builder.node(operator, name, NodePlan(None), location=output.location)
     builder.sinks[node_id] = output.sink
     if wish.chosen:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.config.options import WHOLE_QUERY_THRESHOLD
+from penstock.config.options import SINK_PARALLELISM, WHOLE_QUERY_THRESHOLD
 from penstock.decisions import Choice, DecisionKind, NameRef, Told
 from penstock.planner.native_query import NativeQuery, small_native_query
 from penstock.planner.outputs import check_output
 from penstock.planner.run_wishes import options_say_how, plan_says_how
-from penstock.planner.sinks import sink_options
+from penstock.planner.sinks import config_of, sink_options
 from penstock.spark import catalyst
 from penstock.units import show_bytes
 
@@ -71,7 +71,11 @@ def plan_whole(
         return None
     (output,), (plan,) = outputs, plans
     found = _whole_by_sources(plan, threshold)
-    if found is None or _sink_says_how(output, config) or plan_says_how(catalyst.cached_plan(bridge, output.df)):
+    if (
+        found is None
+        or _sink_says_how(output, config_of(bridge, config, output.sink))
+        or plan_says_how(catalyst.cached_plan(bridge, output.df))
+    ):
         return None
     native = small_native_query(bridge, config, plan) if found.known_bytes is not None else None
     return native if isinstance(native, NativeQuery) else found
@@ -91,6 +95,11 @@ def _whole_by_sources(plan: LogicalPlan, threshold: int) -> WholeQuery | None:
 def _sink_says_how(output: Output, config: Configuration) -> bool:
     """Whether a sink has a parallelism, or does with its files what needs a plan."""
     options = sink_options(config)
-    if output.sink.materialised or output.sink.file_size(options) is not None or output.sink.stages(options):
+    if (
+        config.origin(SINK_PARALLELISM) != "default"
+        or output.sink.materialised
+        or output.sink.file_size(options) is not None
+        or output.sink.stages(options)
+    ):
         return True
     return output.parallelism is not None or output.sink.parallelism is not None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.commit import Access, Prepared
-    from penstock.connectors.base import SinkOptions, StageReport
+    from penstock.connectors.base import SinkOptions, StageReport, TargetOptions, TasksWorth
     from penstock.spark.jvm import Bridge
 
 log = logging.getLogger("penstock")
@@ -97,6 +97,11 @@ class ShadowedSink(Sink):
         return self.inner.materialised
 
     @property
+    def measures_tasks(self) -> bool:  # type: ignore[override]
+        """As the sink says."""
+        return self.inner.measures_tasks
+
+    @property
     def restartable(self) -> bool:  # type: ignore[override]
         """As the sink says."""
         return self.inner.restartable
@@ -110,6 +115,10 @@ class ShadowedSink(Sink):
     def partition_columns(self) -> Sequence[str]:
         """As the sink says."""
         return self.inner.partition_columns
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:
+        """As the sink says."""
+        return self.inner.target_options(spark)
 
     def stages(self, options: SinkOptions) -> Sequence[SinkStage]:
         """Return the sink's stages; they get the sink's own job."""
@@ -169,6 +178,10 @@ class ShadowedSinkJob(SinkJob):
     def sample_size(self, df: DataFrame) -> int:
         """As the sink says; a sample is not counted."""
         return self.inner.sample_size(df)
+
+    def write_first(self, df: DataFrame, rows: int | None) -> TasksWorth | None:
+        """As the sink says; these rows are counted when all are written."""
+        return self.inner.write_first(df, rows)
 
     def restart(self) -> bool:
         """As the sink says."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,7 +25,7 @@ from penstock.spark.jvm import Bridge
 from penstock.spark.logical_plan import LogicalPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -43,10 +43,14 @@ class Written:
         The columns that become folders.
     has_buckets
         Whether each task writes a file for each bucket.
+    options, properties
+        Those of the writer, or of the table's OPTIONS, and those of its TBLPROPERTIES, that begin with ``sink.``.
     """
 
     folders: tuple[str, ...]
     has_buckets: bool
+    options: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class QueryRunner(Protocol):
@@ -97,7 +101,8 @@ class HandedQuery:
         if found is None:
             return None
         facts = answers.facts(found)
-        return Written(tuple(map(str, facts["folders"])), bool(facts["buckets"]))
+        options, properties = (dict(facts[name]) for name in ("options", "properties"))
+        return Written(tuple(map(str, facts["folders"])), bool(facts["buckets"]), options, properties)
 
     @cached_property
     def properties(self) -> LocalProperties:

@@ -71,6 +71,20 @@ def find_table(bridge: Bridge, name: str) -> CatalogTable | None:
     return facts_of(bridge, catalog.getTableMetadata(identifier)) if catalog.tableExists(identifier) else None
 
 
+def options_of(bridge: Bridge, name: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the OPTIONS and the TBLPROPERTIES of a table of the session's catalogue; none if it is not there."""
+    catalog, identifier = catalog_of(bridge), identifier_of(bridge, name)
+    if not catalog.tableExists(identifier):
+        return {}, {}
+    table = catalog.getTableMetadata(identifier)
+    return texts(table.storage().properties()), texts(table.properties())
+
+
+def texts(properties: Any) -> dict[str, str]:
+    """Return a map of Scala as a dictionary."""
+    return {str(pair._1()): str(pair._2()) for pair in items(properties.toSeq())}
+
+
 def default_location(bridge: Bridge, name: str) -> str:
     """Return where a new table comes to lie."""
     return str(catalog_of(bridge).defaultTablePath(identifier_of(bridge, name)).toString())
@@ -160,15 +174,29 @@ def facts_of(bridge: Bridge, table: Any) -> CatalogTable:
     if location is None:
         location = catalog.defaultTablePath(identifier)
     provider = str(option(table.provider()) or "").lower()
+    if provider == "hive":
+        provider = _format_of_hive(bridge, table)
+    by = tuple(str(name) for name in items(table.partitionColumnNames()))
     of_files = provider in FORMATS and not table.bucketSpec().isDefined() and str(table.tableType().name()) != "VIEW"
     return CatalogTable(
         quoted_identifier(identifier),
         str(Folder(bridge, str(bridge.find("org.apache.hadoop.fs.Path")(location).toString()))),
         provider if of_files else "",
-        tuple(str(name) for name in items(table.partitionColumnNames())),
-        bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge),
+        by,
+        bool(by) and bool(table.tracksPartitionsInCatalog()) and manages_partitions(bridge),  # Hive's track none, too
         int(table.createTime()),
     )
+
+
+def _format_of_hive(bridge: Bridge, table: Any) -> str:
+    """Return the format in which Spark writes a table of Hive's itself, empty if Hive's serialisers write it."""
+    serializer, conf = str(option(table.storage().serde()) or "").lower(), bridge.spark.conf
+    which = "Unpartitioned" if table.partitionColumnNames().isEmpty() else "Partitioned"
+    for name in ("parquet", "orc"):
+        if name in serializer:
+            keys = (f"convertMetastore{name.capitalize()}", f"convertInserting{which}Table")
+            return name if all(conf.get(f"spark.sql.hive.{key}", "true") == "true" for key in keys) else ""
+    return ""
 
 
 def catalog_of(bridge: Bridge) -> Any:

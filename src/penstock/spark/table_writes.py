@@ -13,7 +13,7 @@ from penstock.spark.dataframes import dataframe
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import class_name, items, option, with_fields
 from penstock.spark.logical_plan import LogicalPlan
-from penstock.spark.session_catalog import catalog_of, facts_of, manages_partitions, mark_of, put_table, quoted
+from penstock.spark.session_catalog import catalog_of, facts_of, manages_partitions, mark_of, put_table, quoted, texts
 from penstock.spark.table_partitions import known_partitions
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ class TableWrite:
         Whether the statement says where a new table lies.
     is_half_made
         Whether a job that makes such a table has not ended, and may be dead.
+    properties
+        The TBLPROPERTIES of a table that is there.
     """
 
     table: CatalogTable
@@ -63,6 +65,7 @@ class TableWrite:
     is_new: bool = False
     external: bool = False
     is_half_made: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 def table_write(bridge: Bridge, statement: str, rows: DataFrame | None = None) -> TableWrite | None:
@@ -146,12 +149,18 @@ def _insert(bridge: Bridge, command: Any) -> TableWrite | None:
     if command.ifPartitionNotExists():
         return None
     found = facts_of(bridge, table)
-    if not found.format or str(command.outputPath().toString()) != found.location:
+    if found.format != _format_of(command) or str(command.outputPath().toString()) != found.location:
         return None
     if found.tracked and known_partitions(bridge, found.name, found.location).elsewhere:
         return None
     rows = _rows(bridge, command)
-    return TableWrite(found, str(command.mode()) == "Overwrite", _options(command.options()), rows)
+    overwrites, properties = str(command.mode()) == "Overwrite", texts(table.properties())
+    return TableWrite(found, overwrites, _options(command.options()), rows, properties=properties)
+
+
+def _format_of(command: Any) -> str:
+    """Return the short name of the files that Spark's command writes."""
+    return str(command.fileFormat().toString()).lower()
 
 
 def _create(bridge: Bridge, command: Any) -> TableWrite | None:
@@ -189,8 +198,7 @@ def _as_spark_keeps(bridge: Bridge, columns: Any) -> Any:
 
 
 def _options(properties: Any) -> dict[str, str]:
-    told = {str(pair._1()): str(pair._2()) for pair in items(properties.toSeq())}
-    return {key: value for key, value in told.items() if key.lower() not in _OF_SPARK}
+    return {key: value for key, value in texts(properties).items() if key.lower() not in _OF_SPARK}
 
 
 def _parsed(bridge: Bridge, statement: str) -> Any:

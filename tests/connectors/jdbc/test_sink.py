@@ -81,6 +81,15 @@ def test_a_token_is_written_once(env: Environment, spark: SparkSession, server: 
     assert rows_of(server, "once").startswith(f"{2 * ROWS}|{2 * ROWS}|")
 
 
+def test_the_properties_tell_the_number_of_tasks(env: Environment, spark: SparkSession, server: Any) -> None:
+    server.sql("drop table if exists of_three")
+    properties = {**server.properties, "sink.parallelism": "3"}
+    env.write(numbers(spark), JdbcSink(server.url, "of_three", properties))
+    env.execute()
+    assert env.last_job.vertices[-1].tasks == 3
+    assert rows_of(server, "of_three").startswith(f"{ROWS}|{ROWS}|")
+
+
 def test_a_failed_job_leaves_nothing(env: Environment, spark: SparkSession, server: Any) -> None:
     server.sql("drop table if exists never")
     broken = numbers(spark).withColumn("v", F.expr("if(id = 4321, raise_error('bad row'), v)"))

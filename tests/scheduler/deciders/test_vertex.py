@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from penstock.connectors.base import TasksWorth
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.decisions import DecisionKind
 from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
-from penstock.graph import Operator, OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import Operator, OperatorKind, SinkOperator, StreamEdgeUpdateRequest
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -177,3 +178,43 @@ def test_a_decision_names_the_operators_of_the_vertex() -> None:
     job.decide(3)
     (decision,) = [one for one in job.log if one.kind is DecisionKind.VERTEX_PARALLELISM]
     assert (decision.nodes, decision.chosen) == ((2, 3), 4)
+
+
+MEASURED: dict[str, tuple[int | None, dict[str, Any], int, str]] = {
+    "as many as it is worth": (5, {}, 5, "it was measured"),
+    "no more than the maximum": (7, {MAXIMUM: 3}, 3, f"7 would be worth it, but at most 3 can be had ({MAXIMUM})"),
+    "no more than there are subpartitions": (9, {}, 8, "9 would be worth it, but at most 8"),
+    "no fewer than the minimum": (2, {MINIMUM: 6}, 6, "at least 6 are asked for"),
+    "by its bytes where nothing was measured": (None, {}, 4, "320 B of input, 100 B per task"),
+    "auto parallelism is off": (
+        5,
+        {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 3},
+        3,
+        "parallelism is set to 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MEASURED)
+def test_a_sink_that_tries_its_first_rows(case: str) -> None:
+    worth, config, tasks, words = MEASURED[case]
+    job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, results={1: EVEN}, config=config)
+    job.results.worth = None if worth is None else TasksWorth(worth, "it was measured")
+    decided = job.decide(2)
+    assert decided.parallelism == tasks
+    assert words in decided.reason
+    read = decided.setup.read_of("1-2")
+    assert isinstance(read, CoalescedRead)
+    assert (read.ranges[0][0], read.ranges[-1][1]) == (0, 8)
+
+
+def test_the_users_number_goes_before_what_a_sink_would_measure() -> None:
+    job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, results={1: EVEN}, parallelism={2: 3})
+    job.results.worth = TasksWorth(7, "it was measured")
+    decided = job.decide(2)
+    assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3")
+
+
+def test_before_a_sink_that_is_measured_there_is_room_for_many_tasks() -> None:
+    job = Deciding("1 #> 2", {2: SinkOperator(measures_tasks=True)}, sources={1: 10})
+    assert job.decide(1, {1: NO_ANSWER}).setup.subpartitions == 128

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.arguments import check_settings, check_table, check_text, columns_of
-from penstock.connectors.base import Sink, SinkJob, already_written, checked_parallelism
+from penstock.connectors.base import Sink, SinkJob, TargetOptions, already_written, checked_parallelism
 from penstock.connectors.extras import without_secrets
 from penstock.connectors.jdbc.commit import ATTEMPT, TASK, PreparedJdbc, address_of_user
 from penstock.connectors.jdbc.dialect import share_of
@@ -112,6 +112,11 @@ class JdbcSink(Sink):
     def secrets(self) -> Mapping[str, Mapping[str, str]]:
         """The URL as it is, and the properties."""
         return {address_of_user(masked(self.url), self.properties): {**self.properties, "url": self.url}}
+
+    def target_options(self, spark: SparkSession) -> TargetOptions:
+        """Return the properties, which are the options of Spark's writer."""
+        del spark
+        return TargetOptions(self.properties)
 
     def recover(self, access: Access) -> None:
         """Complete or take back what a dead process has left half-way."""

@@ -15,6 +15,7 @@ from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_para
 from penstock.connectors.extras import address_of, needs, without_secrets
 from penstock.connectors.kafka import client
 from penstock.connectors.kafka.commit import PreparedKafka, has_token
+from penstock.connectors.kafka.parts import PreparedKafkaParts, dealt
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("penstock.sinks")
 
+AT_LEAST_ONCE, EXACTLY_ONCE = "at-least-once", "exactly-once"
+DELIVERIES = (AT_LEAST_ONCE, EXACTLY_ONCE)
 COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 
@@ -37,9 +40,9 @@ COLUMNS = ("key", "value", "topic", "partition", "headers")
 class KafkaSink(Sink):
     """A topic of brokers that speak Kafka's protocol.
 
-    Without a token at least once: records are in the topic as tasks write them, and a task that runs twice writes
-    twice. With one the records are staged in Spark's warehouse, and the driver writes them in one transaction when the
-    job commits: once, for readers of committed records.
+    At least once, records are in the topic as tasks write them, and a task that runs twice writes twice. Exactly once,
+    they are staged in Spark's warehouse, and written by transactions when the job commits: once, for readers of
+    committed records, whatever dies.
 
     The rows have a column ``value`` (binary or string), and may have ``key``, ``topic``, ``partition`` and ``headers``,
     as Spark's own Kafka sink takes them.
@@ -58,6 +61,14 @@ class KafkaSink(Sink):
         A name that you give to these rows, such as the day of a daily load. If the topic has it, the job writes nothing
         here. So a job whose driver died can run again, and the topic has the rows once. Brokers know it as long as they
         keep the offsets of a consumer group without members: seven days, if nobody has changed that.
+    delivery
+        ``"at-least-once"`` or ``"exactly-once"``. If None, exactly once if there is a `token`. Without a token, a job
+        that runs again writes its records again.
+    transactions
+        Into how many transactions the records are divided where they are written exactly once. With 1, the driver
+        writes all of them, and readers see all at once. With more, tasks of Spark write as many parts side by side, and
+        readers may see some parts a little before others. There are no more parts than files that the tasks have
+        staged.
     """
 
     servers: str
@@ -65,6 +76,8 @@ class KafkaSink(Sink):
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     parallelism: int | None = None
     token: str | None = None
+    delivery: str | None = None
+    transactions: int = 1
 
     def __post_init__(self) -> None:
         check_text(self.servers, "KafkaSink", "servers, which are a text such as host:9092")
@@ -74,6 +87,24 @@ class KafkaSink(Sink):
             checked_parallelism(self.parallelism, f"sink {self.name}")
         if self.token is not None and self.topic is None:
             raise SinkError("a token without a topic", hint="give KafkaSink a topic; rows may still name another one")
+        if self.delivery not in {None, *DELIVERIES}:
+            raise SinkError(f"delivery {self.delivery!r} is not known", hint=f"give {' or '.join(DELIVERIES)}")
+        if self.delivery == AT_LEAST_ONCE and self.token is not None:
+            raise SinkError("a token, and delivery at least once", hint="leave one of them out")
+        if self.delivery == EXACTLY_ONCE and self.topic is None:
+            raise SinkError(
+                "delivery exactly once without a topic", hint="give KafkaSink a topic; rows may still name another one"
+            )
+        checked_parallelism(self.transactions, f"transactions of sink {self.name}")
+        if self.transactions > 1 and not self.is_exact:
+            raise SinkError(
+                f"{self.transactions} transactions, and delivery at least once", hint='give delivery="exactly-once"'
+            )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether records are written exactly once."""
+        return self.delivery == EXACTLY_ONCE or self.token is not None
 
     @property
     def name(self) -> str:
@@ -94,15 +125,20 @@ class KafkaSink(Sink):
                 recover(access, path)
 
     def _is_of(self, part: Prepared) -> bool:
-        return isinstance(part, PreparedKafka) and (part.servers, part.topic) == (self.servers, self.topic)
+        return isinstance(part, PreparedKafka | PreparedKafkaParts) and (part.servers, part.topic) == (
+            self.servers,
+            self.topic,
+        )
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Look whether a broker answers, and whether it has the topic, and the job's token."""
         needs("confluent_kafka", "kafka", SinkError)
         with client.consumer(self.servers, self.properties) as asked:
             client.partitions_of(asked, [self.topic] if self.topic else [], self.servers)
-        if self.token is None or self.topic is None:
+        if not self.is_exact or self.topic is None:
             return _KafkaSinkJob(self)
+        if self.token is None:
+            return _TransactionalSinkJob(Bridge(spark), self, self.topic, f"run-{uuid.uuid4().hex}")
         if has_token(self.servers, self.properties, self.topic, self.token):
             log.warning("topic %s holds %s already, nothing is written", self.topic, self.token)
             return NothingToWrite(self.token)
@@ -168,8 +204,11 @@ class _TransactionalSinkJob(SinkJob):
     def prepare(self) -> Prepared:
         """Tell where the records are."""
         self._staging.sync()
-        kept = without_secrets(self._sink.properties)
-        return PreparedKafka(self._sink.servers, self._topic, self._token, str(self._staging), kept)
+        servers, staging, kept = self._sink.servers, str(self._staging), without_secrets(self._sink.properties)
+        parts = dealt(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
+        if len(parts) > 1:
+            return PreparedKafkaParts(servers, self._topic, self._token, self._staging.name, staging, parts, kept)
+        return PreparedKafka(servers, self._topic, self._token, staging, kept)
 
     def abort(self) -> None:
         self._staging.delete()

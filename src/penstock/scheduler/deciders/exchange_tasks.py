@@ -11,7 +11,7 @@ from penstock.graph.partitioner import RESCALE, GlobalPartitioner, PulledRebalan
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.deciders.known_bytes import total
-from penstock.scheduler.deciders.outputs import file_size
+from penstock.scheduler.deciders.outputs import file_size, measures_tasks
 from penstock.sizing.file_sizes import cut_for_files
 from penstock.sizing.parallelism import decide_vertex, vertex_bounds
 from penstock.sizing.rescaling import rescaled
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
-    from penstock.execution.sink_writer import FileRatios
+    from penstock.execution.sink_writer import SinkTrials
     from penstock.graph import JobVertex, StreamEdge
     from penstock.planner.plan import JobPlan
     from penstock.scheduler.deciders.known_bytes import KnownBytes
@@ -87,7 +87,7 @@ class ExchangeDecider:
         owner: GraphOwner,
         results: Results,
         known: KnownBytes,
-        sinks: FileRatios,
+        sinks: SinkTrials,
         outputs: OutputDecider,
         python: PythonSteps,
         log: DecisionLog,
@@ -119,13 +119,9 @@ class ExchangeDecider:
             known = total(self._known.written(edge.source_id) for edge in edges)
             return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
-        by_partitioner = self._by_partitioner(edges, vertex, wanted, known)
-        if by_partitioner is not None:
-            return by_partitioner
-        target = file_size(self._owner.graph, edges[0])
-        if target is not None:
-            tasks, why = self._cut_for_files(edges[0], target)
-            return DecidedExchange(len(tasks), why, known, {edges[0].id: SlicedRead(tasks)})
+        told = self._by_partitioner(edges, vertex, wanted, known) or self._by_sink(edges[0], infos, vertex, wanted)
+        if told is not None:
+            return told
         if not all(edge.intra_input_correlated for edge in edges):
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
@@ -143,6 +139,31 @@ class ExchangeDecider:
             return DecidedExchange(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
         reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
         return DecidedExchange(decision.parallelism, decision.reason, known, reads)
+
+    def _by_sink(
+        self, edge: StreamEdge, infos: list[np.ndarray], vertex: JobVertex, wanted: int | None
+    ) -> DecidedExchange | None:
+        """Decide the input of a sink whose files have a size, or whose first rows tell its tasks; None for others.
+
+        The first rows are written now.
+        """
+        graph, known = self._owner.graph, sum(int(info.sum()) for info in infos)
+        target = file_size(graph, edge)
+        if target is not None:
+            cut, why = self._cut_for_files(edge, target)
+            return DecidedExchange(len(cut), why, known, {edge.id: SlicedRead(cut)})
+        worth = self._sinks.write_first(vertex, edge) if wanted is None and measures_tasks(graph, edge) else None
+        if worth is None:
+            return None
+        bounds = vertex_bounds(self._settings.bounds, maximum=vertex.max_parallelism)
+        tasks = min(max(worth.tasks, bounds.minimum), bounds.maximum, len(infos[0]))
+        why = worth.reason
+        if tasks < worth.tasks:
+            why = f"{why}; {worth.tasks} would be worth it, but at most {tasks} can be had ({bounds.maximum_from})"
+        elif tasks > worth.tasks:
+            why = f"{why}; at least {tasks} are asked for"
+        decision = decide_vertex(infos, bounds, tasks)
+        return DecidedExchange(decision.parallelism, why, known, {edge.id: CoalescedRead(decision.ranges)})
 
     def _is_limited(self, vertex: JobVertex) -> bool:
         """Whether a vertex has a limit: Spark may run its first task alone, which would take all pieces."""

@@ -31,6 +31,8 @@ _FOR_A_TASK = 4
 """Subpartitions for each task, so that they can be packed evenly."""
 _FOR_FILES = 256
 """Subpartitions before a sink whose files have a wanted size, at least: few partitions should meet in one."""
+_FOR_MEASURED = 128
+"""Subpartitions before a sink whose first rows tell how many tasks it gets, at least: it can get as many."""
 _MOST_WITH_SLOTS = 2000
 """The most of them, each slot counted: of more, Spark knows only the average (``HighlyCompressedMapStatus``)."""
 _ROW_GROUP = 128 << 20
@@ -41,6 +43,12 @@ def file_size(graph: StreamGraph, edge: StreamEdge) -> int | None:
     """Return the bytes that a file should have of the sink that an edge leads to; None if that is not asked for."""
     operator = graph.node(edge.target_id).operator
     return operator.file_size if isinstance(operator, SinkOperator) else None
+
+
+def measures_tasks(graph: StreamGraph, edge: StreamEdge) -> bool:
+    """Whether an edge leads to a sink whose number of tasks is decided from what its first rows take."""
+    operator = graph.node(edge.target_id).operator
+    return isinstance(operator, SinkOperator) and operator.measures_tasks
 
 
 def _is_pulled(edge: StreamEdge) -> bool:
@@ -137,6 +145,8 @@ class OutputDecider:
                 number, why = python, f"{_FOR_A_TASK} for each task that its Python functions are worth"
             if any(file_size(graph, edge) is not None for edge in edges):
                 number = min(max(number, _FOR_FILES), _MOST_WITH_SLOTS // slots)
+            if any(measures_tasks(graph, edge) for edge in edges):
+                number, why = min(max(number, _FOR_MEASURED), upper), "the sink's number of tasks will be measured"
             self._widths[family] = number
             limit = f", at most {upper} ({bounds.maximum_from})" if number == upper else ""
             figures = {"known bytes": known.bytes} if known.is_all or known.bytes else {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.events import VertexSnapshot
     from penstock.execution.context import GraphOwner
     from penstock.execution.results import Results
-    from penstock.execution.sink_writer import FileRatios
+    from penstock.execution.sink_writer import SinkTrials
     from penstock.graph import JobVertex, StreamEdge
     from penstock.planner.plan import JobPlan
 
@@ -73,7 +73,7 @@ class VertexDecider:
     results
         What finished vertices have written.
     sinks
-        Tells how many bytes a sink makes on disk of each that is exchanged before it.
+        Tries sinks with a part of their rows.
     log
         Takes the decisions.
     made
@@ -87,7 +87,7 @@ class VertexDecider:
         cores: int,
         owner: GraphOwner,
         results: Results,
-        sinks: FileRatios,
+        sinks: SinkTrials,
         log: DecisionLog,
         made: Callable[[], Iterable[VertexSnapshot]] = tuple,
     ) -> None:

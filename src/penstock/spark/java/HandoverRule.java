@@ -93,9 +93,7 @@ public final class HandoverRule {
             leave(plan);
             return RowLevelCommands.WHY;
         }
-        if (saysOfSinks()) {
-            WritingCommands.mark(plan);
-        }
+        WritingCommands.mark(plan, saysOfSinks());
         if (WritingCommands.areNoQuery(plan) || isLimitOfAnswer(plan) || WritingCommands.isSortOfWriter(plan) || makesObjects(plan)) {
             return null;
         }
@@ -191,7 +189,8 @@ public final class HandoverRule {
         if (isNarrow && RowLayout.isCached(plan)) {
             return "reads cached rows only, and needs no shuffle";
         }
-        if (takesSmall || settingsSayHow() || search.saysHow(plan, hints[0], hints[1])) {
+        if (takesSmall || settingsSayHow() || search.saysHow(plan, hints[0], hints[1])
+                || WritingCommands.haveOptions(plan)) {
             return null;
         }
         if (isNarrow && RowLayout.isOfSpark(plan)) {

@@ -1,0 +1,230 @@
+"""What tasks do with the rows of an HTTP sink, against a service in a process of its own; no Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.connectors.http.attempts import Target, seconds_to_wait
+from penstock.connectors.http.driver_link import DriverPlace
+from penstock.connectors.http.driver_side import DriverSide
+from penstock.connectors.http.sending import sender
+from penstock.errors import SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TARGET = Target("", "POST", {}, 1, 5.0, 1, 4, 0.02, 2.0, run="r", keeps_dead=True)
+
+
+@pytest.fixture
+def side() -> Iterator[Callable[..., DriverSide]]:
+    made = []
+
+    def make(rate: float | None) -> DriverSide:
+        made.append(DriverSide("127.0.0.1", "127.0.0.1", rate))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def batches(ids: Any) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in small batches."""
+    texts = [json.dumps({"id": number}) for number in ids]
+    for first in range(0, len(texts), 7):
+        yield pa.RecordBatch.from_pydict({"row": texts[first : first + 7]})
+
+
+def sent(send: Any, ids: Any) -> list[dict[str, Any]]:
+    """Return what a task gives back."""
+    return [row for batch in send(batches(ids)) for row in batch.to_pylist()]
+
+
+def at_once(send: Any, tasks: Any) -> None:
+    threads = [threading.Thread(target=sent, args=(send, ids)) for ids in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_the_limit_holds_for_tasks_at_once_and_one_after_another(start: Any, side: Any) -> None:
+    service, driver = start(delay=0.03), side(40)
+    send = sender(replace(TARGET, url=service.url), driver.place)
+    at_once(send, [range(n, 80, 8) for n in range(8)])
+    for first in range(80, 120, 10):  # a task that begins when another has ended must not begin anew
+        sent(send, range(first, first + 10))
+    assert service.rows() == list(range(120))
+    assert service.most_in_a_second() <= 40
+    assert driver.figures.requests == len(service.requests()) == 120
+    first, *_, last = (one["at"] for one in service.requests())
+    assert 80 / (service.requests()[79]["at"] - first) > 20, "tasks at once come near the limit"
+    assert driver.figures.rate == pytest.approx(119 / (last - first), rel=0.05)
+
+
+def test_one_task_has_several_requests_under_way(start: Any, side: Any) -> None:
+    service, driver = start(delay=0.2, _500=9, _400=25), side(40)
+    letters = sent(sender(replace(TARGET, url=service.url, at_a_time=10), driver.place), range(1, 61))
+    assert service.rows() == [number for number in range(1, 61) if number % 25]
+    assert sorted(json.loads(letter["row"])["id"] for letter in letters) == [25, 50]
+    assert service.most_in_a_second() <= 40
+    first, *_, last = (one["at"] for one in service.requests())
+    assert 66 / (last - first) > 15, "one after the other, it would be five a second"
+
+
+def test_no_limit_is_none(start: Any, side: Any) -> None:
+    service, driver = start(), side(None)
+    at_once(sender(replace(TARGET, url=service.url), driver.place), [range(n, 200, 4) for n in range(4)])
+    assert service.rows() == list(range(200))
+
+
+def test_what_may_pass_is_sent_again_with_the_same_key_and_what_may_not_is_given_back(start: Any, side: Any) -> None:
+    service, driver = start(_500=10, _429=14, close=15, _400=21), side(None)
+    letters = sent(sender(replace(TARGET, url=service.url), driver.place), range(1, 100))
+    refused = {21, 42, 63, 84}
+    assert service.rows() == sorted(set(range(1, 100)) - refused)
+    assert {
+        json.loads(letter["row"])["id"]: (letter["status"], letter["error"]) for letter in letters
+    } == dict.fromkeys(refused, (400, "this row is not for us"))
+    assert {json.loads(one["row"])["id"]: one["attempts"] for one in letters} == {21: 1, 42: 2, 63: 1, 84: 2}
+    keys: dict[Any, set[Any]] = {}
+    for one in service.requests():
+        keys.setdefault(one["rows"][0]["id"], set()).add(one["key"])
+    assert {len(found) for found in keys.values()} == {1}
+    assert len(set.union(*keys.values())) == 99
+    figures = driver.figures
+    assert (figures.rows, figures.dead) == (95, 4)
+    assert figures.requests == len(service.requests()) == 99 + figures.retried
+    assert figures.retried == sum(n % 10 == 0 for n in range(1, 100)) + sum(n % 14 == 0 for n in range(1, 100)) + sum(
+        n % 15 == 0 for n in range(1, 100)
+    )
+
+
+def test_attempts_are_used_up(side: Any) -> None:
+    nobody = "http://127.0.0.1:9/rows"
+    driver = side(None)
+    (letter,) = sent(sender(replace(TARGET, url=nobody, attempts=3), driver.place), [5])
+    assert (letter["status"], letter["attempts"]) == (None, 3)
+    assert "refused" in letter["error"].lower()
+    assert abs((datetime.now(UTC) - letter["time"]).total_seconds()) < 60
+    assert (driver.figures.requests, driver.figures.retried, driver.figures.dead) == (3, 2, 1)
+
+
+def test_an_answer_that_does_not_come_in_time(start: Any, side: Any) -> None:
+    service = start(delay=1.0)
+    (letter,) = sent(sender(replace(TARGET, url=service.url, timeout=0.2, attempts=2), side(None).place), [5])
+    assert (letter["status"], letter["attempts"]) == (None, 2)
+    assert len(service.requests()) == 2
+
+
+def test_the_service_says_how_long_all_tasks_wait(start: Any, side: Any) -> None:
+    service, driver = start(_429_1=5), side(100)
+    send = sender(replace(TARGET, url=service.url), driver.place)
+    threads = [threading.Thread(target=sent, args=(send, ids)) for ids in ([5], range(10_001, 10_005))]
+    threads[0].start()
+    while not service.requests():
+        pass
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    asked, *others = (one["at"] for one in service.requests())
+    assert len(others) == 5
+    assert min(others) - asked > 0.9
+
+
+def test_too_long_a_wait_is_none(start: Any, side: Any) -> None:
+    service = start(_503_3600=5)
+    (letter,) = sent(sender(replace(TARGET, url=service.url), side(10).place), [5])
+    assert (letter["status"], letter["attempts"]) == (503, 1)
+
+
+def test_batches(start: Any, side: Any) -> None:
+    service, driver = start(_400=9), side(None)
+    letters = sent(sender(replace(TARGET, url=service.url, batch_size=4, method="PUT"), driver.place), range(1, 11))
+    assert [[row["id"] for row in one["rows"]] for one in service.requests()] == [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]]
+    assert {(one["is_array"], one["method"]) for one in service.requests()} == {(True, "PUT")}
+    assert [json.loads(letter["row"])["id"] for letter in letters] == [9, 10]
+    assert driver.figures.requests == 3
+
+
+def test_equal_rows_have_their_own_keys_which_a_repeated_task_has_again(start: Any, side: Any) -> None:
+    service = start()
+    send = sender(replace(TARGET, url=service.url), side(None).place)
+    sent(send, [7, 7, 8])
+    sent(send, [8, 7, 7])
+    keys = [one["key"] for one in service.requests()]
+    assert len(set(keys[:3])) == 3
+    assert set(keys[:3]) == set(keys[3:])
+
+
+def test_keys_of_the_users_columns_hold_in_any_run(start: Any, side: Any) -> None:
+    service, place = start(), side(None).place
+    for run, text in (("a", '{"id": 1, "n": 1}'), ("b", '{"id": 1, "n": 2}')):
+        send = sender(replace(TARGET, url=service.url, run=run), place)
+        list(send(iter([pa.RecordBatch.from_pydict({"row": [text], "key": ['{"id": 1}']})])))
+    first, second = service.requests()
+    assert first["key"] == second["key"]
+
+
+def test_the_first_rows_are_measured_and_are_not_sent_again(start: Any, side: Any) -> None:
+    service, driver = start(delay=0.03, _400=8), side(None)
+    target = replace(TARGET, url=service.url)
+    ids = [number // 2 for number in range(100)]  # each twice
+    letters = sent(sender(target, driver.place, only_first=True), ids)
+    assert len(service.requests()) == 20
+    assert 0.03 <= driver.measured < 0.3
+    place, rest = driver.place, frozenset(driver.first)
+    letters += [row for part in (ids[50:], ids[:50]) for row in sent(sender(target, place, rest), part)]
+    refused = [number for number in ids if number % 8 == 0]
+    assert service.rows() == sorted(number for number in ids if number % 8)
+    assert sorted(json.loads(letter["row"])["id"] for letter in letters) == refused
+    assert len(service.requests()) == 100
+
+
+def test_where_nobody_keeps_rows_all_tasks_stop(start: Any, side: Any) -> None:
+    service, driver = start(delay=0.02, _400=50), side(None)
+    send = sender(replace(TARGET, url=service.url, keeps_dead=False), driver.place)
+    at_once(send, [range(41, 1000), range(10_001, 11_000)])
+    assert driver.refused == "status 400: this row is not for us (attempt 1)"
+    assert len(service.requests()) < 100
+
+
+def test_a_driver_that_is_gone_or_another_is_an_error(side: Any) -> None:
+    place = side(None).place
+    with pytest.raises(SinkError, match="somebody else answers"):
+        sent(sender(TARGET, replace(place, secret=b"wrong")), [1])
+    with pytest.raises(SinkError, match=r"does not reach the driver at 127\.0\.0\.1:9"):
+        sent(sender(TARGET, DriverPlace("127.0.0.1", 9, b"")), [1])
+
+
+def test_tasks_stop_when_the_sink_ends(start: Any, side: Any) -> None:
+    service, driver = start(delay=0.01), side(5)
+    threading.Timer(0.5, driver.close).start()
+    with pytest.raises((SinkError, OSError)):
+        sent(sender(replace(TARGET, url=service.url), driver.place), range(1000))
+    assert len(service.requests()) < 20
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+WAITS: dict[str | None, float | None] = {
+    None: None,
+    "7": 7.0,
+    "0.5": 0.5,
+    "-3": 0.0,
+    "Thu, 01 Jan 2026 00:01:30 GMT": 90.0,
+    "Wed, 31 Dec 2025 00:00:00 GMT": 0.0,
+    "soon": None,
+}
+
+
+@pytest.mark.parametrize("told", WAITS)
+def test_how_long_a_service_asks_to_wait(told: str | None) -> None:
+    assert seconds_to_wait(told, NOW) == WAITS[told]

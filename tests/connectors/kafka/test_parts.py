@@ -1,0 +1,162 @@
+"""Records written exactly once: by one transaction, or by parts, each in a transaction of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.services import KafkaBroker, needed_module
+
+needed_module("confluent_kafka", "kafka")
+
+from confluent_kafka import TopicPartition
+
+from penstock.commit import Access
+from penstock.connectors import KafkaSink
+from penstock.connectors.kafka import client, parts
+from penstock.connectors.kafka.commit import PreparedKafka, group_of, receipt_of
+from penstock.connectors.kafka.parts import PartPlace, PreparedKafkaParts, dealt, write_part
+from penstock.errors import PenstockError, SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock import Environment
+
+
+JOB = Path(__file__).parents[2] / "jobs" / "topic_parts.py"
+
+
+def values(broker: KafkaBroker, topic: str, partitions: int = 1) -> list[int]:
+    """Return what a reader of committed records sees, sorted."""
+    with client.consumer(broker.servers, {"isolation.level": "read_committed"}) as asked:
+        asked.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+        found, quiet = [], time.monotonic() + 0.6
+        while time.monotonic() < quiet:
+            for message in asked.consume(500, 0.1):
+                if message.error() is None:
+                    found.append(int(message.value()))
+                    quiet = time.monotonic() + 0.6
+    return sorted(found)
+
+
+@pytest.fixture
+def topic(broker: KafkaBroker) -> str:
+    return broker.topic(f"parts-{uuid.uuid4().hex[:8]}", 1)
+
+
+DEALT: dict[str, tuple[dict[str, int], int, tuple[tuple[str, ...], ...]]] = {
+    "evenly": ({"a": 5, "b": 4, "c": 3, "d": 2}, 2, (("a", "d"), ("b", "c"))),
+    "fewer files than parts": ({"a": 5, "b": 4}, 3, (("a",), ("b",))),
+    "empty files": ({"b": 0, "a": 0, "c": 0}, 2, (("a", "c"), ("b",))),
+    "no files": ({}, 2, ()),
+}
+
+
+@pytest.mark.parametrize("case", DEALT)
+def test_files_are_dealt_to_parts(case: str) -> None:
+    files, number, expected = DEALT[case]
+    assert dealt(files.items(), number) == expected
+
+
+def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: str) -> None:
+    place = PartPlace(broker.servers, topic, {}, "run")
+    records = [{"value": str(number).encode()} for number in range(20)]
+    assert write_part(place, 0, records) == 20
+    assert write_part(place, 0, records) == 0
+    assert write_part(place, 1, records[:5]) == 5
+    assert write_part(replace(place, run="other"), 0, records[:1]) == 1
+    assert values(broker, topic) == sorted([*range(20), *range(5), 0])
+
+
+def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:
+    return PreparedKafkaParts(broker.servers, topic, "t", run, "/staging", (("a",), ("b",)))
+
+
+def test_another_run_with_the_token_of_a_claim_is_refused(
+    monkeypatch: pytest.MonkeyPatch, broker: KafkaBroker, topic: str
+) -> None:
+    access: Any = Access(None)
+    first, second = prepared(broker, topic, "first"), prepared(broker, topic, "second")
+    whole = PreparedKafka(broker.servers, topic, "t", "/staging")
+    written: list[Any] = []
+
+    def dies(*given: Any) -> None:
+        raise OSError("the driver dies")
+
+    monkeypatch.setattr(parts, "write_parts", dies)
+    assert not first.has_begun(access)
+    with pytest.raises(OSError, match="dies"):
+        first.commit(access)
+    assert (first.has_begun(access), first.is_committed(access)) == (True, False)
+    assert (second.has_begun(access), second.is_committed(access)) == (False, False)
+    for other in (second, whole):
+        with pytest.raises(SinkError, match="another run is writing t to topic"):
+            other.commit(access)
+    monkeypatch.setattr(parts, "write_parts", lambda bridge, place, *given: written.append(place.run))
+    first.commit(access)
+    second.commit(access)
+    assert written == ["first"]
+    assert receipt_of(broker.servers, {}, group_of("t"), topic) == 1
+
+
+@pytest.mark.parametrize("transactions", [1, 3])
+def test_once_and_the_token_is_known(
+    env: Environment, spark: SparkSession, broker: KafkaBroker, transactions: int
+) -> None:
+    topic = broker.topic(f"once-{uuid.uuid4().hex[:8]}", 2)
+    sink = KafkaSink(broker.servers, topic, token="day", transactions=transactions)
+    for _ in range(2):
+        env.write(spark.range(0, 3000, 1, 4).selectExpr("cast(id as string) as value"), sink)
+        env.execute()
+        assert values(broker, topic, 2) == list(range(3000))
+
+
+def test_exactly_once_without_a_token(env: Environment, spark: SparkSession, broker: KafkaBroker, topic: str) -> None:
+    for times in (1, 2):
+        env.write(
+            spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as value"),
+            KafkaSink(broker.servers, topic, delivery="exactly-once", transactions=2),
+        )
+        env.execute()
+        assert values(broker, topic) == sorted([*range(300)] * times)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "a delivery": ({"delivery": "at-most-once"}, "delivery 'at-most-once' is not known"),
+    "a token and at least once": ({"delivery": "at-least-once", "token": "t"}, "a token, and delivery at least once"),
+    "exactly once, and no topic": ({"topic": None, "delivery": "exactly-once"}, "exactly once without a topic"),
+    "no transactions": ({"delivery": "exactly-once", "transactions": 0}, "invalid parallelism"),
+    "transactions, and at least once": ({"transactions": 2}, "2 transactions, and delivery at least once"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_refused(case: str) -> None:
+    given, words = BAD[case]
+    with pytest.raises(PenstockError, match=words):
+        KafkaSink("h:1", **{"topic": "t", **given})
+
+
+@pytest.mark.slow
+def test_a_driver_that_dies_between_parts(broker: KafkaBroker, topic: str, tmp_path: Path) -> None:
+    def run(what: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(JOB), broker.servers, topic, str(tmp_path), what]
+        return subprocess.run(command, capture_output=True, text=True, timeout=200, start_new_session=True, check=False)
+
+    died = run("die")
+    assert died.returncode == -9, died.stderr[-3000:]
+    there = values(broker, topic)
+    assert len(there) == 500
+    assert len(list(tmp_path.glob(".penstock-commit-*.json"))) == 1
+    again = run("live")
+    assert again.returncode == 0, again.stderr[-3000:]
+    assert values(broker, topic) == list(range(1000))
+    assert not list(tmp_path.glob(".penstock-*"))
