@@ -32,6 +32,9 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "by ranges": ({LEFT: CoalescedRead([(0, 1), (1, 2)])}, ""),
     "a range is left out": ({LEFT: CoalescedRead([(0, 1)])}, "the input 1-3 of the join"),
     "a range is read twice": ({RIGHT: CoalescedRead([(0, 2), (1, 2)])}, "the input 2-3 of the join"),
+    "merged in pieces": ({LEFT: CoalescedRead([(0, 2)], {1: [(0, 2), (2, 4)]})}, ""),
+    "a piece is left out": ({LEFT: CoalescedRead([(0, 2)], {1: [(0, 2)]})}, "subpartition 1 of the input 1-3"),
+    "a piece is merged twice": ({LEFT: CoalescedRead([(0, 2)], {1: [(0, 2), (1, 4)]})}, "subpartition 1 of the input"),
     "by slices": ({LEFT: sliced(FIRST, SECOND), RIGHT: sliced(FIRST, SECOND)}, ""),
     "a split one meets all of the other": (
         {LEFT: sliced(*HALVES, SECOND), RIGHT: sliced(FIRST, FIRST, SECOND)},

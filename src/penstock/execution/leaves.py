@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.execution.hot_groups import merge_hot_groups
 from penstock.execution.reads import CoalescedRead, PulledRead, SlicedRead
 from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.plan import WriteKind
@@ -70,7 +71,7 @@ class Leaves:
             rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
             physical = None
         else:
-            physical = self._cut(edge, read, result)
+            physical = self._hot_merged(edge, read, result) or self._cut(edge, read, result)
             rows, layout, told = self._whole(physical, output, shared=shared)
         if self._context.verify and told is not None:
             rows = verification.checked(rows, told, output, f"the input {edge.id}")
@@ -92,6 +93,12 @@ class Leaves:
         if plan.consumer is None:
             return pulled.pulled_leaf(bridge.session, plan.attributes, pieces, read.tasks)
         return plan.consumer.over(bridge, pieces, read.tasks)
+
+    def _hot_merged(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan | None:
+        """Return the plan of an aggregate that reads hot subpartitions as they were merged; None where they are not."""
+        if not isinstance(read, CoalescedRead) or not read.merged:
+            return None
+        return merge_hot_groups(self._context, edge, read, result)
 
     def _cut(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan:
         """Return the plan that reads a result by whole subpartitions."""

@@ -34,8 +34,10 @@ def check_reads(context: JobContext, results: ResultStore, vertex: JobVertex, se
         if is_broadcast(edge) or not isinstance(result, StagedResult):  # whole by nature
             continue
         match setup.read_of(edge.id):
-            case CoalescedRead(ranges):
+            case CoalescedRead(ranges, merged):
                 check_ranges(f"the input {edge.id} of {vertex.name}", ranges, result.subpartitions)
+                for index, pieces in merged.items():
+                    check_ranges(f"subpartition {index} of the input {edge.id}", pieces, result.tasks or 0)
             case SlicedRead() as read:
                 sliced.setdefault(context.plan.groups[edge.id], {})[edge.id] = read
     for reads in sliced.values():

@@ -25,9 +25,13 @@ class CoalescedRead:
     ----------
     ranges
         A range for each task.
+    merged
+        Of an aggregate's input: the subpartitions whose partial results are merged in pieces before, and for each
+        piece the upstream tasks.
     """
 
     ranges: Sequence[Range]
+    merged: Mapping[int, Sequence[Range]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

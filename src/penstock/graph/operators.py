@@ -117,12 +117,15 @@ class AggregateOperator(Operator):
         What multiplies the rows before it, if it may be aggregated before that.
     aggregates_first
         Whether it is decided that it is aggregated before its rows are multiplied.
+    keeps_values
+        Whether partial results hold the distinct values of a group, and can be merged in any order.
     """
 
     kind: OperatorKind = field(default=OperatorKind.AGGREGATE, init=False)
     not_mergeable: str | None
     grouping_sets: GroupingSets | None = None
     aggregates_first: bool = False
+    keeps_values: bool = False
 
     def __post_init__(self) -> None:
         if self.aggregates_first and self.grouping_sets is None:

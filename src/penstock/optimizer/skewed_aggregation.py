@@ -8,8 +8,14 @@ After::
 
     clicks ──HASH(user), subpartitions may be split──▶ Repartition ──HASH(user), partial──▶ Aggregate
 
-This concerns only rows that are hash partitioned before the aggregate. Everywhere else Spark aggregates before the
-exchange, and exchanges a distinct count by its values first. `AdaptiveSkewedJoin` handles joins.
+That concerns only rows that are hash partitioned before the aggregate. Everywhere else Spark aggregates before the
+exchange, and exchanges a distinct count by its values first. Then a hot group is large only where its partial results
+hold its values: those of an exact percentile, or of `collect_set`. They are merged in pieces before the aggregate::
+
+    clicks ─▶ partial ──HASH(user)──▶ Aggregate                          one task merges 1000 partial results
+    clicks ─▶ partial ──HASH(user)──▶ pieces ──HASH(user)──▶ Aggregate   31 tasks merge 32 each, one merges 31
+
+`AdaptiveSkewedJoin` handles joins.
 """
 
 from __future__ import annotations
@@ -18,8 +24,10 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_JOIN_STRATEGY
 from penstock.decisions import DecisionKind, Told
-from penstock.graph import OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import AggregateOperator, OperatorKind, StreamEdgeUpdateRequest
 from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
+from penstock.optimizer.merging import WORTH_IT, most_times_faster
+from penstock.optimizer.skew import LARGEST
 from penstock.optimizer.skewed_join import obstacle, skewed_subpartitions
 from penstock.optimizer.strategy import (
     OperatorsFinished,
@@ -56,9 +64,34 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
                     continue
                 if target.kind is OperatorKind.REPARTITION:
                     changed |= self._look_at(edge, result, context)
+                elif isinstance(target.operator, AggregateOperator) and target.operator.keeps_values:
+                    changed |= self._merge_in_pieces(edge, result, context)
                 elif target.kind in _NEED_WHOLE_GROUPS:
                     self._record_obstacle(edge, result, context)
         return changed
+
+    def _merge_in_pieces(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:
+        """Let partial results that hold the values of hot groups be merged in pieces before the aggregate."""
+        skewed = skewed_subpartitions(result, context.config)
+        if edge.id in self._seen or not skewed:
+            return False
+        self._seen.add(edge.id)
+        node = context.stream_graph.node(edge.target_id)
+        called, largest = context.called(node), int(result.subpartitions.max())
+        tasks = _tasks_that_wrote(result, int(result.subpartitions.argmax()))
+        why_not = _why_not_in_pieces(largest, result.total, tasks, context)
+        if why_not:
+            told = Told(f"{called}: its hot groups are not merged in pieces, as {why_not}", SKEWED_JOIN_STRATEGY.key)
+            context.decide(DecisionKind.SKEW, node, "not split", why_not, told)
+            return False
+        reason = (
+            f"the largest of {len(result.subpartitions)} partitions has {show_bytes(largest)} "
+            f"of partial results from {show_count(tasks, 'task')}"
+        )
+        chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions merged in pieces before"
+        told = Told(f"{called}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
+        request = StreamEdgeUpdateRequest(edge.id, intra_input_correlated=False)
+        return context.change([request], DecisionKind.SKEW, node, chosen, reason, told, **{LARGEST: largest})
 
     def _record_obstacle(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> None:
         """Record why the rows of a hot key stay in one task, if an operator needs them there."""
@@ -97,3 +130,24 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         chosen = f"{len(skewed)} of {len(result.subpartitions)} partitions split, and partial results merged"
         told = Told(f"{called}: {chosen}, as {reason}", SKEWED_JOIN_STRATEGY.key)
         return context.change(requests, DecisionKind.SKEW, node, chosen, reason, told, largest=largest)
+
+
+def _tasks_that_wrote(result: ResultInfo, index: int) -> int:
+    """Return how many tasks wrote anything of a subpartition, 0 if that is not known."""
+    return 0 if result.mappers is None else int((result.mappers([index]) > 0).sum())
+
+
+def _why_not_in_pieces(largest: int, total: int, tasks: int, context: StrategyContext) -> str | None:
+    """Return why the partial results of a hot group are better merged in one task, or None."""
+    cores = context.resources.cores
+    if not tasks:
+        return "it is not known which tasks wrote its largest partition"
+    if most_times_faster(tasks, cores) < WORTH_IT:
+        merged = f"it merges partial results of {show_count(tasks, 'task')} for its largest partition"
+        return f"{merged}, too few for pieces on {show_count(cores, 'core')}"
+    if largest < WORTH_IT * total // cores and context.config.get(SKEWED_JOIN_STRATEGY) != "FORCED":
+        return (
+            f"its largest partition has {show_bytes(largest)}, less than {WORTH_IT} times the share of each of "
+            f"{show_count(cores, 'core')}, so no core waits long for it"
+        )
+    return None

@@ -13,6 +13,7 @@ from penstock.spark.logical_plan import LogicalPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
 
 _COLUMN = re.compile(r"none#(\d+)L?")
@@ -77,3 +78,33 @@ def split(aggregate: LogicalNode, functions: Mapping[str, Expression]) -> Logica
     inner = with_fields(bridge, aggregate._handle, aggregateExpressions=bridge.seq(given))
     results = [replaced(one, attribute) for one in items(aggregate._handle.aggregateExpressions())]
     return LogicalPlan(bridge, inner).projected(Attributes(bridge, bridge.seq(results)))
+
+
+_ANY_ORDER = frozenset(
+    {
+        "Count",
+        "HyperLogLogPlusPlus",
+        "Min",
+        "Max",
+        "StddevSamp",
+        "StddevPop",
+        "VarianceSamp",
+        "VariancePop",
+        "Skewness",
+        "Kurtosis",
+        "Corr",
+        "CovPopulation",
+        "CovSample",
+        "BitAndAgg",
+        "BitOrAgg",
+        "BitXorAgg",
+    }
+)
+
+
+def merges_in_any_order(bridge: Bridge, function: Any) -> bool:
+    """Whether partial results of a function come to the same in any order, and no part of them may overflow."""
+    name = class_name(function)
+    return name in _ANY_ORDER or (
+        name in {"Sum", "Average"} and bool(bridge.helper("ExpressionSafety").cannotOverflow(function))
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.spark.aggregates import merges_in_any_order
 from penstock.spark.catalyst import attribute_ids, is_attribute
 from penstock.spark.fragment import placeholder
 from penstock.spark.jvm import EXPRESSIONS, class_name, items, with_fields
@@ -20,28 +21,6 @@ from penstock.spark.planning import spark_plan
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.plans import LogicalNode
-
-
-_ALWAYS = frozenset(
-    {
-        "Count",
-        "HyperLogLogPlusPlus",
-        "Min",
-        "Max",
-        "StddevSamp",
-        "StddevPop",
-        "VarianceSamp",
-        "VariancePop",
-        "Skewness",
-        "Kurtosis",
-        "Corr",
-        "CovPopulation",
-        "CovSample",
-        "BitAndAgg",
-        "BitOrAgg",
-        "BitXorAgg",
-    }
-)
 
 
 def can_aggregate_first(aggregate: LogicalNode) -> bool:
@@ -90,11 +69,7 @@ def aggregated_first(bridge: Bridge, plan: Any) -> Any | None:
 def _can_be_made_early(bridge: Bridge, expression: Any) -> bool:
     if class_name(expression.mode()) != "Partial" or expression.isDistinct():
         return False
-    function = expression.aggregateFunction()
-    name = class_name(function)
-    return name in _ALWAYS or (
-        name in {"Sum", "Average"} and bool(bridge.helper("ExpressionSafety").cannotOverflow(function))
-    )
+    return merges_in_any_order(bridge, expression.aggregateFunction())
 
 
 def _first(bridge: Bridge, partial: Any, expand: Any) -> Any | None:

@@ -9,9 +9,9 @@ import pytest
 
 from penstock.connectors.base import TasksWorth
 from penstock.connectors.coordinator import NO_ANSWER
-from penstock.decisions import DecisionKind
+from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
-from penstock.graph import Operator, OperatorKind, SinkOperator, StreamEdgeUpdateRequest
+from penstock.graph import AggregateOperator, Operator, OperatorKind, SinkOperator, StreamEdgeUpdateRequest
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -127,6 +127,34 @@ def test_a_skewed_subpartition_is_split_where_that_was_allowed() -> None:
     read = job.decide(2).setup.read_of("1-2")
     assert isinstance(read, SlicedRead)
     assert [one for task in read.tasks for one in task if one.mappers is not None]
+
+
+@pytest.mark.parametrize(
+    ("config", "merged"),
+    [
+        ({}, {2: [(0, 4), (4, 8), (8, 12), (12, 16)]}),
+        ({MAXIMUM: 2}, {2: [(0, 8), (8, 16)]}),
+        ({MAXIMUM: 1}, {}),
+    ],
+)
+def test_partial_results_of_a_hot_subpartition_are_merged_in_pieces_where_that_was_allowed(
+    config: Any, merged: Any
+) -> None:
+    job = Deciding(
+        "1 #> 2",
+        {2: AggregateOperator("it keeps every value", keeps_values=True)},
+        results={1: written(40, 40, 4000, 40, tasks=16)},
+        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b", **config},
+    )
+    before = job.manager.stream_graph_context
+    assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
+    noted = job.log.record(Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot"))
+    read = job.decide(2).setup.read_of("1-2")
+    assert isinstance(read, CoalescedRead)
+    assert read.merged == merged
+    assert read.ranges == ([(0, 4)] if MAXIMUM in config and config[MAXIMUM] == 1 else read.ranges)
+    (settled,) = job.log.of(noted.nodes, DecisionKind.SKEW)
+    assert ("because" in settled.outcome) is not bool(merged)
 
 
 def test_what_is_broadcast_is_read_whole() -> None:

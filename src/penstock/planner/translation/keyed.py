@@ -18,6 +18,7 @@ from penstock.planner.translation.exchanges import read_in_place
 from penstock.planner.translation.families import KEYED
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
+from penstock.spark.partial_states import keeps_distinct_values
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
@@ -34,7 +35,9 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
     texts = [key.key for key in keys]
     is_aggregate = node.name == "Aggregate"
     node_id = translator.builder.node(
-        AggregateOperator(catalyst.why_not_mergeable(node)) if is_aggregate else Operator(KEYED[node.name]),
+        AggregateOperator(catalyst.why_not_mergeable(node), keeps_values=keeps_distinct_values(node))
+        if is_aggregate
+        else Operator(KEYED[node.name]),
         node.name if keys or not is_aggregate else "Global aggregate",
         NodePlan(node),
         description=node.description,

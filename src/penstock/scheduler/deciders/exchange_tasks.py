@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from penstock.decisions import DecisionKind, DecisionLog
 from penstock.execution.reads import CoalescedRead, EdgeRead, PulledRead, SlicedRead
+from penstock.graph import AggregateOperator
 from penstock.graph.partitioner import RESCALE, GlobalPartitioner, PulledRebalancePartitioner
+from penstock.optimizer import merging
 from penstock.optimizer.skew import LARGEST, skew_threshold, split_along_mappers, split_target
 from penstock.planner.plan import WriteKind
 from penstock.scheduler.deciders.known_bytes import total
@@ -122,7 +124,8 @@ class ExchangeDecider:
         told = self._by_partitioner(edges, vertex, wanted, known) or self._by_sink(edges[0], infos, vertex, wanted)
         if told is not None:
             return told
-        if not all(edge.intra_input_correlated for edge in edges):
+        aggregates = isinstance(self._owner.graph.node(edges[0].target_id).operator, AggregateOperator)
+        if not aggregates and not all(edge.intra_input_correlated for edge in edges):
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
             why = "the rows of skewed keys are split among several tasks"
@@ -137,7 +140,10 @@ class ExchangeDecider:
             neighbours = rescaled(result.tasks, result.subpartitions, decision.parallelism)
             why = f"{decision.reason}; each task reads what some of the {result.tasks} tasks before it have written"
             return DecidedExchange(len(neighbours), why, known, {edges[0].id: SlicedRead(neighbours)})
-        reads: dict[str, EdgeRead] = {edge.id: CoalescedRead(decision.ranges) for edge in edges}
+        most = 1 if decision.parallelism == 1 else min(wanted or bounds.maximum, bounds.maximum)
+        reads: dict[str, EdgeRead] = {
+            edge.id: CoalescedRead(decision.ranges, self._merged(edge, most)) for edge in edges
+        }
         return DecidedExchange(decision.parallelism, decision.reason, known, reads)
 
     def _by_sink(
@@ -225,6 +231,36 @@ class ExchangeDecider:
         bounds = vertex_bounds(settings.bounds, maximum=vertex.max_parallelism)
         tasks = cut_skewed(infos, slices, bounds, wanted)
         return {edge.id: [(task[place],) for task in tasks] for place, edge in enumerate(edges)}
+
+    def _merged(self, edge: StreamEdge, most: int) -> dict[int, list[Range]]:
+        """Return the pieces in which partial results of hot subpartitions are merged, where that was decided.
+
+        Parameters
+        ----------
+        edge
+            The input of an aggregate.
+        most
+            The most tasks.
+        """
+        if edge.intra_input_correlated:
+            return {}
+        result = self._results.staged(edge.source_id)
+        assert result.mapper_bytes is not None
+        sizes = result.sizes[0].tolist()
+        limit = skew_threshold(sizes, self._settings.skew_factor, self._settings.skew_threshold)
+        skewed = [i for i, size in enumerate(sizes) if size > limit]
+        by_mapper = result.mapper_bytes(skewed)
+        found = {}
+        for place, index in enumerate(skewed):
+            written = by_mapper[:, place].tolist()
+            pieces = merging.piece_count(sum(size > 0 for size in written), min(self._settings.cores, most))
+            if pieces > 1:
+                found[index] = merging.cut(written, pieces)
+        if not found:
+            told = {"instead": "its partial results are merged in one task", "because": "it is given no more tasks"}
+            for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
+                self._log.settle(decision.id, **told)
+        return found
 
     def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
         """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""

@@ -37,6 +37,8 @@ class ParallelismSettings:
         The maximum that the user gave, or None.
     source_default
         The most tasks of a source that is asked, where nothing else is said; or None.
+    cores
+        How many tasks the cluster runs at a time.
     skew_factor, skew_threshold
         When a subpartition is skewed, see `optimizer.skew.skew_threshold`.
     """
@@ -46,6 +48,7 @@ class ParallelismSettings:
     default: int | None
     own_maximum: int | None
     source_default: int | None
+    cores: int
     skew_factor: float
     skew_threshold: int
 
@@ -67,6 +70,7 @@ class ParallelismSettings:
             default=default,
             own_maximum=own_maximum,
             source_default=config.maybe_integer(DEFAULT_SOURCE_PARALLELISM),
+            cores=cores,
             skew_factor=factor,
             skew_threshold=config.integer(SKEWED_THRESHOLD),
         )

@@ -1,0 +1,56 @@
+"""Partial results that hold the values of hot groups: when they are merged in pieces, and why not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from penstock.graph import AggregateOperator
+from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
+from penstock.testing import RESOURCES, StrategyHarness, measured
+
+EVEN, HOT = (100, 100, 100, 100), (100, 3000, 100, 100)
+STRATEGY = "table.optimizer.skewed-join-optimization.strategy"
+PERCENTILE = AggregateOperator("an exact percentile keeps every value", keeps_values=True)
+
+
+def finished(sizes: Any, tasks: int | None, cores: int, config: Any = None) -> StrategyHarness:
+    resources = dataclasses.replace(RESOURCES, cores=cores)
+    text = "1 #> 2\n2 ~> 3"
+    operators = {2: PERCENTILE, 3: AggregateOperator(None)}
+    job = StrategyHarness([AdaptiveSkewedAggregation], text, operators, resources=resources, config=config)
+
+    def written(indices: Any) -> np.ndarray:
+        return np.full((tasks or 0, len(indices)), 7)
+
+    job.finish(1, dataclasses.replace(measured(*sizes), mappers=None if tasks is None else written))
+    return job
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tasks", "cores", "config", "why_not"),
+    [
+        (HOT, 100, 8, {}, None),
+        (HOT, 12, 2, {}, None),
+        (HOT, 11, 2, {}, "partial results of 11 tasks for its largest partition, too few for pieces on 2 cores"),
+        (HOT, 8, 64, {}, "partial results of 8 tasks for its largest partition, too few for pieces on 64 cores"),
+        (HOT, 1, 8, {}, "partial results of 1 task for its largest partition, too few for pieces on 8 cores"),
+        (HOT, 1000, 1, {}, "partial results of 1,000 tasks for its largest partition, too few for pieces on 1 core"),
+        (HOT, None, 8, {}, "it is not known which tasks wrote its largest partition"),
+        ((900, 3000, 900, 900), 100, 2, {STRATEGY: "FORCED"}, ""),  # not above four times the median
+        ((600, 3000, 600, 600), 100, 2, {}, "less than 1.5 times the share of each of 2 cores"),
+        ((600, 3000, 600, 600), 100, 2, {STRATEGY: "FORCED"}, None),
+        (EVEN, 100, 8, {}, ""),
+        (HOT, 100, 8, {STRATEGY: "NONE"}, ""),
+    ],
+)
+def test_when(sizes: Any, tasks: int | None, cores: int, config: Any, why_not: str | None) -> None:
+    job = finished(sizes, tasks, cores, config)
+    assert job.edges == ({"1 #> 2 cut", "2 ~> 3"} if why_not is None else {"1 #> 2", "2 ~> 3"})
+    assert len(job.decisions) == (why_not != "")
+    for decision in job.decisions:
+        assert decision.nodes == (2,)
+        assert (why_not or "1 of 4 partitions merged in pieces before") in f"{decision.chosen} {decision.reason}"
