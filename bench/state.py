@@ -4,6 +4,9 @@ The state of one aggregation is made once. Every run gets a fresh copy of that c
 going first; the first round is dropped. Read from the running system: wall seconds, CPU seconds of the JVM, bytes through
 shuffles (Spark's status store), bytes the JVM read and wrote, and the seconds of the first batch after the restart.
 Afterwards the query's next output is compared with that of the untouched checkpoint. Medians go to bench/results/state.md.
+
+With --live, the query runs meanwhile: each round starts it anew, lets it build its state, rescales it, and adds input. Its
+whole output is compared with that of a twin that is left alone. The figures go to bench/results/state-live.md.
 """
 
 from __future__ import annotations
@@ -123,9 +126,13 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--keys", type=int, nargs="+", default=[3_000_000, 20_000_000])
     parser.add_argument("--changes", nargs="+", choices=CHANGES, default=list(CHANGES))
-    parser.add_argument("--output", type=Path, default=HERE / "results" / "state.md")
+    parser.add_argument("--live", action="store_true", help="rescale the query while it runs")
+    parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     spark = session(arguments.cores)
+    if arguments.live:
+        live(spark, arguments)
+        return
     lines = []
     with tempfile.TemporaryDirectory() as name:
         for keys in arguments.keys:
@@ -139,8 +146,81 @@ def main() -> None:
         "| keys | change | method | wall, s | CPU, s | CPU, Spark's = 1 | shuffled, MiB | read, MiB | written, MiB | first batch, s |",
         "|--:|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
-    arguments.output.write_text("\n".join([title, "", *header, *lines, ""]))
-    print(arguments.output.read_text())
+    finish(arguments.output or HERE / "results" / "state.md", [title, "", *header, *lines])
+
+
+def finish(output: Path, lines: list[str]) -> None:
+    output.write_text("\n".join([*lines, ""]))
+    print(output.read_text())
+
+
+def live(spark: SparkSession, arguments: argparse.Namespace) -> None:
+    lines = []
+    for keys in arguments.keys:
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for number, (low, high) in enumerate([(0, keys), (keys - keys // 4, keys + keys // 10)]):
+                (folder / f"input-{number}").mkdir()
+                rows(spark, folder / f"input-{number}", number, low, high)
+            # A file appears whole, several could fall into two batches.
+            spark.read.parquet(str(folder / "input-1")).coalesce(1).write.parquet(str(folder / "one"))
+            for label in arguments.changes:
+                old, new = CHANGES[label]
+                run_live(spark, folder, old, None)
+                twin, alone = run_live(spark, folder, old, None)
+                figures = []
+                for turn in range(arguments.rounds + 1):
+                    given, figure = run_live(spark, folder, old, new)
+                    assert given == twin, f"{label}: {given} instead of {twin}"
+                    print(f"{keys:,} {label}, round {turn}: {figure}", flush=True)
+                    figures.append(figure)
+                middle = {key: statistics.median(run[key] for run in figures[1:]) for key in figures[0]}
+                spread = [run["stopped"] for run in figures[1:]]
+                lines.append(
+                    f"| {keys:,} | {label} | {middle['stopped']:.1f} ({min(spread):.1f} to {max(spread):.1f}) "
+                    f"| {middle['rescale']:.1f} | {middle['batch']:.1f} | {alone['batch']:.1f} |"
+                )
+    title = (
+        f"Rescaling a running query, {dt.date.today()}: one round dropped and {arguments.rounds} counted, medians. "
+        f"PySpark {pyspark.__version__}, Penstock {penstock.__version__}, local[{arguments.cores}]. The whole output of every "
+        "round equals that of a twin that is left alone."
+    )
+    header = [
+        "| keys | change | stopped, s (least to most) | of these the rescale, s | next batch, s | the twin's, s |",
+        "|--:|---|--:|--:|--:|--:|",
+    ]
+    finish(arguments.output or HERE / "results" / "state-live.md", [title, "", *header, *lines])
+
+
+def run_live(spark: SparkSession, folder: Path, old: int, new: int | None) -> tuple[list, dict[str, float]]:
+    """Run the query over both inputs, rescaled after the first; return what each batch gave, and seconds."""
+    work = folder / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    (work / "in").mkdir(parents=True)
+    given: list[Any] = []
+
+    def keep(df: DataFrame, _: Any) -> None:
+        digest = F.sum(F.xxhash64("k", "n", "total") % 1_000_003)
+        given.append(tuple(df.agg(F.count("*"), F.sum("n"), F.sum("total"), digest).first()))
+
+    for file in (folder / "input-0").iterdir():
+        os.link(file, work / "in" / file.name)
+    source = spark.readStream.schema("k string, v long").parquet(str(work / "in"))
+    counted = source.groupBy("k").agg(F.count("*").alias("n"), F.sum("v").alias("total"))
+    writer = counted.writeStream.outputMode("update").foreachBatch(keep).trigger(processingTime="1 second")
+    query = st.start_query(writer, str(work / "checkpoint"), config={"pipeline.max-parallelism": old}, spark=spark)
+    query.processAllAvailable()
+    figures: dict[str, float] = {}
+    if new is not None:
+        report = query.rescale(new)
+        figures = {"stopped": report.seconds_stopped, "rescale": report.rescale.seconds}
+    (later,) = (folder / "one").glob("*.parquet")
+    os.link(later, work / "in" / later.name)
+    began = time.monotonic()
+    query.processAllAvailable()
+    figures["batch"] = time.monotonic() - began
+    query.stop()
+    return given, figures
 
 
 def measure(spark: SparkSession, folder: Path, keys: int, arguments: argparse.Namespace) -> list[str]:

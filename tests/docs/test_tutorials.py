@@ -140,7 +140,18 @@ def test_growing_a_query(spark: SparkSession, stopped: Any, tmp_path: Path) -> N
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(one.checkpoint, checkpoint)
     text = (DOCS / "how-to" / "grow-a-query.md").read_text()
-    rescale, start = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    begin, live, rescale, start = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    with with_settings(spark, BASE):
+        source = spark.readStream.schema(SCHEMA).parquet(str(one.input / "*.parquet"))
+        writer = one.query.build(source).writeStream.outputMode("update").format("noop")
+        found = {"checkpoint": str(tmp_path / "running"), "writer": writer}
+        run(begin, found)
+    try:
+        found["query"].processAllAvailable()
+        run(live, found)
+        assert (found["report"].rescale.old, found["report"].rescale.new) == (4, 16)
+    finally:
+        found["query"].stop()
     found = {"checkpoint": str(checkpoint)}
     run(rescale, found)
     assert (found["report"].old, found["report"].new) == (4, 16)

@@ -28,11 +28,11 @@ ROOT = Path(__file__).parent.parent.parent
 JAVA = {file.stem: file.read_text() for file in sorted(SOURCES.glob("*.java"))}
 PYTHON = "\n".join(file.read_text() for file in sorted((ROOT / "src" / "penstock" / "spark").rglob("*.py")))
 HELPERS = Counter(re.findall(r'helper\((?:bridge, )?"(\w+)"(?:, on_executors=\w+)?\)\s*\.(\w+)\(', PYTHON))
-INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover"}
+INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {"KeyGroupMover", "SnapshotMover"}
 METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
 )
-FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "TaskAttempt"}
+FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "SnapshotMover", "TaskAttempt"}
 
 
 def methods(source: str) -> list[tuple[str, str]]:

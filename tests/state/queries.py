@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from penstock.spark.dataframes import with_settings
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 STORE = "spark.sql.streaming.stateStore"
 BASE = {f"{STORE}.providerClass": ROCKSDB}
 MINUTE = dt.timedelta(minutes=1)
@@ -201,6 +202,8 @@ QUERIES = [
     Query("sessions", _sessions, "append"),
     Query("inner join", _join("inner"), "append"),
     Query("left join", _join("left"), "append"),
+    Query("right join", _join("right"), "append"),
+    Query("full join", _join("full"), "append"),
     Query("three operators", _chain, "append"),
     Query("applyInPandasWithState", _pandas_counts),
     Query("state of every kind with timers", _timers),
@@ -230,8 +233,42 @@ QUERIES = [
     Query("row checksums", _counts, settings={f"{STORE}.rowChecksum.enabled": "true"}),
     Query("row checksums of timers", _timers, settings={f"{STORE}.rowChecksum.enabled": "true"}),
     Query("join in column families", _join("left"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}),
+    Query(
+        "full join in column families", _join("full"), "append", {"spark.sql.streaming.join.stateFormatVersion": "3"}
+    ),
 ]
-BY_NAME = {query.name: query for query in QUERIES}
+_MEMORY = {f"{STORE}.providerClass": IN_MEMORY}
+QUERIES_IN_MEMORY = [
+    Query(f"{name} in memory", query.build, query.mode, query.settings | _MEMORY | more)
+    for name, query, more in [
+        ("counts", QUERIES[0], {}),
+        *(
+            (query.name, query, {})
+            for query in QUERIES
+            if query.name
+            in {
+                "counts complete",
+                "windows appended",
+                "distinct",
+                "distinct within watermark",
+                "sessions",
+                "inner join",
+                "left join",
+                "right join",
+                "full join",
+                "three operators",
+                "applyInPandasWithState",
+                "no key",
+                "distinct, then no key",
+                "row checksums",
+            }
+        ),
+        ("files without checksums", QUERIES[0], {"spark.sql.streaming.checkpoint.fileChecksum.enabled": "false"}),
+        ("a snapshot after each change", QUERIES[0], {f"{STORE}.minDeltasForSnapshot": "1"}),
+    ]
+]
+"""Spark's default state store keeps each key group in memory; it runs all operators but those of transformWithState."""
+BY_NAME = {query.name: query for query in [*QUERIES, *QUERIES_IN_MEMORY]}
 
 
 @dataclass(frozen=True)

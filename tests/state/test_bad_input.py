@@ -17,16 +17,14 @@ from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
 from penstock.state import api
+from penstock.state.rewrite_methods import RewriteMethod
 from tests.services import needed
-from tests.state.queries import BASE, BY_NAME, STORE, Query, run
+from tests.state.queries import BASE, ROCKSDB, STORE, Query, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-
-HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
 def digest(folder: Path) -> str:
@@ -148,11 +146,12 @@ def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
 
 
-def test_state_that_is_not_in_rocksdb(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
-    query = Query("other provider", BY_NAME["counts updated"].build, settings={f"{STORE}.providerClass": HDFS})
-    run(spark, query, stopped("counts updated").input, tmp_path / "checkpoint")
-    said = refused(spark, tmp_path / "checkpoint")
-    assert "HDFSBackedStateStoreProvider; only RocksDB's can be rescaled" in said
+def test_another_state_store_than_sparks(spark: SparkSession, checkpoint: Any) -> None:
+    (checkpoint / "offsets/.1.crc").unlink()
+    log = checkpoint / "offsets/1"
+    log.write_text(log.read_text().replace(ROCKSDB, "com.example.OtherStateStoreProvider"))
+    said = refused(spark, checkpoint)
+    assert "OtherStateStoreProvider; only Spark's own two can be rescaled" in said
     assert f"{STORE}.providerClass=" in said
 
 
@@ -163,12 +162,18 @@ def test_a_spark_that_cannot_rewrite_state(
 
     def older(_: Any) -> Bridge:
         bridge = Bridge(spark)
-        bridge.version = (4, 2)
+        bridge.version = (4, 1)
         return bridge
 
     monkeypatch.setattr(api, "_bridge", older)
     said = refused(spark, checkpoint)
-    assert f"Spark {spark.version} cannot rewrite state offline as is needed here; Spark 4.3 can" in said
+    assert f"Spark {spark.version} cannot rewrite state offline as is needed here; Spark 4.2 can" in said
+
+
+def test_methods_that_need_rocksdb(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
+    shutil.copytree(stopped("counts in memory").checkpoint, tmp_path / "checkpoint")
+    said = refused(spark, tmp_path / "checkpoint", method=RewriteMethod.FILES)
+    assert "HDFSBackedStateStoreProvider, which takes the method rows only" in said
 
 
 def test_an_operator_whose_state_has_no_key(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import penstock.state as st
 from penstock.spark.dataframes import with_settings
 from penstock.state.rewrite_methods import RewriteMethod
-from tests.state.queries import BASE, QUERIES, Stopped, run
+from tests.state.queries import BASE, QUERIES, QUERIES_IN_MEMORY, Stopped, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ QUICK = [
     ("format 2 with changelog", (12,), None),
     ("windows appended", (8,), RewriteMethod.ROWS),
     ("counts updated", (6,), RewriteMethod.SHUFFLE),
+    ("counts in memory", (6,), None),
 ]
 CHANGES = [
     (method, numbers)
@@ -34,6 +35,7 @@ CHANGES = [
     )
     for numbers in all_numbers
 ]
+IN_MEMORY = [(query.name, numbers, None) for query in QUERIES_IN_MEMORY for numbers in [(8, 4), (6,), (12,)]]
 CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'}") for case in QUICK] + [
     pytest.param(
         query.name, numbers, method, marks=pytest.mark.slow, id=f"{query}: 4 to {numbers} {method or 'chosen'}"
@@ -41,6 +43,11 @@ CASES = [pytest.param(*case, id=f"{case[0]}: 4 to {case[1]} {case[2] or 'chosen'
     for query in QUERIES
     for method, numbers in CHANGES
     if (query.name, numbers, method) not in QUICK
+]
+CASES += [
+    pytest.param(*case, marks=pytest.mark.slow, id=f"{case[0]}: 4 to {case[1]}")
+    for case in IN_MEMORY
+    if case not in QUICK
 ]
 
 
@@ -61,7 +68,7 @@ def test_later_output_is_the_same(
     reports = rescaled(spark, one, tmp_path / "checkpoint", numbers, method)
     for report in reports:
         for store in report.stores:
-            assert store.method == (method or RewriteMethod.FILES)
+            assert store.method == (method or (RewriteMethod.ROWS if "in memory" in name else RewriteMethod.FILES))
     assert run(spark, one.query, one.input, tmp_path / "checkpoint") == one.later
 
 

@@ -15,7 +15,7 @@ import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.state import api
-from penstock.state.preflight import MARKER
+from penstock.state.marker import MARKER
 from tests.state.queries import BASE, SCHEMA
 
 if TYPE_CHECKING:

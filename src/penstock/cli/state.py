@@ -28,7 +28,7 @@ def state() -> None:
     """Inspect the state of a streaming query, and change its number of key groups.
 
     A key group is a state partition. Spark fixes their number, the max parallelism, when a query first starts. These
-    commands change it while the query is stopped. CHECKPOINT is the query's checkpointLocation.
+    commands change it. CHECKPOINT is the query's checkpointLocation.
     """
 
 
@@ -93,6 +93,17 @@ def _lines(found: Inspection) -> list[str]:
 )
 @click.option("--abort", "take_back", is_flag=True, help="Undo a rescale that was stopped before it was complete.")
 @click.option(
+    "--live",
+    is_flag=True,
+    help="Rescale a query that runs: the process that start_query runs it in stops it for seconds between two batches.",
+)
+@click.option(
+    "--file-sink",
+    metavar="FOLDER",
+    help="The folder the query writes to, if its sink is one of Spark's file formats and it is started without "
+    "start_query: Spark's log there must have an entry for the rescale.",
+)
+@click.option(
     "--method",
     "--way",
     "method",
@@ -105,17 +116,20 @@ def rescale(
     max_parallelism: int | None,
     dry_run: bool,  # noqa: FBT001
     take_back: bool,  # noqa: FBT001
+    live: bool,  # noqa: FBT001
+    file_sink: str | None,
     method: str | None,
     checkpoint: str,
 ) -> None:
-    """Change the number of key groups (the max parallelism) of a stopped query.
+    """Change the number of key groups (the max parallelism) of a stopped query, or of a running one with --live.
 
     The new state is prepared and checked beside the old one first. If the command is killed at any moment, run it again
     to finish, or use --abort to undo it.
 
     \b
-    Example:
+    Examples:
       penstock state rescale /checkpoints/orders --max-parallelism 400
+      penstock state rescale /checkpoints/orders --max-parallelism 400 --live
     """
     from penstock import state as api
     from penstock.state.key_groups import check_max_parallelism
@@ -125,6 +139,8 @@ def rescale(
         raise click.UsageError("give either --max-parallelism or --abort")
     if take_back and (dry_run or method):
         raise click.UsageError("--abort undoes a rescale, and takes neither --dry-run nor --method")
+    if live and (take_back or dry_run or file_sink):
+        raise click.UsageError("--live asks the query's own process, and takes no --abort, --dry-run or --file-sink")
     chosen = RewriteMethod(method) if method else None
     with common.output() as output:
         if max_parallelism is not None:
@@ -136,10 +152,18 @@ def rescale(
             elif dry_run:
                 planned = thread.call(lambda: api.plan(checkpoint, max_parallelism, method=chosen))
                 output.record("plan", planned.as_dict())
+            elif live:
+                with _bar() as on_progress:
+                    done = thread.call(
+                        lambda: api.rescale_running(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                    )
+                output.record("rescale", done)
             else:
                 with _bar() as on_progress:
                     report = thread.call(
-                        lambda: api.rescale(checkpoint, max_parallelism, method=chosen, on_progress=on_progress)
+                        lambda: api.rescale(
+                            checkpoint, max_parallelism, method=chosen, file_sink=file_sink, on_progress=on_progress
+                        )
                     )
                 if report is None:
                     output.note(f"finished an earlier rescale to {max_parallelism}")

@@ -58,22 +58,25 @@ def given_text(bridge: Bridge, df: DataFrame) -> str | None:
 
 
 @contextmanager
-def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let settings hold for what is done with a DataFrame, or in a session, in the block."""
+def with_settings(of: DataFrame | SparkSession, settings: Mapping[str, str | None]) -> Iterator[None]:
+    """Let settings hold for what is done with a DataFrame, or in a session, in the block; None is Spark's default."""
     from pyspark.sql import DataFrame
 
     conf = (of._jdf.sparkSession() if isinstance(of, DataFrame) else of._jsparkSession).conf()
     before = {key: option(conf.getOption(key)) for key in settings}
-    for key, value in settings.items():
-        conf.set(key, value)
+    _set(conf, settings)
     try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
-                conf.unset(key)
-            else:
-                conf.set(key, old)
+        _set(conf, before)
+
+
+def _set(conf: Any, settings: Mapping[str, str | None]) -> None:
+    for key, value in settings.items():
+        if value is None:
+            conf.unset(key)
+        else:
+            conf.set(key, value)
 
 
 def add_hint(df: DataFrame, what: object, partitions: int | None = None) -> DataFrame:

@@ -90,6 +90,11 @@ def penstock_settings(bridge: Bridge) -> dict[str, str]:
     return read_settings(bridge.session, "spark.penstock.")
 
 
+def session_settings(bridge: Bridge) -> dict[str, str]:
+    """Return all settings that the session has now."""
+    return dict(bridge.spark.conf.getAll)
+
+
 class SessionPool:
     """Clones of the user's session, each used by one vertex at a time.
 

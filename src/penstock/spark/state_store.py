@@ -1,8 +1,8 @@
 """Reading and writing the state stores of a checkpoint through Spark's own offline tools.
 
 Uses ``StateRewriter``, ``StatePartitionAllColumnFamiliesWriter`` and the ``statestore`` source with
-``_readAllColumnFamilies`` of ``org.apache.spark.sql.execution`` (Spark 4.3). All of it is internal to Spark: what is
-missing in a release shows when it is looked up, before anything is written.
+``_readAllColumnFamilies`` of ``org.apache.spark.sql.execution`` (Spark 4.2 and 4.3). All of it is internal to Spark:
+what is missing in a release shows when it is looked up, before anything is written.
 """
 
 from __future__ import annotations
@@ -29,15 +29,20 @@ _MOVER = "KeyGroupMover"
 
 def rewrites_state(bridge: Bridge) -> str | None:
     """Return None where this Spark can rewrite state offline, else what is missing."""
-    if bridge.version < (4, 3):
-        return f"Spark {bridge.spark.version} cannot rewrite state offline as is needed here; Spark 4.3 can"
+    if bridge.version < (4, 2):
+        return f"Spark {bridge.spark.version} cannot rewrite state offline as is needed here; Spark 4.2 can"
     return None
 
 
 def moves_files(bridge: Bridge) -> str | None:
     """Return None where sorted files can be moved on this Spark, else why not."""
+    return compile_problem(bridge, _MOVER)
+
+
+def compile_problem(bridge: Bridge, mover: str) -> str | None:
+    """Return None where a class that moves state fits this Spark, else why not."""
     try:
-        new_instance(bridge, _MOVER)
+        new_instance(bridge, mover)
     except Exception as error:  # noqa: BLE001 - whatever the compiler says, there is a second way
         return f"its code does not fit Spark {bridge.spark.version}: {str(error).splitlines()[0]}"
     return None
@@ -84,6 +89,14 @@ class Written:
     """The unique id of each group's new version; empty in format version 1."""
 
 
+def operator_metadata(bridge: Bridge, session: Any, location: str, batch: int, operator: int) -> Any:
+    """Return what a checkpoint says of one of its operators (``OperatorStateMetadata``)."""
+    conf = bridge.find("org.apache.spark.util.SerializableConfiguration")(session.sessionState().newHadoopConf())
+    operators = bridge.find(_METADATA)(location, conf, batch).allOperatorStateMetadata()
+    (found,) = (one for one in operators if one.operatorInfo().operatorId() == operator)
+    return found
+
+
 class StateSession:
     """A session whose settings suit one checkpoint, for reading it and for writing another from it.
 
@@ -106,10 +119,13 @@ class StateSession:
         Its columns are ``partition_key``, ``key_bytes``, ``value_bytes`` and ``column_family_name``, its partitions are
         the key groups.
         """
+        return self._reader(location, batch, operator, store).option("_readAllColumnFamilies", "true").load()
+
+    def _reader(self, location: str, batch: int, operator: int, store: str) -> Any:
         reader = self._session.read().format("statestore").option("path", location)
         for key, value in (("batchId", batch), ("operatorId", operator), ("storeName", store)):
             reader = reader.option(key, str(value))
-        return reader.option("_readAllColumnFamilies", "true").load()
+        return reader
 
     def partition_key(self, location: str, batch: int, operator: int, store: str) -> list[str]:
         """Return the columns of the key that rows are grouped by; none where there is one group only.
@@ -125,10 +141,12 @@ class StateSession:
     def count(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
         """Read a whole store and return, for each key group, its rows and those that belong elsewhere."""
         factory, partitions = self._readers(self._rows(location, batch, store.operator, store.name))
-        numbers = [int(partition.partition()) for partition in partitions]
         mover = new_instance(self.bridge, _MOVER)
         mover.reads(factory, partitions, groups, store.keyed)
-        found = self._run(mover, [f"{number}|" for number in numbers])
+        return self._counted(mover, [int(partition.partition()) for partition in partitions])
+
+    def _counted(self, mover: Any, groups: Iterable[int]) -> list[GroupCount]:
+        found = self._run(mover, [f"{group}|" for group in groups])
         return sorted((GroupCount(*map(int, words[1:])) for words in found), key=lambda count: count.group)
 
     def count_with_sql(self, location: str, batch: int, store: StoreId, groups: int) -> list[GroupCount]:
@@ -194,11 +212,6 @@ class StateRewrite(StateSession):
         )
 
     @cached_property
-    def _metadata(self) -> list[Any]:
-        conf = self.bridge.find("org.apache.spark.util.SerializableConfiguration")(self._hadoop_conf)
-        return list(self.bridge.find(_METADATA)(self._target, conf, self._batch).allOperatorStateMetadata())
-
-    @cached_property
     def _broadcast_conf(self) -> Any:
         companion = self.bridge.find("org.apache.spark.util.SerializableConfiguration")
         context: Any = self.bridge.spark.sparkContext._jsc
@@ -206,7 +219,7 @@ class StateRewrite(StateSession):
 
     def _parts(self, store: StoreId, rewriter: Any) -> tuple[Any, Any, Any, Any]:
         """Return what Spark knows of a store: operator, store, its schema files, its state variables."""
-        (operator,) = (found for found in self._metadata if found.operatorInfo().operatorId() == store.operator)
+        operator = operator_metadata(self.bridge, self._session, self._target, self._batch, store.operator)
         (metadata,) = (found for found in items(operator.stateStoresMetadata()) if found.storeName() == store.name)
         files = self.bridge.invoke(rewriter, "getStoreToSchemaFilesMap", operator).apply(store.name)
         return operator, metadata, files, self.bridge.invoke(rewriter, "getStateVariablesIfTWS", operator)
@@ -230,6 +243,14 @@ class StateRewrite(StateSession):
         py4j.protocol.Py4JJavaError
             If the store cannot be written like this, or reading or writing fails.
         """
+        mover = new_instance(self.bridge, _MOVER)
+        factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
+        mover.reads(factory, partitions, groups, store.keyed)
+        mover.writes(*self._writing(store))
+        return self._moved(mover, tasks)
+
+    def _writing(self, store: StoreId) -> tuple[Any, ...]:
+        """Return what a task needs to open the new stores."""
         rewriter = self._rewriter()
         operator, metadata, files, variables = self._parts(store, rewriter)
         confs = self.bridge.invoke(rewriter, "createConfsFromOffsetLog")
@@ -237,19 +258,19 @@ class StateRewrite(StateSession):
         families = self.bridge.invoke(rewriter, "getWriterColFamilyInfoMap", number, metadata, files, variables)
         name = str(operator.operatorInfo().operatorName())
         schemas = self.bridge.invoke(rewriter, "createStoreSchemaProviderIfTWS", name, files)
-        factory, partitions = self._readers(self._rows(self._source, self._batch, store.operator, store.name))
-        mover = new_instance(self.bridge, _MOVER)
-        mover.reads(factory, partitions, groups, store.keyed)
-        mover.writes(
+        following = self._batch + 1
+        return (
             confs._1(),
             self._broadcast_conf,
             self._target,
             store.operator,
             store.name,
-            self._batch + 1,
+            following,
             families,
             schemas,
         )
+
+    def _moved(self, mover: Any, tasks: Iterable[tuple[tuple[int, ...], tuple[int, ...]]]) -> Written:
         lines = [f"{','.join(map(str, reads))}|{','.join(map(str, writes))}" for reads, writes in tasks]
         answers = self._run(mover, lines)
         # With a class dealt out over several tasks each of them reads it; every group counts once.

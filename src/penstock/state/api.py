@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import socket
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -14,22 +11,27 @@ from penstock.arguments import check_path, check_session, check_settings, check_
 from penstock.config import Configuration
 from penstock.config import options as o
 from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session, penstock_settings
+from penstock.spark.session import embedded_session, penstock_settings, session_settings
+from penstock.state.asking import ask
 from penstock.state.checkpoint import Checkpoint
+from penstock.state.file_sink import complete_sink_log
 from penstock.state.inspection import Inspection, inspect_checkpoint
 from penstock.state.journal import Journal, Phase
 from penstock.state.key_groups import check_max_parallelism, default_max_parallelism
-from penstock.state.preflight import MARKER, RescalePlan, plan_rescale
+from penstock.state.preflight import RescalePlan, plan_rescale
+from penstock.state.requests import Requests
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
+from penstock.state.running import QueryStart, RescalableQuery, settled
+from penstock.state.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.state.rewrite_methods import RewriteMethod
 
@@ -83,6 +85,7 @@ def rescale(
     *,
     spark: SparkSession | None = None,
     method: RewriteMethod | None = None,
+    file_sink: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> RescaleReport | None:
     """Change the number of key groups (the max parallelism) of a stopped streaming query.
@@ -100,6 +103,9 @@ def rescale(
         A session; if None, the active one or an embedded one.
     method
         How to rewrite every store. If None, it is chosen for each store.
+    file_sink
+        The folder that the query writes to, if its sink is one of Spark's file formats. Spark's log in that folder
+        needs an entry for every batch, the rescale too. `start_query` adds it by itself.
     on_progress
         Called with the number of finished steps, the number of all steps, and the next step.
 
@@ -112,12 +118,21 @@ def rescale(
     ------
     StateError
         If the state cannot be rescaled, or the rescale fails. The checkpoint is then unchanged. A state can be rescaled
-        if its query is stopped, Spark is 4.3 or newer, and it is kept in RocksDB.
+        if its query is stopped, Spark is 4.2 or newer, and it is kept in one of Spark's own two stores.
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
-    found = Checkpoint(bridge, checkpoint)
+    report = _rescale(bridge, checkpoint, max_parallelism, method, on_progress or (lambda *_: None))
+    if file_sink is not None:
+        complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
+    return report
+
+
+def _rescale(
+    bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
+) -> RescaleReport | None:
+    found = Checkpoint(bridge, location)
     journal = Journal.load(found.folder)
     if journal is not None and journal.phase is Phase.PUBLISHING:
         if journal.new != max_parallelism:
@@ -126,8 +141,43 @@ def rescale(
         return None
     if journal is not None:
         undo(found, journal)
-    planned = plan_rescale(bridge, Checkpoint(bridge, checkpoint), max_parallelism, method)
-    return Rescale(bridge, planned, on_progress or (lambda *_: None)).run()
+    return Rescale(
+        bridge, plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method), on_progress
+    ).run()
+
+
+def rescale_running(
+    checkpoint: str,
+    max_parallelism: int,
+    *,
+    spark: SparkSession | None = None,
+    method: RewriteMethod | None = None,
+    on_progress: OnProgress | None = None,
+) -> dict[str, Any]:
+    """Change the number of key groups of a query that runs, in whichever process `start_query` started it.
+
+    That process lets the running batch end, stops the query, rescales its state, and starts it again.
+
+    Parameters
+    ----------
+    checkpoint, max_parallelism, spark, method, on_progress
+        As for `rescale`.
+
+    Returns
+    -------
+    dict
+        What was done, as `LiveReport.as_dict` has it.
+
+    Raises
+    ------
+    StateError
+        If no process serves the checkpoint, or the rescale was refused or failed. The query runs on as before, unless
+        the message says otherwise.
+    """
+    check_path(checkpoint, "rescale_running")
+    check_max_parallelism(max_parallelism)
+    found = Checkpoint(_bridge(spark), checkpoint)
+    return ask(found.folder, max_parallelism, method, on_progress or (lambda *_: None))
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
@@ -191,13 +241,16 @@ def start_query(
     *,
     config: Mapping[str, object] | None = None,
     spark: SparkSession | None = None,
-) -> StreamingQuery:
-    """Start a streaming query whose number of key groups (max parallelism) can be changed later.
+) -> RescalableQuery:
+    """Start a streaming query whose number of key groups (max parallelism) can be changed later, even while it runs.
 
     At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
     ``parallelism.default`` or the cluster's cores. Later starts keep the number that the state has, unless the option
     asks for another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart``
     is true. A rescale that was stopped while it put its files in place is finished first.
+
+    While the query runs, ``query.rescale`` changes the number, and so do `rescale_running` and
+    ``penstock state rescale --live`` in any process that reaches the checkpoint.
 
     Parameters
     ----------
@@ -230,35 +283,18 @@ def start_query(
             raise StateError.differs(checkpoint, number, wanted)
         rescale(checkpoint, wanted, spark=bridge.spark)
         number = wanted
-    with _setting(bridge.spark, _PARTITIONS, str(number)):
-        query = writer.option("checkpointLocation", checkpoint).start()
-    marker = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
-    Folder(bridge, checkpoint).child(MARKER).write(marker.encode(), overwrite=True)
+    Requests(Folder(bridge, checkpoint)).clear()
+    start = QueryStart(bridge, writer.option("checkpointLocation", checkpoint), checkpoint, session_settings(bridge))
+    with with_settings(bridge.spark, {_PARTITIONS: str(number)}):
+        query = RescalableQuery(start)
+    Service(bridge, query, checkpoint).start()
     return query
 
 
 def _state_number(bridge: Bridge, location: str) -> int | None:
-    if not Folder(bridge, location).child("offsets").exists():
-        return None
-    found = Checkpoint(bridge, location)
-    journal = Journal.load(found.folder)
-    if journal is not None:
-        (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
-    batch = found.latest("offsets")
-    return None if batch is None else found.offsets(batch).max_parallelism
-
-
-@contextmanager
-def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key, None)
-    spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(key)
-        else:
-            spark.conf.set(key, before)
+    found = settled(bridge, location)
+    batch = None if found is None else found.latest("offsets")
+    return None if found is None or batch is None else found.offsets(batch).max_parallelism
 
 
 def _bridge(spark: SparkSession | None) -> Bridge:

@@ -23,7 +23,9 @@ DEFAULT_STORE = "default"
 PARTS = ("metadata", "offsets", "commits")
 """What every checkpoint of a query that has started has."""
 _SNAPSHOT = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.zip")
-_CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta|snapshot)")
+_CHANGES = re.compile(r"(\d+)(?:_[0-9a-f-]+)?\.(?:changelog|delta)")
+_WHOLE = re.compile(r"(\d+)\.snapshot")
+"""A snapshot of a store that keeps its state in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,10 @@ class Checkpoint:
             metadata = self._snapshot(folder.child(snapshots[newest]))
             rows, size = metadata.rows, metadata.size
         after = newest or 0
+        whole = {int(found[1]): length for name, length in entries if (found := _WHOLE.fullmatch(name))}
+        newest = max((number for number in whole if number <= version), default=None)
+        if newest is not None:
+            after, rows, size = newest, None, whole[newest]
         for name, length in entries:
             found = _CHANGES.fullmatch(name)
             if found and after < int(found[1]) <= version:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import StateError
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import StateSession, StoreId
+from penstock.spark.state_store import StoreId
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.layout import ENCODING, PROVIDER
 from penstock.state.preflight import plan_rescale
 from penstock.state.recommendation import Recommendation, recommend
+from penstock.state.stores import open_stores
 
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
+    from penstock.spark.state_store import StateSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def inspect_checkpoint(bridge: Bridge, location: str, *, count: bool = False) ->
     current = offsets.max_parallelism or 0
     stores = _stores(checkpoint, current)
     if count:
-        stores = _counted(StateSession(bridge, commit.format_version), checkpoint, batch, current, stores)
+        stores = _counted(open_stores(bridge, checkpoint, batch), checkpoint, batch, current, stores)
     largest = max((sum(store.sizes) for store in stores), default=0)
     return Inspection(
         checkpoint.location,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 FOLDER = "_penstock_rescale"
 """The folder below a checkpoint with the files of a rescale until they are put in place."""
 STAGED = "checkpoint"
-_FILE = "journal.json"
 
 
 class Phase(StrEnum):
@@ -30,6 +29,8 @@ class Phase(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Journal:
     """A rescale in progress.
+
+    Each phase has a file of its own, and no file is ever replaced: object stores have a moment without either then.
 
     Parameters
     ----------
@@ -55,20 +56,22 @@ class Journal:
     @classmethod
     def load(cls, checkpoint: Folder) -> Self | None:
         """Return the journal of a checkpoint, or None if no rescale is in progress."""
-        file = checkpoint.child(FOLDER).child(_FILE)
-        if not file.exists():
-            return None
-        content = json.loads(file.read())
-        return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
+        for phase in reversed(Phase):
+            file = _file(checkpoint, phase)
+            if file.exists():
+                content = json.loads(file.read())
+                return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
+        return None
 
     def save(self, checkpoint: Folder) -> None:
-        """Write the journal, whole or not at all."""
-        checkpoint.child(FOLDER).child(_FILE).write(json.dumps(asdict(self)).encode(), overwrite=True)
+        """Write the journal, whole or not at all; one of the same phase stays."""
+        _file(checkpoint, self.phase).write(json.dumps(asdict(self)).encode())
 
     @staticmethod
     def forget(checkpoint: Folder) -> None:
-        """Delete the journal of a checkpoint, if there is one."""
-        checkpoint.child(FOLDER).child(_FILE).delete()
+        """Delete the journal of a checkpoint, if there is one; until it is gone its last phase counts."""
+        for phase in Phase:
+            _file(checkpoint, phase).delete()
 
     def aborting(self) -> Self:
         """Return the journal of a rescale that is taken back."""
@@ -77,3 +80,7 @@ class Journal:
     def publishing(self, files: tuple[str, ...], replaced: dict[str, str]) -> Self:
         """Return the journal of the next phase."""
         return replace(self, phase=Phase.PUBLISHING, files=files, replaced=replaced)
+
+
+def _file(checkpoint: Folder, phase: Phase) -> Folder:
+    return checkpoint.child(FOLDER).child(f"{phase}.json")

@@ -11,6 +11,7 @@ from penstock.errors import StateError
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +9,21 @@ from penstock.errors import StateError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import ROCKSDB, StateSession, StoreId, moves_files, rewrites_state, running_queries
+from penstock.spark.snapshot_state import IN_MEMORY, writes_snapshots
+from penstock.spark.state_store import ROCKSDB, StoreId, moves_files, rewrites_state, running_queries
 from penstock.state.assignment import StateAssignment
 from penstock.state.layout import ENCODING, PROVIDER
+from penstock.state.marker import MARKER, Process
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
+from penstock.state.stores import open_stores
 from penstock.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.spark.jvm import Bridge
+    from penstock.spark.state_store import StateSession
     from penstock.state.checkpoint import Checkpoint
-
-MARKER = "_penstock_query.json"
-"""A file in a checkpoint that names the process whose query runs on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,8 @@ class RescalePlan:
     batch: int
     format_version: int
     assignment: StateAssignment
+    provider: str
+    """The class of the state store; it stays the same."""
     stores: tuple[StorePlan, ...]
     state_bytes: int
 
@@ -58,6 +58,7 @@ class RescalePlan:
             "batch": self.batch,
             "from": self.assignment.old,
             "to": self.assignment.new,
+            "provider": self.provider,
             "change": str(self.assignment.change),
             "kept": self.assignment.kept,
             "bytes": self.state_bytes,
@@ -75,7 +76,14 @@ class RescalePlan:
         }
 
 
-def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, method: RewriteMethod | None = None) -> RescalePlan:
+def plan_rescale(
+    bridge: Bridge,
+    checkpoint: Checkpoint,
+    new: int,
+    method: RewriteMethod | None = None,
+    *,
+    running: bool = False,
+) -> RescalePlan:
     """Return what a rescale of a checkpoint will do.
 
     Parameters
@@ -88,6 +96,8 @@ def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, method: Rewri
         The new number of key groups.
     method
         The method for every store. If None, it is chosen for each store.
+    running
+        Whether the query runs and will be stopped for the rescale.
 
     Raises
     ------
@@ -97,18 +107,23 @@ def plan_rescale(bridge: Bridge, checkpoint: Checkpoint, new: int, method: Rewri
     batch, old, format_version = _logs(checkpoint)
     assignment = StateAssignment(old, new)
     found = [problem for problem in (rewrites_state(bridge),) if problem]
-    found += _log_obstacles(checkpoint, batch, old, new)
-    found += _query_obstacles(bridge, checkpoint)
+    provider = checkpoint.offsets(batch).conf.get(PROVIDER, "unknown")
+    found += _log_obstacles(checkpoint, old, new)
+    found += _provider_obstacles(bridge, provider, method)
+    if not running:
+        found += _unfinished_batch(checkpoint, batch, old)
+        found += _running_queries(bridge, checkpoint)
+    found += _missing_permissions(checkpoint)
     stores: tuple[StorePlan, ...] = ()
     size = 0
     if not found:
-        session = StateSession(bridge, format_version)
-        stores, problems = _stores(session, checkpoint, batch, assignment, method)
+        session = open_stores(bridge, checkpoint, batch)
+        stores, problems = _stores(session, checkpoint, batch, assignment, method, provider)
         size = sum(files.size for files in checkpoint.files(old))
         found += [*problems, *_space_obstacles(checkpoint, size)]
     if found:
         raise StateError.obstacles(checkpoint.location, found)
-    return RescalePlan(checkpoint.location, batch, format_version, assignment, stores, size)
+    return RescalePlan(checkpoint.location, batch, format_version, assignment, provider, stores, size)
 
 
 def _logs(checkpoint: Checkpoint) -> tuple[int, int, int]:
@@ -121,8 +136,28 @@ def _logs(checkpoint: Checkpoint) -> tuple[int, int, int]:
     return batch, old, checkpoint.commit(batch).format_version
 
 
-def _log_obstacles(checkpoint: Checkpoint, batch: int, old: int, new: int) -> Iterator[str]:
-    conf = checkpoint.offsets(batch).conf
+def _log_obstacles(checkpoint: Checkpoint, old: int, new: int) -> Iterator[str]:
+    if new == old:
+        yield f"it already has {old} key groups"
+    if not checkpoint.operators:
+        yield "it has no state: a stateless query takes any number of partitions"
+
+
+def _provider_obstacles(bridge: Bridge, provider: str, method: RewriteMethod | None) -> Iterator[str]:
+    if provider not in {ROCKSDB, IN_MEMORY}:
+        yield (
+            f"its state store is {provider.rpartition('.')[2]}; only Spark's own two can be rescaled. The first batch "
+            f"of a query fixes the state store: start the query with a new checkpoint and {PROVIDER}={ROCKSDB}"
+        )
+    if provider == IN_MEMORY:
+        problem = writes_snapshots(bridge)
+        if problem is not None:
+            yield f"snapshots of its state store cannot be written: {problem}"
+        if method not in {None, RewriteMethod.ROWS}:
+            yield f"its state store is {provider.rpartition('.')[2]}, which takes the method {RewriteMethod.ROWS} only"
+
+
+def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[str]:
     started = checkpoint.latest("offsets")
     if started is not None and started > batch:
         if checkpoint.offsets(started).max_parallelism != old:
@@ -132,57 +167,34 @@ def _log_obstacles(checkpoint: Checkpoint, batch: int, old: int, new: int) -> It
             )
         else:
             yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
-    if new == old:
-        yield f"it already has {old} key groups"
-    if conf.get(PROVIDER) != ROCKSDB:
-        provider = conf.get(PROVIDER, "unknown").rpartition(".")[2]
-        yield (
-            f"its state store is {provider}; only RocksDB's can be rescaled. The first batch of a query fixes the "
-            f"state store: start the query with a new checkpoint and {PROVIDER}={ROCKSDB}"
-        )
-    if not checkpoint.operators:
-        yield "it has no state: a stateless query takes any number of partitions"
 
 
-def _query_obstacles(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
+def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     for location, name in running_queries(bridge):
         if str(Folder(bridge, location)) == checkpoint.location:
             yield f"query {name} is running on it: stop it first"
-    running = marked_process(checkpoint.folder)
-    if running is not None:
+    marked = Process.of(checkpoint.folder)
+    if marked is not None and marked != Process.this() and marked.alive:
         yield (
-            f"process {running} on this machine runs a query on it: stop it first (if that process is another "
-            f"program, delete {MARKER} in the checkpoint)"
+            f"process {marked.pid} on this machine runs a query on it: stop it first, or rescale it while it runs with "
+            f"--live (if that process is another program, delete {MARKER} in the checkpoint)"
         )
+
+
+def _missing_permissions(checkpoint: Checkpoint) -> Iterator[str]:
     for name in ("", "offsets", "commits", "state"):
         folder = checkpoint.folder.child(name) if name else checkpoint.folder
         if folder.exists() and not folder.may_write():
             yield f"there is no permission to write to {folder}"
 
 
-def marked_process(folder: Folder) -> int | None:
-    """Return the living process of this machine that runs a query on a checkpoint, if the marker file names one."""
-    file = folder.child(MARKER)
-    if not file.exists():
-        return None
-    try:
-        said = json.loads(file.read())
-        pid, host = int(said["pid"]), str(said["host"])
-    except (ValueError, KeyError, TypeError):
-        return None
-    if host != socket.gethostname() or pid == os.getpid():
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass
-    return pid
-
-
 def _stores(
-    session: StateSession, checkpoint: Checkpoint, batch: int, assignment: StateAssignment, method: RewriteMethod | None
+    session: StateSession,
+    checkpoint: Checkpoint,
+    batch: int,
+    assignment: StateAssignment,
+    method: RewriteMethod | None,
+    provider: str,
 ) -> tuple[tuple[StorePlan, ...], list[str]]:
     plans, problems = [], []
     encoding = checkpoint.offsets(batch).conf.get(ENCODING, "unsaferow")
@@ -196,9 +208,12 @@ def _stores(
             except Exception as error:  # noqa: BLE001 - Spark refuses in many classes of exception
                 problems.append(f"{what}: {root_cause(error)}")
                 continue
-            chosen, reason = choose_method(
-                assignment, keyed=bool(key), encoding=encoding, files_problem=files_problem, slots=slots
-            )
+            if provider == IN_MEMORY:
+                chosen, reason = RewriteMethod.ROWS, "old groups are read once, new ones are written as snapshots"
+            else:
+                chosen, reason = choose_method(
+                    assignment, keyed=bool(key), encoding=encoding, files_problem=files_problem, slots=slots
+                )
             plan = StorePlan(StoreId(operator.number, name, bool(key)), operator.entry.name, tuple(key), chosen, reason)
             plans.append(replace(plan, method=method, reason="chosen by the user") if method else plan)
     return tuple(plans), problems

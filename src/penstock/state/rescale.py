@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import PenstockError, StateError
 from penstock.spark.jobs import cluster_cores, wait_for_tasks
 from penstock.spark.jvm import root_cause
-from penstock.spark.state_store import StateRewrite, StateSession, moves_files
+from penstock.spark.snapshot_state import SnapshotRewrite, SnapshotSession
+from penstock.spark.state_store import StateRewrite, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
 from penstock.state.rewrite_methods import RewriteMethod
+from penstock.state.stores import open_stores
 
 if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
@@ -85,6 +87,7 @@ class Rescale:
         self._work = self._checkpoint.folder.child(FOLDER)
         self._staged = self._work.child(STAGED)
         self._next = plan.batch + 1
+        self._stores = open_stores(bridge, self._checkpoint, plan.batch)
 
     def run(self) -> RescaleReport:
         """Rewrite the state and put it in place.
@@ -131,9 +134,10 @@ class Rescale:
         )
 
     def _rewrite(self) -> StateRewrite:
-        return StateRewrite(
-            self._bridge, self._plan.format_version, self._plan.location, self._plan.batch, str(self._staged)
-        )
+        plan, staged = self._plan, str(self._staged)
+        if isinstance(self._stores, SnapshotSession):
+            return SnapshotRewrite(self._stores, plan.format_version, plan.location, plan.batch, staged)
+        return StateRewrite(self._bridge, plan.format_version, plan.location, plan.batch, staged)
 
     def _prepare(self) -> None:
         """Make a checkpoint that has everything except state."""
@@ -160,10 +164,14 @@ class Rescale:
         assignment, store = self._plan.assignment, plan.store
         began = time.monotonic()
         method, reason = plan.method, plan.reason
-        if method is RewriteMethod.FILES:
-            units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
+        units = [(unit.reads, unit.writes) for unit in assignment.work_units(cluster_cores(self._bridge))]
+        if not store.keyed:
+            units = [((0,), (0,))]
+        if isinstance(rewrite, SnapshotRewrite):
+            written = rewrite.write_snapshots(store, assignment.new, units)
+        elif method is RewriteMethod.FILES:
             try:
-                written = rewrite.move_files(store, assignment.new, units if store.keyed else [((0,), (0,))])
+                written = rewrite.move_files(store, assignment.new, units)
             except Exception as error:
                 # The driver sees an exception of a task as text; any other exception is a real failure.
                 if "UnsupportedOperationException" not in str(error):
@@ -171,7 +179,7 @@ class Rescale:
                 self._discard(store.operator, store.name)
                 method = RewriteMethod.SHUFFLE if assignment.change == "regroup" else RewriteMethod.ROWS
                 reason = f"not by files: {root_cause(error)}"
-        if method is not RewriteMethod.FILES:
+        if method is not RewriteMethod.FILES and not isinstance(rewrite, SnapshotRewrite):
             written = rewrite.put_rows(store, assignment.old, assignment.new, shuffle=method is RewriteMethod.SHUFFLE)
         rows = -1 if written.rows_read is None else written.rows_read
         seconds = time.monotonic() - began
@@ -198,14 +206,11 @@ class Rescale:
 
     def _checked(self, plan: StorePlan, report: StoreReport) -> StoreReport:
         """Check that the new state has as many rows as before, each in its own key group."""
-        session = StateSession(self._bridge, self._plan.format_version)
         compiled = moves_files(self._bridge) is None
-        now = self._counted(session, str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
+        now = self._counted(str(self._staged), self._next, plan, self._plan.assignment.new, compiled)
         before = report.rows
         if before < 0:
-            counts = self._counted(
-                session, self._plan.location, self._plan.batch, plan, self._plan.assignment.old, compiled
-            )
+            counts = self._counted(self._plan.location, self._plan.batch, plan, self._plan.assignment.old, compiled)
             before = sum(count.rows for count in counts)
         rows, foreign = sum(count.rows for count in now), sum(count.foreign for count in now)
         if rows != before or foreign:
@@ -216,14 +221,13 @@ class Rescale:
 
     def _counted(
         self,
-        session: StateSession,
         location: str,
         batch: int,
         plan: StorePlan,
         groups: int,
         compiled: bool,  # noqa: FBT001
     ) -> list[GroupCount]:
-        count = session.count if compiled else session.count_with_sql
+        count = self._stores.count if compiled else self._stores.count_with_sql
         return count(location, batch, plan.store, groups)
 
     def _changes(self) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -312,8 +316,7 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
         # From here on the rescale can only be undone: what is removed cannot be put in place again.
         journal.aborting().save(folder)
         for file in journal.files:
-            if not staged.child(file).exists():
-                folder.child(file).delete()
+            folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
         for file, text in journal.replaced.items():
             folder.child(file).write(text.encode(), overwrite=True)
         entry.delete()

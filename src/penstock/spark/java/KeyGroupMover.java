@@ -170,7 +170,7 @@ public final class KeyGroupMover implements FlatMapFunction<Object, Object> {
         return answers;
     }
 
-    private static int[] numbers(String text) {
+    static int[] numbers(String text) {
         String[] words = text.split(",");
         int[] found = new int[words.length];
         for (int i = 0; i < words.length; i++) {

@@ -165,12 +165,13 @@ final class KeyGroupReader {
         Family(RocksDBKeyStateEncoder encoder, StatePartitionKeyExtractor extractor, boolean internal) {
             this.encoder = encoder;
             this.extractor = extractor;
-            this.group = projection(extractor.partitionKeySchema());
+            this.group = projection(extractor.partitionKeySchema(), maxParallelism);
             this.internal = internal;
         }
     }
 
-    private UnsafeProjection projection(StructType schema) {
+    /** Returns what computes the key group of a key. */
+    static UnsafeProjection projection(StructType schema, int maxParallelism) {
         StructField[] fields = schema.fields();
         Expression[] columns = new Expression[fields.length];
         for (int i = 0; i < fields.length; i++) {

@@ -1,0 +1,291 @@
+"""A running query whose number of key groups can be changed, with a stop of seconds."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from threading import Condition, Event
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import root_cause
+from penstock.spark.session import session_settings
+from penstock.spark.state_store import rewrites_state
+from penstock.spark.streaming_queries import (
+    ReplaceableQuery,
+    end_after_batch,
+    failure_of,
+    sink_facts,
+    wait_until_started,
+    written_folder,
+)
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.file_sink import complete_sink_log
+from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.state.preflight import plan_rescale
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from penstock.spark.jvm import Bridge
+    from penstock.state.rewrite_methods import RewriteMethod
+
+T = TypeVar("T")
+
+_LEAST = 0.001
+"""Seconds that a wait takes at least: PySpark takes no wait of nothing."""
+_STEPS = 2
+"""Steps of a rescale of a running query besides those of the rescale: ending the batch and starting again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReport:
+    """What the rescale of a running query did."""
+
+    rescale: RescaleReport
+    seconds_to_end: float
+    """How long the batch that ran took to end; the query worked until then."""
+    seconds_stopped: float
+    """From the end of that batch until the query had opened its sources again."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class QueryStart:
+    """All that it takes to start a query again as it was started first.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the query's session.
+    writer
+        The query, with its checkpoint.
+    location
+        The checkpoint.
+    settings
+        The settings of the session when the query was started first.
+    """
+
+    bridge: Bridge
+    writer: DataStreamWriter
+    location: str
+    settings: dict[str, str]
+
+    def first(self) -> StreamingQuery:
+        """Start it with the session as it is."""
+        self._settle()
+        return self.writer.start()
+
+    def again(self) -> StreamingQuery:
+        """Start it with the settings that it was started with; the session gets its own back."""
+        now = session_settings(self.bridge)
+        changed = {key for key in now.keys() | self.settings.keys() if now.get(key) != self.settings.get(key)}
+        with with_settings(self.bridge.spark, {key: self.settings.get(key) for key in changed}):
+            return self.first()
+
+    def _settle(self) -> None:
+        """Finish or undo a rescale that was stopped, and tell a log of files of earlier rescales."""
+        found = settled(self.bridge, self.location)
+        if found is None or rewrites_state(self.bridge) is not None:
+            return  # there are no rescales
+        folder = written_folder(self.bridge, self.writer)
+        if folder is not None:
+            complete_sink_log(self.bridge, found, folder)
+
+
+def settled(bridge: Bridge, location: str) -> Checkpoint | None:
+    """Return a checkpoint after a rescale of it that was stopped is finished or undone; None if there is none yet."""
+    if not Folder(bridge, location).child("offsets").exists():
+        return None
+    found = Checkpoint(bridge, location)
+    journal = Journal.load(found.folder)
+    if journal is None:
+        if found.folder.child(FOLDER).exists():
+            discard(found.folder)  # what a process left that died before its journal, or after it
+        return found
+    (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
+    return Checkpoint(bridge, location)
+
+
+class RescalableQuery(ReplaceableQuery):
+    """A streaming query that `start_query` started. `rescale` changes its number of key groups while it runs.
+
+    A rescale starts the query again, and this object stays its handle: `id` is the same, `runId` is another,
+    `awaitTermination` goes on waiting. (``spark.streams.awaitAnyTermination`` returns, as one run has ended.)
+    """
+
+    def __init__(self, start: QueryStart) -> None:
+        super().__init__(start.first())
+        self._start = start
+        self._turn = Condition()
+        self._rescaling = False
+        self._runs = 1
+        self._failure: StateError | None = None
+        self.stop_wanted = Event()
+        """Set by `stop`."""
+
+    def rescale(
+        self, max_parallelism: int, *, method: RewriteMethod | None = None, on_progress: OnProgress | None = None
+    ) -> LiveReport:
+        """Change the number of key groups: let the running batch end, stop, rescale, and start again.
+
+        Parameters
+        ----------
+        max_parallelism
+            The new number of key groups, at most 32768.
+        method
+            How to rewrite every store. If None, it is chosen for each store.
+        on_progress
+            Called with the number of finished steps, the number of all steps, and the next step.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be rescaled, or the rescale failed. The query runs on as before, unless the message
+            says otherwise.
+        """
+        tell = on_progress or (lambda *_: None)
+        with self._only_one():
+            self._check(max_parallelism, method)
+            began = time.monotonic()
+            tell(0, _STEPS, "waiting for the running batch to end")
+            try:
+                end_after_batch(self._start.bridge, self)
+                ended = time.monotonic()
+                self._check_ended()
+                report = self._rescaled(max_parallelism, method, tell)
+            except BaseException as error:
+                self._go_on(error)
+                raise
+            tell(1, _STEPS, "starting the query again")
+            self._restart(f"was rescaled to {max_parallelism}")
+            return LiveReport(report, ended - began, time.monotonic() - ended)
+
+    def _check(self, max_parallelism: int, method: RewriteMethod | None) -> None:
+        """Refuse, while the query runs, what would be refused once it has stopped."""
+        if not super().isActive:
+            raise StateError.ended(self._start.location, "it has ended")
+        if not sink_facts(self).survives_restart:
+            raise StateError.obstacles(
+                self._start.location,
+                ["its sink is a table in memory, which Spark cannot go on with after a stop; stop the query yourself"],
+            )
+        checkpoint = Checkpoint(self._start.bridge, self._start.location)
+        plan_rescale(self._start.bridge, checkpoint, max_parallelism, method, running=True)
+
+    def _check_ended(self) -> None:
+        failure = failure_of(self)
+        if failure is not None:
+            raise StateError.ended(self._start.location, f"its last batch failed: {failure}")
+        if self.stop_wanted.is_set():
+            raise StateError.ended(self._start.location, "it was stopped at the same time")
+
+    def _go_on(self, error: BaseException) -> None:
+        """Start the query again as it was, unless it failed by itself."""
+        end_after_batch(self._start.bridge, self)
+        if failure_of(self) is not None:
+            return
+        found = Checkpoint(self._start.bridge, self._start.location)
+        journal = Journal.load(found.folder)
+        if journal is not None:
+            with suppress(Exception):  # what cannot be undone now is finished or undone when the query starts
+                undo(found, journal)
+        self._restart(f"was not rescaled ({error})")
+
+    def _rescaled(self, max_parallelism: int, method: RewriteMethod | None, tell: OnProgress) -> RescaleReport:
+        bridge = self._start.bridge
+        plan = plan_rescale(bridge, Checkpoint(bridge, self._start.location), max_parallelism, method)
+        return Rescale(bridge, plan, lambda done, total, step: tell(done + 1, total + _STEPS, step)).run()
+
+    def _restart(self, what_happened: str) -> None:
+        if self.stop_wanted.is_set():
+            return
+        try:
+            self.replace(self._start.again())
+            why = wait_until_started(self)
+        except Exception as error:  # noqa: BLE001 - of any class, from the query's sources and sink
+            why = root_cause(error)
+        if why is not None:
+            self._failure = StateError.not_restarted(self._start.location, what_happened, why)
+            raise self._failure
+
+    @contextmanager
+    def _only_one(self) -> Iterator[None]:
+        with self._turn:
+            if self._rescaling:
+                raise StateError.busy(self._start.location, "it is being rescaled now")
+            self._rescaling = True
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._rescaling = False
+                self._runs += 1
+                self._turn.notify_all()
+
+    def stop(self) -> None:
+        """Stop the query; one that is being rescaled is not started again."""
+        self.stop_wanted.set()
+        super().stop()
+        with self._turn:
+            self._turn.wait_for(lambda: not self._rescaling)
+        super().stop()  # the run that may have been started in that moment
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query runs, or is being rescaled."""
+        return self._rescaling or super().isActive
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait until the query has ended for good; see PySpark's ``StreamingQuery``.
+
+        Raises
+        ------
+        StateError
+            If the query was stopped for a rescale and could not be started again.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        await_run = super().awaitTermination
+
+        def wait() -> bool | None:
+            left = None if deadline is None else max(_LEAST, deadline - time.monotonic())
+            return await_run(left)  # type: ignore[arg-type] # PySpark takes parts of seconds, too
+
+        return self._through(wait, deadline)
+
+    def processAllAvailable(self) -> None:
+        """Wait until all data that is there has been processed; see PySpark's ``StreamingQuery``."""
+        self._through(super().processAllAvailable, None)
+
+    def _through(self, wait: Callable[[], T], deadline: float | None) -> T | bool:
+        """Wait for a run, and where a rescale ended it for the next one."""
+        while True:
+            with self._turn:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if not self._turn.wait_for(lambda: not self._rescaling, left):
+                    return False
+                runs = self._runs
+            if self._failure is not None:
+                raise self._failure
+            try:
+                found = wait()
+            except Exception:
+                if not self._replaced(runs):
+                    raise
+            else:
+                if not self._replaced(runs):
+                    return found
+
+    def _replaced(self, runs: int) -> bool:
+        with self._turn:
+            return self._rescaling or self._runs != runs

@@ -1,0 +1,111 @@
+"""Serves requests for another number of key groups, in the process that runs the query."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from penstock.errors import PenstockError
+from penstock.spark.filesystem import Folder
+from penstock.spark.streaming_queries import start_inheriting
+from penstock.state.marker import Process
+from penstock.state.requests import Answer, Refusal, Request, Requests
+from penstock.state.rewrite_methods import RewriteMethod
+from penstock.threads import start_thread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.spark.jvm import Bridge
+    from penstock.state.running import RescalableQuery
+
+_LOOK = 1.0
+"""Seconds between two looks for a request: nothing beside a rescale, and one small call to the file system."""
+BEAT = 2.0
+"""Seconds between two signs of life while a request is served."""
+
+
+class Service:
+    """Looks for requests as long as a query runs.
+
+    Parameters
+    ----------
+    bridge
+        The bridge of the query's session.
+    query
+        The query.
+    location
+        Its checkpoint.
+    """
+
+    def __init__(self, bridge: Bridge, query: RescalableQuery, location: str) -> None:
+        self._query = query
+        self._checkpoint = Folder(bridge, location)
+        self._requests = Requests(self._checkpoint)
+        self._answer = Answer(0, 0, 0, "")
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Name this process in the checkpoint, and serve on a thread of its own."""
+        mark = Process.this().mark(self._checkpoint)
+        start_inheriting("penstock-rescale-requests", lambda: self._run(mark))
+
+    def _run(self, mark: bytes) -> None:
+        try:
+            while self._query.isActive:
+                request = self._requests.current()
+                if request is not None and self._requests.claim(request):
+                    self._serve(request)
+                time.sleep(_LOOK)
+            Process.unmark(self._checkpoint, mark)
+        except Exception:
+            # The session may have been stopped, or the file system be away: then nothing can be served or unmarked.
+            if self._query_lives():
+                raise
+
+    def _query_lives(self) -> bool:
+        try:
+            return self._query.isActive
+        except Exception:  # noqa: BLE001 - there is no JVM any longer
+            return False
+
+    def _serve(self, request: Request) -> None:
+        method = RewriteMethod(request.method) if request.method else None
+        with self._beating(request):
+            try:
+                report = self._query.rescale(request.max_parallelism, method=method, on_progress=self._progress)
+            except PenstockError as error:
+                outcome = replace(self._answer, refusal=Refusal(error.message, error.cause, error.hint))
+            except Exception as error:  # noqa: BLE001 - whoever asks must hear of it
+                refusal = Refusal("the rescale failed", f"{type(error).__name__}: {error}", None)
+                outcome = replace(self._answer, refusal=refusal)
+            else:
+                outcome = replace(self._answer, report=report.as_dict())
+        self._requests.tell(request, replace(outcome, beat=self._answer.beat + 1))
+
+    def _progress(self, done: int, total: int, step: str) -> None:
+        with self._lock:
+            self._answer = replace(self._answer, done=done, total=total, step=step)
+
+    @contextmanager
+    def _beating(self, request: Request) -> Iterator[None]:
+        """Tell in the block, again and again, that this process lives and what it does."""
+        over = threading.Event()
+
+        def beat() -> None:
+            while not over.is_set():
+                with self._lock:
+                    now = self._answer = replace(self._answer, beat=self._answer.beat + 1)
+                self._requests.tell(request, now)
+                over.wait(BEAT)
+
+        self._progress(0, 0, "checking")
+        thread = start_thread("penstock-rescale-beat", beat)
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

@@ -1,0 +1,63 @@
+"""Runs a streaming query with `start_query` until a file named "end" is beside its output; run as a program of its own.
+
+Arguments: folder of input, checkpoint, folder of output, the name of the query in tests.state.queries, seconds that each
+batch takes longer, and n: it dies by SIGKILL at the n-th change to files after a rescale began; with n = 0 it lives.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.state.queries import BASE, BY_NAME, SCHEMA
+
+from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
+from penstock.spark.session import embedded_session
+from penstock.state import start_query
+
+given, checkpoint, output = (Path(argument) for argument in sys.argv[1:4])
+query, slowly, deadly = BY_NAME[sys.argv[4]], float(sys.argv[5]), int(sys.argv[6])
+changes = 0
+
+
+def die_at(name):
+    original = getattr(Folder, name)
+
+    def change(self, *arguments, **options):
+        global changes
+        if "_penstock_rescale" in str(self) or (changes and "_penstock_requests" not in str(self)):
+            changes += 1
+        if changes == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self, *arguments, **options)
+
+    setattr(Folder, name, change)
+
+
+if deadly:
+    for method in ("make", "write", "copy_to", "move_to", "delete"):
+        die_at(method)
+
+
+def keep(df, batch):
+    rows = sorted((tuple(row) for row in df.collect()), key=str)
+    time.sleep(slowly)
+    with (output / "batches.txt").open("a") as file:  # not idempotent: a batch that is repeated shows
+        file.write("".join(f"{batch}\t{row}\n" for row in rows))
+
+
+spark = embedded_session("local[2]", {"spark.ui.enabled": "false", "spark.log.level": "OFF"})
+with with_settings(spark, BASE | query.settings):
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(given / "*.parquet"))
+    writer = query.build(source).writeStream.outputMode(query.mode).trigger(processingTime="200 milliseconds")
+    first = {} if checkpoint.exists() else {"pipeline.max-parallelism": 4}
+    stream = start_query(writer.foreachBatch(keep), str(checkpoint), config=first)
+(output / "started").touch()
+while not (output / "end").exists() and stream.isActive:
+    time.sleep(0.05)
+if stream.isActive:
+    stream.processAllAvailable()
+    stream.stop()
+stream.awaitTermination()

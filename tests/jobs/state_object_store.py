@@ -1,0 +1,93 @@
+"""Rescales a checkpoint on an object store; run as a program of its own, with the folder of tests/java's classes.
+
+CLASSES ENDPOINT kill LOCAL STORE N    copies a checkpoint there, rescales it, and the JVM ends before the N-th change
+                                       of an object; with N = 0 it lives, and the changes are printed
+CLASSES ENDPOINT go-on NAME INPUT STORE...    resumes, aborts or restarts each copy, and prints what the query gives
+"""
+
+import json
+import sys
+
+from tests.state.queries import BASE, BY_NAME, SCHEMA
+
+from penstock.errors import StateError
+from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from penstock.spark.session import embedded_session
+from penstock.state import abort, inspect, rescale, start_query
+from penstock.state.journal import FOLDER, Journal
+
+classes, endpoint, command, *arguments = sys.argv[1:]
+conf = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "OFF",
+    "spark.driver.extraClassPath": classes,
+    "spark.hadoop.fs.weed.impl": "ObjectStore",
+    "spark.hadoop.fs.weed.endpoint": endpoint,
+}
+spark = embedded_session("local[2]", conf)
+bridge = Bridge(spark)
+
+
+def kill(local, store, change):
+    Folder(bridge, local).copy_to(Folder(bridge, store))
+    objects = bridge.find("ObjectStore")
+    objects.dieBefore(int(change))
+    rescale(store, 8, spark=spark)
+    print("changes", objects.changes())
+
+
+def later(query, folder, checkpoint):
+    """Start the query over what it has not seen; return the rows of each batch that gave any."""
+    batches = []
+
+    def keep(df, _):
+        rows = sorted((tuple(row) for row in df.collect()), key=str)
+        if rows:
+            batches.append(rows)
+
+    with with_settings(spark, BASE | query.settings):
+        source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{folder}/*.parquet")
+        writer = query.build(source).writeStream.outputMode(query.mode).foreachBatch(keep).trigger(availableNow=True)
+        start_query(writer, checkpoint, spark=spark).awaitTermination()
+    return batches
+
+
+def go_on(name, folder, *stores):
+    for store in stores:
+        for what in ("resume", "abort", "restart"):
+            checkpoint = f"{store}-{what}"
+            Folder(bridge, store).copy_to(Folder(bridge, checkpoint))
+            here = Folder(bridge, checkpoint)
+            journal = Journal.load(here)
+            committed = here.child("commits/2").exists()
+            if what == "resume" and not (committed and journal is None):
+                rescale(checkpoint, 8, spark=spark)
+            if what == "abort":
+                try:
+                    abort(checkpoint, spark=spark)
+                except StateError as error:
+                    assert committed
+                    assert "complete" in str(error)
+            number = inspect(checkpoint, spark=spark).max_parallelism
+            batches = later(BY_NAME[name], folder, checkpoint)
+            after = inspect(checkpoint, spark=spark)
+            print(
+                json.dumps(
+                    {
+                        "store": store,
+                        "what": what,
+                        "phase": None if journal is None else str(journal.phase),
+                        "committed": committed,
+                        "number": number,
+                        "after": after.max_parallelism,
+                        "left": here.child(FOLDER).exists(),
+                        "batches": str(batches),
+                    }
+                ),
+                flush=True,
+            )
+
+
+{"kill": kill, "go-on": go_on}[command](*arguments)

@@ -1,0 +1,132 @@
+"""A query in a process of its own is rescaled by a command in another one, and killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock.state as st
+from tests.state.queries import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+JOB = Path(__file__).parent.parent / "jobs" / "state_live.py"
+
+
+class Program:
+    """A program that runs a query; its sink keeps every row of every batch, and repeated ones twice."""
+
+    def __init__(self, folder: Path, one: Any, *, slowly: float = 0.0, deadly: int = 0) -> None:
+        self.folder = folder
+        self.checkpoint = folder / "checkpoint"
+        (folder / "in").mkdir(exist_ok=True)
+        self.waiting = [file for file in sorted(one.input.glob("*.parquet")) if not self._input(file).exists()]
+        arguments = (folder / "in", self.checkpoint, folder, one.query.name, slowly, deadly)
+        (folder / "started").unlink(missing_ok=True)
+        self.process = subprocess.Popen([sys.executable, str(JOB), *map(str, arguments)], cwd=folder)
+        self.wait_for(lambda: (folder / "started").exists())
+
+    def _input(self, file: Path) -> Path:
+        return self.folder / "in" / file.name
+
+    def wait_for(self, condition: Any) -> None:
+        deadline = time.monotonic() + 90
+        while not condition():
+            assert time.monotonic() < deadline
+            assert self.process.poll() is None, "the program has died"
+            time.sleep(0.05)
+
+    def add(self, files: int) -> None:
+        for _ in range(files):
+            file = self.waiting.pop(0)
+            shutil.copy2(file, self._input(file))
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows that the sink has got so far, in the order of batches."""
+        kept = self.folder / "batches.txt"
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        return [line.partition("\t")[2] for line in lines]
+
+    def wait_for_rows(self, least: int) -> None:
+        self.wait_for(lambda: len(self.rows) >= least)
+
+    def end(self) -> None:
+        (self.folder / "end").touch()
+        assert self.process.wait(90) == 0
+
+    def command(self, number: int) -> subprocess.Popen:
+        """Run the command that rescales a running query."""
+        command = [sys.executable, "-m", "penstock", "state", "rescale", str(self.checkpoint), "--live"]
+        command += ["--max-parallelism", str(number), "--output-format", "json", "--master", "local[1]"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
+
+
+@pytest.fixture
+def programs() -> Iterator[list[Program]]:
+    started: list[Program] = []
+    yield started
+    for program in started:
+        program.process.kill()
+        program.process.wait()
+
+
+def expected_rows(spark: SparkSession, one: Any, folder: Path) -> list[str]:
+    """What the query gives that is left alone."""
+    return [str(row) for batch in run(spark, one.query, one.input, folder / "twin") for row in batch]
+
+
+@pytest.mark.parametrize("name", ["counts updated", "counts in memory", "left join", "state of every kind with timers"])
+def test_a_command_rescales_a_query_of_another_process(
+    spark: SparkSession, stopped: Any, tmp_path: Path, programs: list[Program], name: str
+) -> None:
+    one = stopped(name)
+    program = Program(tmp_path, one, slowly=1.0)
+    programs.append(program)
+    program.add(2)
+    program.wait_for(lambda: (program.checkpoint / "commits" / "0").exists())
+    command = program.command(8)
+    program.add(1)
+    output, errors = command.communicate(timeout=120)
+    assert command.returncode == 0, errors
+    report = json.loads(output)["rescale"]
+    assert (report["rescale"]["old"], report["rescale"]["new"]) == (4, 8)
+    assert 0 < report["seconds_stopped"] < 60
+    program.add(2)
+    program.end()
+    assert st.inspect(str(program.checkpoint), spark=spark).max_parallelism == 8
+    assert sorted(program.rows) == sorted(expected_rows(spark, one, tmp_path))
+
+
+@pytest.mark.parametrize("change", [3, 12, 20, 26, 33, 40])
+def test_the_process_is_killed_while_it_rescales(
+    spark: SparkSession, stopped: Any, tmp_path: Path, programs: list[Program], change: int
+) -> None:
+    one = stopped("counts updated")
+    program = Program(tmp_path, one, deadly=change)
+    programs.append(program)
+    program.add(2)
+    program.wait_for_rows(400)
+    _, errors = (command := program.command(8)).communicate(timeout=120)
+    assert program.process.wait(60) == -9, "a change beyond the last one kills nobody"
+    assert command.returncode == 1
+    assert "has not told how the rescale" in errors
+    assert "start_query" in errors
+    again = Program(tmp_path, one)
+    programs.append(again)
+    again.add(3)
+    again.end()
+    assert again.rows == expected_rows(spark, one, tmp_path)
+    assert st.inspect(str(again.checkpoint), spark=spark).max_parallelism in {4, 8}
