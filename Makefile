@@ -9,7 +9,7 @@ SCALE ?= 10
 ROUNDS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
+.PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
 
 help:  ## Show this list.
 	@echo "Penstock: make <target>"
@@ -66,6 +66,9 @@ bench-rebalance: $(STAMP)  ## Compare the adaptive exchange with repartition, co
 
 bench-state: $(STAMP)  ## Compare ways to other numbers of key groups with Spark's own repartitioning.
 	@$(BIN)/python bench/state.py
+
+bench-streams: $(STAMP)  ## Compare fixed sizes of a stream's batches with Penstock's, while the load jumps tenfold.
+	@$(BIN)/python bench/streams.py
 
 bench-web: $(STAMP)  ## Measure what being watched costs a job, and how quickly many readers are answered.
 	@$(BIN)/python bench/web.py

@@ -500,6 +500,41 @@ class StateError(PenstockError):
         )
 
 
+class StreamError(PenstockError):
+    """What a streaming query has done cannot be told."""
+
+    @classmethod
+    def no_progress(cls, path: str, cause: str) -> Self:
+        """Build the error for a path without the progress of a query."""
+        return cls(
+            f"there is no progress of a streaming query at {path}",
+            cause=cause,
+            hint="start the query with penstock.state.start_query and give its checkpoint, or write the line "
+            "event.progress.json of each onQueryProgress of a StreamingQueryListener to a file and give that",
+        )
+
+    @classmethod
+    def several_queries(cls, path: str, count: int) -> Self:
+        """Build the error for the progress of several queries in one file."""
+        return cls(f"{path} has the progress of {count} queries", hint="give a file for each of them")
+
+    @classmethod
+    def too_few(cls, path: str, count: int) -> Self:
+        """Build the error for too little progress to tell a rate."""
+        return cls(
+            f"{path} has the progress of {count} batches with rows, and two are needed",
+            hint="let the query run for a while",
+        )
+
+    @classmethod
+    def no_batches(cls, path: str) -> Self:
+        """Build the error for a checkpoint whose offsets tell no decisions."""
+        return cls(
+            f"no batch in {path} was decided by Penstock",
+            hint="read the topic with the format penstock_kafka; older batches than Spark's last hundred are gone",
+        )
+
+
 class HistoryError(PenstockError):
     """Event logs of jobs cannot be read or written."""
 

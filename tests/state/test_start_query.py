@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +17,8 @@ from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.state import api
 from penstock.state.marker import MARKER
+from penstock.state.progress_files import PROGRESS
+from penstock.streams.reading import LocalPlace, read_progress
 from tests.state.queries import BASE, SCHEMA
 
 if TYPE_CHECKING:
@@ -115,3 +118,17 @@ def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, check
         other.kill()
         other.wait()
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+
+
+def test_the_progress_is_recorded(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:
+    one = stopped("counts updated")
+    start(spark, one, tmp_path / "checkpoint", **{"pipeline.max-parallelism": 3})
+    folder = tmp_path / "checkpoint" / PROGRESS
+    until = time.monotonic() + 20
+    while not folder.exists() or {path.name for path in folder.glob("*.json")} < {"0.json", "1.json"}:
+        assert time.monotonic() < until, "Spark tells the progress a little later"
+        time.sleep(0.05)
+    batches = read_progress(LocalPlace(tmp_path / "checkpoint"))
+    assert [batch.batch for batch in batches] == list(range(len(batches)))
+    assert all(batch.rows > 0 and batch.seconds > 0 and batch.cores == 2 for batch in batches)
+    assert {state.partitions for batch in batches for state in batch.state} == {3}

@@ -172,6 +172,7 @@ def test_a_wrong_address_has_a_way_back_in_a_browser_and_json_elsewhere(
         "/",
         "/?q=none&state=failed&sort=-took&page=3",
         "/ui/dashboard",
+        "/ui/streams",
         f"/ui/jobs/{ID}",
         f"/ui/jobs/{ID}?pending=true&sort=-took&kind=x",
         f"/ui/jobs/{ID}/vertices/v1",

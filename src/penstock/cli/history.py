@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli.checks import check_settings, local
+from penstock.cli.checks import check_checkpoint, check_settings, local
 from penstock.cli.flags import FILE_SYSTEMS, Flag, takes
 from penstock.cli.page import check_packages
+from penstock.cli.stream import place_of
 from penstock.errors import HistoryError
 from penstock.units import show_count
 
@@ -62,19 +63,33 @@ def _job_id(logs: History, prefix: str) -> str:
 
 @click.command(short_help="Serve the page over event logs, without Spark.")
 @takes(*FILE_SYSTEMS, Flag.CONFIG)
-@FOLDER
+@click.option("--history", "folder", metavar="DIR", help="The folder with the event logs of jobs.")
+@click.option(
+    "--stream",
+    "checkpoints",
+    multiple=True,
+    metavar="CHECKPOINT",
+    help="The checkpoint of a stream that reads a topic, to show its batches. Can be repeated.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), help="The port; 0 means any. Default: rest.port.")
 @click.option("--address", help="The address to listen on; any other than loopback needs the option rest.token.")
-def ui(common: Common, folder: str, port: int | None, address: str | None) -> None:
-    """Serve the page and the REST API over the event logs in a folder, without Spark, until Ctrl-C.
+def ui(common: Common, folder: str | None, checkpoints: tuple[str, ...], port: int | None, address: str | None) -> None:
+    """Serve the page and the REST API over event logs and streams, without Spark, until Ctrl-C.
 
     \b
     Example:
       penstock ui --history /logs/penstock --port 8082
+      penstock ui --stream /checkpoints/orders
     """
+    if folder is None and not checkpoints:
+        raise click.UsageError("give --history, --stream or both")
     with common.output() as output:
-        logs = _history(common, folder)
-        logs.stamp()
+        logs = None if folder is None else _history(common, folder)
+        if logs is not None:
+            logs.stamp()
+        for checkpoint in checkpoints:
+            check_checkpoint(checkpoint)
+        streams = [place_of(common, checkpoint) for checkpoint in checkpoints]
         check_packages()
         from penstock.config import Configuration
         from penstock.web.server import WebServer
@@ -83,7 +98,7 @@ def ui(common: Common, folder: str, port: int | None, address: str | None) -> No
         given: dict[str, object] = {"rest.port": port, "rest.bind-address": address}
         chosen = {key: value for key, value in given.items() if value is not None}
         config = Configuration.load(chosen, spark_conf=dict(common.conf), file=common.config, environ=os.environ)
-        server = WebServer(JobStore(logs), config)
+        server = WebServer(JobStore(logs), config, streams=streams)
         output.note(f"serving {server.url_with_token}")
         server.run()
 

@@ -14,6 +14,7 @@ from penstock.cli.run import run
 from penstock.cli.shell import shell
 from penstock.cli.sql import explain, sql
 from penstock.cli.state import state
+from penstock.cli.stream import stream
 from penstock.cli.verify import verify
 
 
@@ -29,7 +30,7 @@ def main() -> None:
     """
 
 
-for command in (connect_server, demo, explain, history, options, recover, run, shell, sql, state, ui, verify):
+for command in (connect_server, demo, explain, history, options, recover, run, shell, sql, state, stream, ui, verify):
     main.add_command(command)
 
 

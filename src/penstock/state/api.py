@@ -23,6 +23,7 @@ from penstock.state.inspection import Inspection, inspect_checkpoint
 from penstock.state.journal import Journal, Phase
 from penstock.state.key_groups import check_max_parallelism, default_max_parallelism
 from penstock.state.preflight import RescalePlan, plan_rescale
+from penstock.state.progress_files import record_progress
 from penstock.state.requests import Requests
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
 from penstock.state.running import QueryStart, RescalableQuery, settled
@@ -252,6 +253,8 @@ def start_query(
     While the query runs, ``query.rescale`` changes the number, and so do `rescale_running` and
     ``penstock state rescale --live`` in any process that reaches the checkpoint.
 
+    What Spark says of each batch is kept in the checkpoint; ``penstock stream advise`` reads it.
+
     Parameters
     ----------
     writer
@@ -287,6 +290,7 @@ def start_query(
     start = QueryStart(bridge, writer.option("checkpointLocation", checkpoint), checkpoint, session_settings(bridge))
     with with_settings(bridge.spark, {_PARTITIONS: str(number)}):
         query = RescalableQuery(start)
+    record_progress(bridge, str(query.id), checkpoint)
     Service(bridge, query, checkpoint).start()
     return query
 

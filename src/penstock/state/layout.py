@@ -60,6 +60,18 @@ class OffsetEntry(LogEntry):
         value = self.conf.get(SHUFFLE_PARTITIONS)
         return int(value) if value else None
 
+    @property
+    def sources(self) -> list[dict[str, Any]]:
+        """Where each source ends, empty for one that is no JSON object."""
+        found = []
+        for line in self.rest:
+            try:
+                offset = json.loads(line)
+            except ValueError:
+                offset = None
+            found.append(offset if isinstance(offset, dict) else {})
+        return found
+
     def with_max_parallelism(self, number: int) -> Self:
         """Return the entry with another number of state partitions."""
         return replace(self, content=self.content | {"conf": self.conf | {SHUFFLE_PARTITIONS: str(number)}})

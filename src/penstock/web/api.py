@@ -18,11 +18,14 @@ from penstock.web.access import checked_token
 from penstock.web.answers import Answers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from penstock.metrics.prometheus import PrometheusMeter
+    from penstock.streams.reading import Place
     from penstock.web.store import JobStore
 
 _POLICY = (
@@ -44,6 +47,7 @@ def create_app(
     slots: int = 0,
     spark: str = "",
     metrics: PrometheusMeter | None = None,
+    streams: Sequence[Place] = (),
 ) -> FastAPI:
     """Return the application.
 
@@ -61,6 +65,8 @@ def create_app(
         The version of Spark.
     metrics
         Has the figures of this driver's jobs; None where no driver runs beside it.
+    streams
+        The checkpoints whose batches are shown.
     """
     app = FastAPI(
         title="Penstock",
@@ -72,7 +78,7 @@ def create_app(
         description="What a Penstock driver decides while its jobs run. Named as in Flink's REST API.",
     )
     app.state.store, app.state.token, app.state.slots, app.state.spark = store, token, slots, spark
-    app.state.answers, app.state.metrics = Answers(), metrics
+    app.state.answers, app.state.metrics, app.state.streams = Answers(), metrics, streams
     app.include_router(rest.router)
     app.include_router(site.router)
     if not open_to_others:

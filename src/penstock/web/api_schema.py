@@ -164,6 +164,12 @@ class JobDetails(Answer):
     stream_graph: ReleasedStreamGraph = Field(alias="stream-graph")
 
 
+class Streams(Answer):
+    """The batches of streams: what was decided for each, and what it took."""
+
+    streams: list[dict[str, Any]]
+
+
 class JobConfig(Answer):
     """The options of a job that are no defaults."""
 

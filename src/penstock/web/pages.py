@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.history.summaries import Summary
     from penstock.web.dashboard import Dashboard
     from penstock.web.steps import Step
+    from penstock.web.streams import Stream
 
 _INLINE = 600
 """Steps and pending operators up to which the graph is a part of the page, with links and tips."""
@@ -61,7 +62,7 @@ _templates.filters |= {
 _templates.globals |= {"version": penstock.__version__}
 
 
-def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 0) -> str:
+def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 0, has_streams: bool = False) -> str:
     """Return the list of jobs; `unread` is how many event logs cannot be read."""
     return _render(
         "jobs.html",
@@ -71,7 +72,13 @@ def jobs(summaries: Sequence[Summary], wish: Wish, now: float, *, unread: int = 
         states=STATES,
         steps_made=steps_made,
         unread=unread,
+        has_streams=has_streams,
     )
+
+
+def streams(found: Sequence[Stream]) -> str:
+    """Return the page of all streams."""
+    return _render("streams.html", found=found)
 
 
 def dashboard(found: Dashboard) -> str:

@@ -12,6 +12,7 @@ from penstock.web import api_schema, views
 from penstock.web.access import JobId, Record, Vertex, checked_token
 from penstock.web.charts.graph import draw_graph
 from penstock.web.steps import steps_of
+from penstock.web.streams import streams_of
 from penstock.web.timing import Timing
 
 router = APIRouter()
@@ -75,6 +76,12 @@ def jobs_overview(request: Request) -> Any:
     return request.app.state.answers.get_of_all(
         "jobs", store.version, lambda: views.jobs_overview(store.summaries(), time.time())
     )
+
+
+@router.get("/streams", response_model=api_schema.Streams)
+def streams(request: Request) -> Any:
+    """List the batches of the streams that the server was told of, the latest first."""
+    return {"streams": [one.as_dict() for one in streams_of(request.app.state.streams)]}
 
 
 @router.get("/jobs/{job_id}", response_model=api_schema.JobDetails, responses=_MISSING)

@@ -16,8 +16,11 @@ from penstock.errors import WebError
 from penstock.web.api import create_app
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.config import Configuration
     from penstock.metrics.prometheus import PrometheusMeter
+    from penstock.streams.reading import Place
     from penstock.web.store import JobStore
 
 
@@ -36,6 +39,8 @@ class WebServer:
         The version of Spark.
     metrics
         Has the figures of this driver's jobs; None where no driver runs beside it.
+    streams
+        The checkpoints whose batches are shown.
 
     Raises
     ------
@@ -51,6 +56,7 @@ class WebServer:
         slots: int = 0,
         spark: str = "",
         metrics: PrometheusMeter | None = None,
+        streams: Sequence[Place] = (),
     ) -> None:
         self.store, self.metrics = store, metrics
         address, given = str(config.get(o.REST_BIND_ADDRESS)), config.get(o.REST_TOKEN)
@@ -62,7 +68,15 @@ class WebServer:
         self.port = int(self._socket.getsockname()[1])
         shown = "127.0.0.1" if address in {"0.0.0.0", "::"} else address  # noqa: S104 - only compared
         self.url = f"http://{f'[{shown}]' if ':' in shown else shown}:{self.port}/"
-        app = create_app(store, self.token, open_to_others=open_to_others, slots=slots, spark=spark, metrics=metrics)
+        app = create_app(
+            store,
+            self.token,
+            open_to_others=open_to_others,
+            slots=slots,
+            spark=spark,
+            metrics=metrics,
+            streams=streams,
+        )
         settings = uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, access_log=False)
         self._server = uvicorn.Server(settings)
         self._thread = threading.Thread(target=self.run, name="penstock-web", daemon=True)

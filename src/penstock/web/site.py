@@ -10,6 +10,7 @@ from penstock.web import pages
 from penstock.web.access import JobId, Record, Vertex, cookie_of, has_cookie, is_known
 from penstock.web.dashboard import Dashboard
 from penstock.web.listing import JobWish, Wish
+from penstock.web.streams import streams_of
 
 router = APIRouter(include_in_schema=False)
 _EARLIER = 10
@@ -24,7 +25,9 @@ def home(request: Request, q: str = "", state: str = "", sort: str = "", page: i
     if "token" not in request.query_params:
         wish = Wish(text=q, state=state, sort=sort, page=page)
         store = request.app.state.store
-        return HTMLResponse(pages.jobs(store.summaries(), wish, time.time(), unread=store.unread))
+        has_streams = bool(request.app.state.streams)
+        page_of_jobs = pages.jobs(store.summaries(), wish, time.time(), unread=store.unread, has_streams=has_streams)
+        return HTMLResponse(page_of_jobs)
     if not is_known(request):
         raise HTTPException(401, "the token is wrong")
     # The token goes from the address, which others may see, into a cookie that scripts cannot read.
@@ -47,6 +50,12 @@ def dashboard(request: Request) -> Response:
     """Show all jobs together."""
     store = request.app.state.store
     return HTMLResponse(pages.dashboard(Dashboard.of(store.summaries(), store.digests(), time.time())))
+
+
+@router.get("/ui/streams")
+def streams(request: Request) -> Response:
+    """Show the batches of streams."""
+    return HTMLResponse(pages.streams(streams_of(request.app.state.streams)))
 
 
 @router.get("/ui/jobs/{job_id}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, tasks_for
+from penstock.connectors.kafka.offsets import OffsetRange, cut_by_backlog, part_of, shared_out, tasks_for
 
 
 def one(partition: Any, start: Any, end: Any, **more: Any) -> Any:
@@ -57,3 +57,24 @@ def test_number_of_tasks(backlog: int, bytes_each: int, volume: int, bound: int,
 def test_bad_ranges(start: int, end: int) -> None:
     with pytest.raises(ValueError, match="is not a range of offsets"):
         one(0, start, end)
+
+
+@given(st.lists(st.integers(0, 10_000), max_size=8), st.integers(1, 20))
+def test_tasks_get_about_equal_shares(lengths: Any, tasks: Any) -> None:
+    found = shared_out([one(place, 0, length) for place, length in enumerate(lengths)], tasks)
+    total = sum(lengths)
+    assert sorted(part for task in found for part in task) == sorted(
+        cut_by_backlog([one(place, 0, length) for place, length in enumerate(lengths)], tasks)
+    )
+    assert len(found) <= tasks
+    assert all(sum(part.backlog for part in task) <= 2 * -(-total // tasks) for task in found)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=8), st.integers(1, 20_000))
+def test_a_part_of_a_backlog(lengths: Any, most: Any) -> None:
+    waiting = {("t", place): length for place, length in enumerate(lengths)}
+    found = part_of(waiting, most)
+    assert sum(found.values()) == min(most, sum(lengths))
+    assert all(0 <= found[place] <= waiting[place] for place in waiting)
+    share = min(1, most / max(sum(lengths), 1))
+    assert all(abs(found[place] - waiting[place] * share) <= 1 for place in waiting)

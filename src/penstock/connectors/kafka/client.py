@@ -88,17 +88,30 @@ def partitions_of(client: Consumer, topics: Sequence[str], servers: str) -> list
     return found
 
 
-def ends_of(
+def told_ends(
     client: Consumer, places: Sequence[tuple[str, int]], servers: str
+) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return of each partition the first offset, and the one behind the last, as the broker tells them."""
+    from confluent_kafka import TopicPartition
+
+    with _asking(servers, "asking for the ends of partitions"):
+        return {place: client.get_watermark_offsets(TopicPartition(*place), timeout=timeout()) for place in places}
+
+
+def ends_of(
+    client: Consumer, told: Mapping[tuple[str, int], tuple[int, int]]
 ) -> dict[tuple[str, int], tuple[int, int, bool]]:
     """Return of each partition the first offset, the one behind the last, and whether the record before that was seen.
 
     Brokers may tell an end that lies before the last records, so what comes behind it is looked for.
+
+    Parameters
+    ----------
+    told
+        What the broker told, see `told_ends`.
     """
     from confluent_kafka import TopicPartition
 
-    with _asking(servers, "asking for the ends of partitions"):
-        told = {place: client.get_watermark_offsets(TopicPartition(*place), timeout=timeout()) for place in places}
     found = {place: (low, high, False) for place, (low, high) in told.items()}
     filled = [TopicPartition(*place, high) for place, (low, high) in told.items() if high > low]
     if not filled:
@@ -112,6 +125,20 @@ def ends_of(
                 low, end, _ = found[place]
                 found[place] = low, max(end, (message.offset() or 0) + 1), True
                 quiet = time.monotonic() + _LOOK
+    return found
+
+
+def found_behind(client: Consumer, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Return the ends of the first records that are found behind some offsets; empty if none come for a while."""
+    from confluent_kafka import TopicPartition
+
+    found: dict[tuple[str, int], int] = {}
+    client.assign([TopicPartition(*place, end) for place, end in ends.items()])
+    until = time.monotonic() + _LOOK
+    while ends and not found and time.monotonic() < until:
+        for message in client.consume(_BATCH, timeout=0.1):
+            if message.error() is None:
+                found[str(message.topic()), int(message.partition() or 0)] = (message.offset() or 0) + 1
     return found
 
 

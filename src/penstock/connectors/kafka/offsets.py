@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from penstock.connectors.splits import evenly
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,3 +72,25 @@ def tasks_for(ranges: Sequence[OffsetRange], record_bytes: int, volume: int, upp
     """Return how many tasks a backlog makes: at least 1, at most the upper bound."""
     total = sum(one.backlog for one in ranges)
     return max(1, min(upper_bound, math.ceil(total * record_bytes / volume)))
+
+
+def shared_out(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRange]]:
+    """Return what each of at most so many tasks reads: about equal backlogs, hot partitions cut into several ranges."""
+    cut = cut_by_backlog(ranges, tasks)
+    groups = evenly([one.backlog for one in cut], tasks)
+    return [[cut[index] for index in group] for group in groups]
+
+
+def part_of(waiting: Mapping[tuple[str, int], int], most: int) -> dict[tuple[str, int], int]:
+    """Return how much of each partition's backlog to read, in all at most so many: each its share.
+
+    What is left by rounding goes to the partitions that lost most by it.
+    """
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(waiting)
+    exact = {place: count * most / total for place, count in waiting.items()}
+    found = {place: int(share) for place, share in exact.items()}
+    for place in sorted(exact, key=lambda one: found[one] - exact[one])[: most - sum(found.values())]:
+        found[place] += 1
+    return found

@@ -6,6 +6,7 @@ import datetime as dt
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,19 +97,41 @@ class KafkaSource(SplitSource):
         SourceError
             If a topic does not exist, no broker answers, or an offset lies outside of what there is.
         """
+        with self._asked_for() as (asked, told):
+            ends = client.ends_of(asked, told)
+            first = self._offsets(asked, self.start, ends)
+            last = self._offsets(asked, self.end, ends)
+        found = []
+        for place, (_, end, seen) in ends.items():
+            last_offset = max(first[place], last[place])
+            found.append(OffsetRange(*place, first[place], last_offset, seen=seen and last_offset == end))
+        return found
+
+    def ends_after(self, reached: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """Return offsets behind records of each partition, as far as is known at once.
+
+        What the broker tells, if it tells of more than was reached: what lies behind comes with the next call. Only if
+        it tells of nothing more, records behind the ends are looked for, which takes a while.
+
+        Parameters
+        ----------
+        reached
+            What was read of each partition.
+        """
+        with self._asked_for() as (asked, told):
+            ends = {place: max(high, reached.get(place, 0)) for place, (_, high) in told.items()}
+            if any(ends[place] > reached.get(place, 0) for place in ends):
+                return ends
+            return ends | client.found_behind(asked, {place: end for place, end in ends.items() if end})
+
+    @contextmanager
+    def _asked_for(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
+        """Connect, and ask for the ends of all partitions."""
         needs("confluent_kafka", "kafka", SourceError)
         topics = [self.topics] if isinstance(self.topics, str) else list(self.topics)
         with client.consumer(self.servers, self.properties) as asked:
             places = client.partitions_of(asked, topics, self.servers)
-            ends = client.ends_of(asked, places, self.servers)
-            first = self._offsets(asked, self.start, ends)
-            last = self._offsets(asked, self.end, ends)
-        found = []
-        for place in places:
-            _, end, seen = ends[place]
-            last_offset = max(first[place], last[place])
-            found.append(OffsetRange(*place, first[place], last_offset, seen=seen and last_offset == end))
-        return found
+            yield asked, client.told_ends(asked, places, self.servers)
 
     def _offsets(
         self, asked: Consumer, wanted: Place, ends: Mapping[tuple[str, int], tuple[int, int, bool]]

@@ -1,0 +1,75 @@
+"""The query of bench/streams.py: it reads a topic, does some work on each record, and writes Parquet until it is killed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from penstock.connectors.kafka.stream_reader import KafkaStreamReader
+from penstock.connectors.kafka.streaming import KafkaFormat
+from penstock.connectors.kafka.task_ranges import TaskRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.datasource import InputPartition
+
+
+class OneTaskForEachPartition(KafkaStreamReader):
+    """Splits as Spark's own source makes them."""
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        found: dict[int, list[Any]] = {}
+        for task in super().partitions(start, end):
+            for one in task.ranges:  # type: ignore[attr-defined]
+                found.setdefault(one.partition, []).append(one)
+        return [TaskRanges(sorted(ranges)) for ranges in found.values()]
+
+
+class PerPartitionFormat(KafkaFormat):
+    """The format with these splits."""
+
+    def streamReader(self, schema: Any) -> Any:
+        made = super().streamReader(schema)
+        made.__class__ = OneTaskForEachPartition
+        return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("servers")
+    parser.add_argument("topic")
+    parser.add_argument("folder")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--trigger", required=True, help="the interval of the trigger")
+    parser.add_argument("--limit", help="maxOffsetsPerTrigger; none lets Penstock decide")
+    parser.add_argument("--per-partition", action="store_true", help="a task for each partition")
+    parser.add_argument("--work", type=int, required=True, help="how often each record is hashed")
+    arguments = parser.parse_args()
+    builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    spark.dataSource.register(PerPartitionFormat if arguments.per_partition else KafkaFormat)
+    reader = spark.readStream.format("penstock_kafka").option("kafka.bootstrap.servers", arguments.servers)
+    reader = reader.option("subscribe", arguments.topic).option("startingOffsets", "earliest")
+    if arguments.limit is None:
+        reader = reader.option("scan.batch-interval", arguments.trigger)
+    else:
+        reader = reader.option("maxOffsetsPerTrigger", arguments.limit)
+    hashed = F.col("value").cast("string")
+    for _ in range(arguments.work):
+        hashed = F.sha2(F.repeat(hashed, 20), 512)
+    rows = reader.load().select("partition", "offset", hashed.alias("hash"))
+    writer = rows.writeStream.format("parquet").trigger(processingTime=arguments.trigger)
+    writer = writer.option("checkpointLocation", f"{arguments.folder}/checkpoint")
+    writer.start(f"{arguments.folder}/out").awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

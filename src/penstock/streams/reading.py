@@ -1,0 +1,114 @@
+"""Where the progress and the batches of a query are read from: a checkpoint, or a file of JSON lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.errors import StreamError
+from penstock.state.progress_files import PROGRESS
+from penstock.streams.batches import BatchRecord, batches_of
+from penstock.streams.progress import BatchProgress, progress_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.spark.filesystem import Folder
+
+
+class Place(Protocol):
+    """A file or a folder, on this machine or on a file system of Hadoop."""
+
+    def texts(self, below: str = "") -> dict[str, str] | None:
+        """Return the files in a folder below it, or the file itself, by name; None if nothing is there.
+
+        Files whose names begin with a dot are left out: Hadoop keeps checksums in them.
+        """
+
+
+class LocalPlace:
+    """One of this machine.
+
+    Parameters
+    ----------
+    path
+        Where it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def texts(self, below: str = "") -> dict[str, str] | None:
+        """Return the files in a folder below it, or the file itself."""
+        path = self._path / below
+        if path.is_dir():
+            return {one.name: one.read_text() for one in path.iterdir() if one.is_file() and one.name[0] != "."}
+        return {path.name: path.read_text()} if path.is_file() else None
+
+
+class HadoopPlace:
+    """One of a file system of Hadoop.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    def texts(self, below: str = "") -> dict[str, str] | None:
+        """Return the files in a folder below it, or the file itself."""
+        path = self._folder.child(below) if below else self._folder
+        if not path.exists():
+            return None
+        if not path.is_folder():
+            return {path.name: path.read().decode()}
+        names = [name for name, is_folder, _ in path.entries() if not is_folder and name[0] != "."]
+        return {name: path.child(name).read().decode() for name in names}
+
+
+def read_progress(place: Place) -> list[BatchProgress]:
+    """Return what Spark said of a query's batches.
+
+    Parameters
+    ----------
+    place
+        A checkpoint, or a file with a line for each batch.
+
+    Raises
+    ------
+    StreamError
+        If there is nothing of that kind.
+    """
+    recorded = place.texts(PROGRESS)
+    if recorded is not None:
+        return progress_of([text for name, text in recorded.items() if name.endswith(".json")], str(place))
+    files = place.texts()
+    if files is None:
+        raise StreamError.no_progress(str(place), "there is nothing there")
+    if len(files) != 1:
+        raise StreamError.no_progress(str(place), f"there is no {PROGRESS!r} in this folder")
+    (text,) = files.values()
+    return progress_of([line for line in text.splitlines() if line.strip()], str(place))
+
+
+def read_batches(place: Place) -> list[BatchRecord]:
+    """Return what was decided for the batches of a query, and what they took.
+
+    Raises
+    ------
+    StreamError
+        If it is no checkpoint, or Penstock decided nothing for it.
+    """
+    logs = place.texts("offsets")
+    found = batches_of({int(name): text for name, text in (logs or {}).items() if name.isdigit()}, str(place))
+    if not found:
+        raise StreamError.no_batches(str(place))
+    return found

@@ -1,0 +1,162 @@
+"""How many records fit in an interval: a table of what was measured, and streams that are played through."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.connectors.pace import GROWTH, RanBatch, fitted, limit_of, pace_of, remember
+
+BIG = RanBatch(200_000, 10.5)
+LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
+    "nothing is measured": ([], 10, 10_000, "no batch so far tells the pace"),
+    "a trickle tells nothing": ([RanBatch(5, 1.0)], 10, 10_000, "no batch so far tells the pace"),
+    "a trickle that waited neither": ([RanBatch(5, 10.0, True)], 10, 10_000, "no batch so far tells the pace"),
+    "a batch that waited": ([RanBatch(40_000, 10.0, True)], 10, 80_000, "2.0 times the 40,000 that ended in time"),
+    "too long": ([RanBatch(10_000, 100.0)], 10, 900, "as many as fit in 10 s at 100 records a second"),
+    "short": ([RanBatch(10_000, 1.0)], 10, 40_000, "at most 4 times as many as were measured"),
+    "two sizes": (
+        [RanBatch(10_000, 1.0), BIG],
+        10,
+        170_000,
+        "as many as fit in 10 s at 0.5 s for each batch and 20,000 records a second",
+    ),
+    "a jump after a trickle": (
+        [RanBatch(10_000, 1.0), BIG, RanBatch(5, 0.5)],
+        10,
+        170_000,
+        "as many as fit in 10 s at 0.5 s for each batch and 20,000 records a second",
+    ),
+    "it has become slower": (
+        [RanBatch(10_000, 1.0), BIG, RanBatch(170_000, 42.5)],
+        10,
+        36_000,
+        "as many as fit in 10 s at 4,000 records a second",
+    ),
+    "it has become faster": (
+        [RanBatch(10_000, 10.0), RanBatch(9_000, 1.5)],
+        10,
+        40_000,
+        "at most 4 times as many as were measured",
+    ),
+    "a tenth more": (
+        [BIG, RanBatch(171_000, 10, True)],
+        10,
+        188_100,
+        "1.1 times the 171,000 that ended in time",
+    ),
+    "more than a tenth more": (
+        [RanBatch(10_000, 9.0), RanBatch(12_000, 10, True)],
+        10,
+        15_840,
+        "1.3 times the 12,000 that ended in time",
+    ),
+    "the interval is too short for any batch": (
+        [RanBatch(1_000, 0.95), RanBatch(20_000, 1.9)],
+        1,
+        18_000,
+        "1 s is too short at 0.9 s for each batch and 20,000 records a second, so the records take as long as the rest",
+    ),
+    "one size does not tell what a batch costs": (
+        [RanBatch(5, 0.9)],
+        1,
+        10,
+        "twice as many as before, to tell what a batch costs from what its records cost",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LIMITS)
+def test_limits(case: str) -> None:
+    ran, interval, records, reason = LIMITS[case]
+    found = limit_of(ran, interval)
+    assert (found.records, found.reason) == (records, reason)
+
+
+def test_what_is_remembered() -> None:
+    """Small batches do not push out large ones; of those that waited the largest counts."""
+    ran: tuple[RanBatch, ...] = ()
+    for one in [BIG, *(RanBatch(5, 0.1 * i) for i in range(1, 20)), RanBatch(6, 2.0, True), RanBatch(5, 2.0, True)]:
+        ran = remember(ran, one)
+    assert ran == (BIG, RanBatch(5, 0.1 * 19), RanBatch(6, 2.0, True))
+    for power in range(20):
+        ran = remember(ran, RanBatch(1 << power, 1.0 + power))
+    assert len(ran) == 8
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_kept"),
+    [
+        (RanBatch(1_000, 5.0), RanBatch(2_000, 6.0), True),
+        (RanBatch(1_000, 5.0), RanBatch(2_000, 4.0), False),
+        (RanBatch(1_000, 5.0), RanBatch(1_100, 4.0), True),
+        (RanBatch(1_000, 5.0), RanBatch(2_000, 5.0, True), False),
+        (RanBatch(1_000, 5.0), RanBatch(500, 6.0), False),
+        (RanBatch(1_000, 5.0), RanBatch(500, 6.0, True), True),
+        (RanBatch(1_100, 5.0), RanBatch(1_000, 6.0), True),
+    ],
+)
+def test_what_a_batch_contradicts_is_forgotten(old: RanBatch, new: RanBatch, is_kept: bool) -> None:
+    assert remember([old], new) == ((old, new) if is_kept else (new,))
+
+
+@pytest.mark.parametrize(
+    ("ran", "fixed", "rate"),
+    [
+        ([RanBatch(1_000, 2.0), RanBatch(2_000, 3.0), RanBatch(3_000, 4.0)], 1.0, 1_000),
+        ([RanBatch(1_000, 2.0), RanBatch(1_100, 2.1)], 0.0, 2_100 / 4.1),
+        ([RanBatch(1_000, 3.0), RanBatch(2_000, 3.0)], 0.0, 500),
+        ([RanBatch(1_000, 1.0), RanBatch(2_000, 4.0)], 0.0, 600),
+        ([RanBatch(1_000, 2.0)], 0.0, 500),
+    ],
+)
+def test_the_pace_that_fits_best(ran: list[RanBatch], fixed: float, rate: float) -> None:
+    found = fitted(ran)
+    assert found is not None
+    assert (found.fixed, found.rate) == (pytest.approx(fixed), pytest.approx(rate))
+
+
+def test_no_pace_without_records() -> None:
+    assert fitted([]) is None
+    assert fitted([RanBatch(0, 1.0)]) is None
+
+
+def played(fixed: float, rate: float, interval: float, *, waits: bool = False) -> list[tuple[int, float]]:
+    """Return the records and true seconds of the batches of an endless backlog."""
+    ran: tuple[RanBatch, ...] = ()
+    found = []
+    for _ in range(30):
+        records = limit_of(ran, interval).records
+        seconds = fixed + records / rate
+        waited = waits and seconds < interval
+        ran = remember(ran, RanBatch(records, interval if waited else seconds, waited))
+        found.append((records, seconds))
+    return found
+
+
+@given(st.floats(0, 3), st.floats(2_000, 1e6), st.floats(10, 120))
+def test_batches_come_to_fill_the_interval_and_do_not_exceed_it(fixed: float, rate: float, interval: float) -> None:
+    batches = played(fixed, rate, interval)
+    assert all(seconds <= interval for _, seconds in batches)
+    assert all(0.7 * interval <= seconds for _, seconds in batches[15:])
+
+
+@given(st.floats(0, 3), st.floats(2_000, 1e6), st.floats(10, 120))
+def test_where_only_a_bound_is_known_they_exceed_it_little(fixed: float, rate: float, interval: float) -> None:
+    batches = played(fixed, rate, interval, waits=True)
+    assert all(seconds <= 2 * interval for _, seconds in batches)
+    assert all(0.6 * interval <= seconds <= 1.25 * interval for _, seconds in batches[20:])
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**7), st.floats(0.001, 1e4), st.booleans()), max_size=20), st.floats(0.1, 600)
+)
+def test_whatever_was_measured_there_is_a_limit(measured: list[tuple[int, float, bool]], interval: float) -> None:
+    ran: tuple[RanBatch, ...] = ()
+    for one in measured:
+        ran = remember(ran, RanBatch(*one))
+    records = limit_of(ran, interval).records
+    assert 1 <= records <= max(10_000, GROWTH * max((one.records for one in ran), default=0))
+    pace = pace_of(ran, interval)
+    assert pace is None or (pace.rate > 0 and pace.fixed >= 0)

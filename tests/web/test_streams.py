@@ -1,0 +1,47 @@
+"""Streams on the page and in the API."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.connectors.pace import RanBatch
+from penstock.streams.reading import LocalPlace
+from tests.streams.test_batches import entry, offset_of, planned
+from tests.web.test_api import Client, served
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def checkpoint(folder: Path) -> LocalPlace:
+    (folder / "offsets").mkdir(parents=True)
+    for batch, before in ((3, None), (4, RanBatch(2_000, 1.5)), (5, RanBatch(1_000, 10.0, waited=True))):
+        offset = offset_of({("t", 0): batch}, planned(2_000, before))
+        (folder / "offsets" / str(batch)).write_text(entry(offset))
+    return LocalPlace(folder)
+
+
+def test_batches_are_shown(tmp_path: Path) -> None:
+    place = checkpoint(tmp_path / "<orders>")
+    client = Client(served(streams=[place, LocalPlace(tmp_path / "nowhere")]))
+    first, second = client.get("/streams").json()["streams"]
+    assert (first["checkpoint"], first["problem"]) == (str(place), None)
+    assert [(one["batch"], one["decision"]["tasks"], one["ran"]) for one in first["batches"]] == [
+        (5, 2, None),
+        (4, 2, {"records": 1_000, "seconds": 10.0, "waited": True}),
+        (3, 2, {"records": 2_000, "seconds": 1.5, "waited": False}),
+    ]
+    assert second["batches"] == []
+    assert "was decided by Penstock" in second["problem"]
+    page = client.get("/ui/streams").text
+    for text in ("&lt;orders&gt;", "less than 10.0 s", "1.5 s", "not known", "2,000", "was decided by Penstock"):
+        assert text in page
+    assert "<orders>" not in page
+    assert '<a href="/ui/streams">' in client.get("/").text
+
+
+def test_no_stream_was_told_of() -> None:
+    client = Client(served())
+    assert client.get("/streams").json() == {"streams": []}
+    assert "penstock ui --stream CHECKPOINT" in client.get("/ui/streams").text
+    assert "/ui/streams" not in client.get("/").text
