@@ -1,0 +1,42 @@
+"""Every error Penstock raises: what happened, why, and what to do about it."""
+
+from penstock.errors.base import (
+    ArgumentError,
+    ConfigError,
+    GraphError,
+    JobCancelledError,
+    JobError,
+    OptimizerError,
+    PenstockError,
+    SessionError,
+    first_line,
+)
+from penstock.errors.connectors import CommitError, SinkError, SourceError, SourceTimeoutError
+from penstock.errors.exchanges import LostConnectionError, NoBarrierError, RebalanceError
+from penstock.errors.records import HistoryError, RowsDifferError, VerificationError, WebError
+from penstock.errors.streaming import StateError, StreamError
+
+__all__ = [
+    "ArgumentError",
+    "CommitError",
+    "ConfigError",
+    "GraphError",
+    "HistoryError",
+    "JobCancelledError",
+    "JobError",
+    "LostConnectionError",
+    "NoBarrierError",
+    "OptimizerError",
+    "PenstockError",
+    "RebalanceError",
+    "RowsDifferError",
+    "SessionError",
+    "SinkError",
+    "SourceError",
+    "SourceTimeoutError",
+    "StateError",
+    "StreamError",
+    "VerificationError",
+    "WebError",
+    "first_line",
+]

@@ -1,0 +1,216 @@
+"""Errors of sources, sinks and commits."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Self
+
+from penstock.errors.base import PenstockError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class SourceError(PenstockError):
+    """A source cannot be read as asked."""
+
+    @classmethod
+    def bad_parallelism(cls, value: object, where: str) -> Self:
+        """Build the error for a parallelism that is not a positive number."""
+        return cls(f"invalid parallelism {value!r} for {where}", hint="give a whole number of at least 1")
+
+    @classmethod
+    def beyond_maximum(cls, parallelism: int, maximum: int, where: str) -> Self:
+        """Build the error for a parallelism that is more than the largest one that was given with it."""
+        return cls(
+            f"parallelism {parallelism} for {where} is more than max_parallelism {maximum}", hint="give one of them"
+        )
+
+
+class SourceTimeoutError(SourceError):
+    """A source, a catalogue, a broker or a database did not answer in time."""
+
+    @classmethod
+    def of(cls, source: str, what: str, seconds: float, cause: str = "") -> Self:
+        """Build the error for a question that was left unanswered."""
+        return cls(
+            f"{source} has not answered for {seconds:g} s",
+            cause=f"{what}: {cause}" if cause else what,
+            hint="check that it runs and can be reached; if an answer may take this long, raise sources.timeout",
+        )
+
+
+class SinkError(PenstockError):
+    """A sink cannot be written as asked."""
+
+    @classmethod
+    def exists(cls, path: str, what: str = "output") -> Self:
+        """Build the error for an output path, or the name of a table, that is taken."""
+        another = "path" if what == "output" else "name"
+        return cls(
+            f"{what} {path} exists already",
+            hint=f'choose another {another}, or mode="overwrite", "append" or "ignore"',
+        )
+
+    @classmethod
+    def no_column(cls, where: str, name: str, columns: Sequence[str], *, case_sensitive: bool) -> Self:
+        """Build the error for a partition column that the rows do not have."""
+        folded = {one if case_sensitive else one.lower(): one for one in columns}
+        near = get_close_matches(name if case_sensitive else name.lower(), folded, n=1, cutoff=0.6)
+        return cls(
+            f"{where} has the partition column {name!r}, which the rows do not have",
+            cause=f"their columns are {', '.join(columns) or 'none'}",
+            hint=f"did you mean {folded[near[0]]!r}?" if near else "name columns of the DataFrame in partition_by",
+        )
+
+    @classmethod
+    def no_rights(cls, path: str, folder: str) -> Self:
+        """Build the error for a folder that may not be written to."""
+        return cls(
+            f"output {path} cannot be written",
+            cause=f"this user has no right to write to {folder}",
+            hint="choose another path, or let the owner of the folder grant the right",
+        )
+
+    @classmethod
+    def same_place(cls, one: str, other: str, place: str) -> Self:
+        """Build the error for two sinks of a job that would write over each other."""
+        return cls(
+            f"the sinks {one} and {other} of this job write to the same place: {place}",
+            cause="only one of them could keep its rows",
+            hint="give each sink a path or table of its own, or write the union of the rows with one sink",
+        )
+
+    @classmethod
+    def table_is_gone(cls, table: str, location: str | None) -> Self:
+        """Build the error for a table that was dropped, or put elsewhere, while a job wrote to it."""
+        what = "dropped" if location is None else f"dropped and made again, or moved: it lies in {location} now"
+        return cls(
+            f"table {table} cannot be committed",
+            cause=f"while the job ran, it was {what}",
+            hint="run the job again if the table is as it should be",
+        )
+
+    @classmethod
+    def no_ledger(cls, table: str, database: str, cause: str, token: str | None = None) -> Self:
+        """Build the error for a table whose user may not write down what was committed to it."""
+        wanted, instead = (
+            ("by which its job is recovered", "write it by a job of its own")
+            if token is None
+            else (f"with the token {token!r}", "leave out the token")
+        )
+        return cls(
+            f"table {table} of {database} cannot be written {wanted}: its user may not write to penstock_commits",
+            cause=cause,
+            hint="create the table penstock_commits (target varchar(200), token varchar(200), primary key (target, "
+            f"token)) if it does not exist, and grant the user SELECT, INSERT and DELETE on it; or {instead}",
+        )
+
+    @classmethod
+    def ledger_without_key(cls, table: str, database: str, token: str) -> Self:
+        """Build the error for a ledger in which two runs of a token could both put it."""
+        return cls(
+            f"table {table} of {database} cannot be written with the token {token!r}: two runs could write its rows",
+            cause="the table penstock_commits has no unique key of target and token",
+            hint="CREATE UNIQUE INDEX penstock_commits_key ON penstock_commits (target, token)",
+        )
+
+    @classmethod
+    def in_the_way(cls, places: Sequence[tuple[str, str]]) -> Self:
+        """Build the error for old rows that cannot go back: pairs of where they were and where they are."""
+        where = "; ".join(f"those of {place} are in {kept}" for place, kept in places)
+        return cls(
+            "the old rows cannot be put back",
+            cause="another program has made a folder in their place that cannot be replaced",
+            hint=f"{where}. Keep either: move the folder in the way aside, or remove the old rows. Then run "
+            "`penstock recover`",
+        )
+
+    @classmethod
+    def partition_commit(cls, policy: str, partition: str, path: str, problem: Exception) -> Self:
+        """Build the error for a partition commit policy that failed."""
+        return cls(
+            f"the partition commit policy {policy!r} failed for {partition} of {path}",
+            cause=f"{type(problem).__name__}: {problem}",
+            hint="the job removes its new files; what the policy did for other partitions stays",
+        )
+
+
+class CommitError(SinkError):
+    """The sinks of a job could not all commit, or an interrupted commit cannot be recovered."""
+
+    @classmethod
+    def unreadable(cls, path: str, cause: str) -> Self:
+        """Build the error for a journal that is not what it should be."""
+        return cls(
+            f"the commit journal {path} cannot be read",
+            cause=cause,
+            hint="it records an interrupted commit: do not write to its targets, and run `penstock recover` with the "
+            "release of Penstock that wrote it",
+        )
+
+    @classmethod
+    def unknown(cls, kind: str) -> Self:
+        """Build the error for a record of a journal that this release does not understand."""
+        return cls(
+            f"a sink of kind {kind!r} cannot be recovered",
+            cause="this release of Penstock does not know it, or what a newer one has written of it",
+            hint="recover with the release that has written it, or import the package that the sink comes from",
+        )
+
+    @classmethod
+    def other_catalog(cls, table: str, wanted: str, found: str) -> Self:
+        """Build the error for a table whose catalogue is not that of the session."""
+        return cls(
+            f"what a dead job has left at table {table} cannot be recovered here",
+            cause=f"its catalogue is {wanted}, and that of this session {found or 'one of its own, in memory'}",
+            hint="start Spark as the job did: with --conf spark.sql.catalogImplementation=hive, and its metastore",
+        )
+
+    @classmethod
+    def incomplete(cls, done: list[str], waiting: list[str], problem: Exception, journal: str | None) -> Self:
+        """Build the error for a commit that stays incomplete, because some of it cannot be undone."""
+        return cls(
+            f"only some of the job's sinks have committed: {', '.join(done) or 'none for certain'}; "
+            f"not committed: {', '.join(waiting)}",
+            cause=f"{type(problem).__name__}: {problem}",
+            hint="no rows were removed; look at the target before you run the job again"
+            if journal is None
+            else f"`penstock recover {journal}` completes it, or the next job that writes to one of these targets",
+        )
+
+    @classmethod
+    def busy(cls, job: str, targets: list[str], owner: str, journal: str) -> Self:
+        """Build the error for a commit of another job that takes too long."""
+        return cls(
+            f"job {job!r} is still committing to {', '.join(targets)}",
+            cause=f"{owner} owns {journal}",
+            hint="run this job again when that one has ended",
+        )
+
+    @classmethod
+    def taken_over(cls, journal: str) -> Self:
+        """Build the error for a commit that another process has completed or undone in the meantime."""
+        return cls(
+            f"another process recovered this commit: {journal} is gone",
+            cause="this process did not renew its lease for a minute, so it counted as dead",
+            hint="check whether the new rows are there before you run the job again",
+        )
+
+    @classmethod
+    def unreachable(cls, target: str, cause: str) -> Self:
+        """Build the error for a target that cannot be reached to see whether it has committed."""
+        return cls(
+            f"an earlier job was interrupted while it committed to {target}, and whether it committed is unknown",
+            cause=cause,
+            hint="make the target reachable; `penstock recover --help` says how to give passwords",
+        )
+
+    @classmethod
+    def forgotten(cls, target: str, gone: str, staging: str) -> Self:
+        """Build the error for a table that no longer knows whether a commit to it has happened."""
+        return cls(
+            f"whether a job has committed to {target} cannot be told",
+            cause=f"{gone} were removed since, and it names no file of the job: rewritten since, or never there",
+            hint=f"look whether the job's rows are in it, then remove the journal and {staging} by hand",
+        )
