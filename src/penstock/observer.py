@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from functools import cache
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from penstock.config import options as o
-from penstock.errors import WebError
+from penstock.errors import WebError, first_line
 from penstock.history.event_log import EventLog, LocalFolder, LogFolder, log_name
 from penstock.history.logs import History
 from penstock.history.recorder import JobRecorder
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from penstock.scheduler.job import Job
     from penstock.spark.jvm import Bridge
     from penstock.web.server import WebServer
+
+log = logging.getLogger("penstock.metrics")
 
 _LOCK = threading.Lock()
 _SERVERS: list[WebServer] = []
@@ -63,7 +66,7 @@ class Observer:
         archive = config.get(o.ARCHIVE_FOLDER)
         self._logs = None if archive is None else log_folder(bridge, str(archive))
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
-        self._retention = None if self._logs is None else Retention(self._logs, limits)
+        self._retention = None if self._logs is None else Retention(self._logs, limits, str(archive))
         serves = config.flag(o.REST_ENABLED) if ui is None else ui
         self.server = _server(bridge, config, self._logs) if serves else None
 
@@ -74,7 +77,7 @@ class Observer:
 
     def watch(self, job: Job) -> None:
         """Record a job that is about to start, if anybody wants to know of it, and count what it does."""
-        scraped = None if self.server is None else self.server.metrics
+        scraped = _SERVERS[0].metrics if _SERVERS else None  # of the process: this job may have no page
         meters = [one for one in (scraped, _open_telemetry()) if one is not None]
         if meters:
             job.watch(JobMetrics(meters, job.started))
@@ -113,10 +116,15 @@ def _open_telemetry() -> Meter | None:
 
 
 @cache  # OpenTelemetry warns of an instrument that is made twice
-def _open_telemetry_meter() -> Meter:
-    from penstock.metrics.opentelemetry import OpenTelemetryMeter
+def _open_telemetry_meter() -> Meter | None:
+    """Return the meter, None if it cannot be made: an old interface, or a provider that refuses; no job should fail."""
+    try:
+        from penstock.metrics.opentelemetry import OpenTelemetryMeter
 
-    return OpenTelemetryMeter()
+        return OpenTelemetryMeter()
+    except Exception as error:  # noqa: BLE001 - providers raise errors of their own
+        log.warning("OpenTelemetry gets no figures: %s", first_line(error))
+        return None
 
 
 def _server(bridge: Bridge, config: Configuration, logs: LogFolder | None) -> WebServer:

@@ -23,6 +23,8 @@ EVERYWHERE = SourceBounds(4, everywhere=4, job_from="parallelism.default")
         (ScanOptions(), None, -1, JOB, 128, "gave no number, so the upper bound of 128 applies (Penstock's default)"),
         (ScanOptions(), None, 0, EVERYWHERE, 4, "so the upper bound of 4 applies (parallelism.default)"),
         (ScanOptions(infer=False), None, -1, EVERYWHERE, 4, "so the default of 4 applies (parallelism.default)"),
+        (ScanOptions(infer=False), None, -1, SourceBounds(9, everywhere=9, vertex=3, step=3), 3, "step's maximum is 3"),
+        (ScanOptions(infer=False), None, -1, SourceBounds(9, everywhere=9, vertex=3), 9, "default of 9 applies"),
         (ScanOptions(infer=False, infer_max=2), None, -1, JOB, 128, "default of 128 applies (Penstock's default)"),
         (ScanOptions(), None, -1, SourceBounds(128, default=50), 50, f"applies ({DEFAULT_SOURCE_PARALLELISM.key})"),
         (ScanOptions(), None, -1, SourceBounds(128, vertex=9, vertex_from="x"), 9, "upper bound of 9 applies (x)"),

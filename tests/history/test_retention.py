@@ -59,7 +59,7 @@ def test_old_logs_are_removed(tmp_path: Path) -> None:
     died = written(tmp_path, 4, 1000.0, ended=False, pid=dead_pid())
     (tmp_path / "20261101T120000-notes.jsonl").write_text("mine")
     os.utime(tmp_path / "20261101T120000-notes.jsonl", (0, 0))
-    retention = Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0))
+    retention = Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0), str(tmp_path))
     assert [name for name, _, _ in retention.apply(is_trial=True)] == [old, died]
     assert len(list(tmp_path.iterdir())) == 5
     assert [name for name, _, _ in retention.apply()] == [old, died]
@@ -73,12 +73,33 @@ def test_another_driver_removes_them_too(tmp_path: Path, monkeypatch: pytest.Mon
     entries = folder.entries()
     monkeypatch.setattr(folder, "entries", lambda: entries)
     (tmp_path / name).unlink()
-    assert Retention(folder, RetentionLimits(seconds=500.0)).apply() == []
+    assert Retention(folder, RetentionLimits(seconds=500.0), str(tmp_path)).apply() == []
+
+
+@pytest.mark.parametrize("fails", ["read", "remove"])
+def test_a_log_that_cannot_be_removed_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: str
+) -> None:
+    first, bad, last = (written(tmp_path, number, 1000.0) for number in (1, 2, 3))
+    folder = LocalFolder(tmp_path)
+    plain = getattr(folder, fails)
+
+    def refuse(name: str, *more: Any) -> Any:
+        if name == bad:
+            raise PermissionError("it is not yours")
+        return plain(name, *more)
+
+    monkeypatch.setattr(folder, fails, refuse)
+    with caplog.at_level(logging.WARNING, "penstock"):
+        removed = Retention(folder, RetentionLimits(seconds=500.0), str(tmp_path)).apply()
+    assert [name for name, _, _ in removed] == [first, last]
+    assert [one.name for one in tmp_path.iterdir()] == [bad]
+    assert any(bad in one and "it is not yours" in one for one in messages(caplog))
 
 
 def test_it_looks_once_in_a_while(tmp_path: Path) -> None:
     written(tmp_path, 1, 1000.0)
-    retention = Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0))
+    retention = Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0), str(tmp_path))
     retention.apply_soon()
     deadline = time.monotonic() + 10
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:
@@ -86,11 +107,13 @@ def test_it_looks_once_in_a_while(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     written(tmp_path, 2, 1000.0)
     retention.apply_soon()
+    # Another environment uses the same folder.
+    Retention(LocalFolder(tmp_path), RetentionLimits(seconds=500.0), str(tmp_path)).apply_soon()
     time.sleep(0.1)
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_folder_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "penstock"):
-        Retention(LocalFolder(tmp_path / "gone"), RetentionLimits(seconds=1.0))._try()
+        Retention(LocalFolder(tmp_path / "gone"), RetentionLimits(seconds=1.0), "gone")._try()
     assert any("old event logs cannot be removed" in one for one in messages(caplog))

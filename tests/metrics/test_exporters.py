@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import urllib.request
@@ -11,14 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fastapi.testclient import TestClient
+from opentelemetry import metrics
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import functions as F
 
-from penstock import Environment
+from penstock import Environment, observer
 from penstock.metrics import instruments as i
 from penstock.metrics.prometheus import PrometheusMeter
 from penstock.web.api import create_app
 from penstock.web.store import JobStore
+from tests.logged import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +106,41 @@ def test_a_job_on_spark_is_counted(spark: SparkSession) -> None:
     assert grown("penstock_written_bytes_total") == sum(one.bytes_out or 0 for one in job.vertices) > 0
     decisions = [key for key in after if key.startswith("penstock_decisions_total")]
     assert sum(map(grown, decisions)) == len(list(job.decisions))
+
+
+def test_a_job_without_a_page_is_counted_too(spark: SparkSession) -> None:
+    config = {"rest.port": 0, "execution.batch.adaptive.whole-query-threshold": 0}
+    page = Environment(spark, config=config, progress=False, ui=True).ui_url
+    assert page is not None
+
+    def finished() -> float:
+        with urllib.request.urlopen(page.partition("?")[0] + "metrics") as answer:
+            return samples(answer.read().decode()).get("penstock_jobs_total{state=finished}", 0)
+
+    before = finished()
+    Environment(spark, config=config, progress=False, ui=False).collect(spark.range(3))
+    assert finished() == before + 1
+
+
+@pytest.mark.parametrize("fails", ["get_meter", "create_histogram"])
+def test_an_opentelemetry_that_does_not_take_the_instruments(
+    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before 1.30, histograms take no boundaries; no job fails for that, and it is told once."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TypeError("got an unexpected keyword argument 'explicit_bucket_boundaries_advisory'")
+
+    monkeypatch.setattr(metrics if fails == "get_meter" else metrics.NoOpMeter, fails, refuse)
+    monkeypatch.setattr(metrics._internal._ProxyMeter, fails, refuse, raising=False)
+    observer._open_telemetry_meter.cache_clear()
+    try:
+        with caplog.at_level(logging.WARNING, "penstock"):
+            assert [observer._open_telemetry() for _ in range(3)] == [None] * 3
+    finally:
+        observer._open_telemetry_meter.cache_clear()
+    (told,) = [one for one in messages(caplog) if "OpenTelemetry" in one]
+    assert "explicit_bucket_boundaries_advisory" in told
 
 
 @pytest.mark.alone

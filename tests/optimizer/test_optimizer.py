@@ -110,7 +110,11 @@ def test_one_method_that_raises_is_skipped_by_its_name(given: Any, monkeypatch: 
     assert str(decision) == f"{name}: skipped, as it raised ZeroDivisionError: division by zero"
 
 
-@pytest.mark.parametrize("given", [int, 3, "Limits", object(), None, limit_to_three], ids=str)
+@pytest.mark.parametrize(
+    "given",
+    [int, 3, "Limits", object(), None, limit_to_three],
+    ids=["a type", "a number", "a text", "an object", "nothing", "a function of two"],
+)
 def test_what_cannot_be_called_as_a_strategy(given: Any) -> None:
     with pytest.raises(ArgumentError, match="strategies"):
         check_strategies(given if given is limit_to_three else [given])

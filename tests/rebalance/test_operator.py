@@ -18,6 +18,7 @@ import penstock
 from penstock.config import Configuration
 from penstock.errors import JobError, NoBarrierError, RebalanceError, SourceError
 from penstock.plan_hints import Exchange
+from penstock.spark import barrier
 from penstock.spark.barrier import _CHECKSUMS, task_slots
 from penstock.spark.jvm import Bridge
 from tests.conftest import OFF
@@ -143,6 +144,21 @@ def test_clusters_where_a_lost_block_would_not_be_noticed(
             task_slots(Bridge(spark))
     finally:
         spark.conf.unset(key)
+
+
+def test_executors_get_a_moment_to_come_up_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that wants more consumers than there will ever be must not wait at every query."""
+    monkeypatch.setattr(spark.sparkContext, "master", "spark://somewhere:7077")
+    monkeypatch.setattr(barrier, "_check_lost_blocks", lambda _: None)
+    monkeypatch.setattr(barrier, "_SECONDS_TO_COME_UP", 0.6)
+    monkeypatch.setattr(barrier, "_FIRST_ASKED", {})
+    took = []
+    for _ in range(2):
+        started = time.monotonic()
+        assert task_slots(Bridge(spark), 100) == 2
+        took.append(time.monotonic() - started)
+    assert took[0] >= 0.6
+    assert took[1] < 0.3
 
 
 def test_the_slow_consumer_gets_less(quick: Any) -> None:

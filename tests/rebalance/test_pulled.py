@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import gc
+import os
+import socket
+import struct
+import sys
+import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from pyspark import TaskContext
+from pyspark import Accumulator, TaskContext
+from pyspark.accumulators import _accumulatorRegistry
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 import penstock
 from penstock import Environment
 from penstock.errors import RebalanceError
+from penstock.rebalance.pulled import PullTask
+from penstock.rebalance.reports import drop_with, new_reports
 from tests.conftest import OFF
 from tests.equality import assert_same_rows
 
@@ -330,6 +341,203 @@ def test_an_accumulator_of_the_user(spark: SparkSession) -> None:
     env = Environment(spark, config=ON, progress=False)
     env.collect(spark.range(0, 5000, 1, 3).repartition(CONSUMERS).mapInArrow(count, "id long"))
     assert seen.value == 5000
+
+
+def served(*answers: bytes) -> int:
+    """Answer a consumer's questions one by one, then close the connection; return the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with listener, connection:
+            connection.recv(32)
+            connection.sendall(pa.schema([("id", pa.int64())]).serialize().to_pybytes())
+            for answer in answers:
+                connection.recv(1)
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener.getsockname()[1]
+
+
+BATCH = b"b" + pa.record_batch({"id": [1, 2, 3]}).serialize().to_pybytes()
+TEXT = b"org.apache.spark.shuffle.FetchFailedException"
+FAILED = b"x" + struct.pack(">i", len(TEXT)) + TEXT
+
+
+def gives_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from batches
+    except Exception:
+        return
+
+
+def goes_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in range(10):
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+        except Exception:
+            continue
+
+
+@pytest.mark.parametrize("function", [gives_up, goes_on])
+@pytest.mark.parametrize(
+    ("answers", "cause"),
+    [
+        ((BATCH, FAILED), "FetchFailedException"),
+        ((BATCH, b""), "the task has ended"),
+        ((BATCH, b"b\xff"), None),
+        ((BATCH, b"e"), ""),
+    ],
+)
+def test_a_function_that_catches_what_is_not_its_own(
+    function: Any, answers: tuple[bytes, ...], cause: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece that cannot be read fails the task, whatever the function does about it."""
+    context = SimpleNamespace(partitionId=lambda: 0, stageId=lambda: 1)
+    monkeypatch.setattr(TaskContext, "get", lambda: context)
+    reports: list[Any] = []
+    task = PullTask(function, SimpleNamespace(add=reports.extend))  # type: ignore[arg-type]
+    ticket = {"host": ["127.0.0.1"], "port": [served(*answers)], "secret": [bytes(32)]}
+    made = task(iter([pa.record_batch(ticket)]))
+    assert next(made).num_rows == 3
+    if cause == "":
+        assert list(made) == []
+        assert [one["rows"] for one in reports] == [3]
+        return
+    with pytest.raises(RebalanceError if cause else (OSError, pa.ArrowException), match=cause):
+        list(made)
+    assert reports == []
+
+
+def test_a_lost_piece_is_made_again(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+    """Spark writes a lost file again, although the function catches the error."""
+    marker, begun = tmp_path / "lost", time.time()
+
+    def careless(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for number, batch in enumerate(batches):
+                if number == 2 and not marker.exists():
+                    marker.touch()
+                    folders = map(Path, os.environ["SPARK_LOCAL_DIRS"].split(","))  # of this application
+                    for file in (one for folder in folders for one in folder.rglob("shuffle_*.data")):
+                        if file.stat().st_mtime > begun:
+                            file.unlink()
+                yield batch
+        except Exception:
+            return
+
+    spread = penstock.rebalance(spark.range(0, 6000, 1, 3), CONSUMERS, adaptive=True)
+    found = env.collect(spread.map_in_arrow(careless, "id long"))
+    assert marker.exists()
+    assert sorted(row["id"] for row in found) == list(range(6000))
+
+
+def all_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    taken = list(batches)
+    yield from where(iter(taken))
+
+
+@pytest.mark.parametrize("limit", [None, 500])
+def test_a_function_that_reads_everything_first(spark: SparkSession, env: Environment, limit: int | None) -> None:
+    """As long as some have not asked, no consumer takes more than its share. With a limit, the first runs alone."""
+    spread = penstock.rebalance(spark.range(0, 12_000, 1, 2), CONSUMERS, adaptive=True)
+    df = spread.map_in_arrow(all_at_once, WHERE)
+    found = env.collect(df if limit is None else df.limit(limit))
+    assert len({row["id"] for row in found}) == len(found) == (limit or 12_000)
+    assert PULLED in edges(env)
+    if limit is None:
+        took = [sum(row["reader"] == index for row in found) for index in range(CONSUMERS)]
+        assert sorted(took)[3] <= 12_000 / CONSUMERS * 1.1  # two run at a time, so four have ended before all ask
+        assert min(took) > 0
+
+
+def test_rows_that_are_kept(spark: SparkSession, env: Environment) -> None:
+    """One task runs after the other where rows are iterated over; later all run again, and give the same."""
+    spread = penstock.rebalance(spark.range(0, 6000, 1, 2), CONSUMERS, adaptive=True)
+    kept = env.materialize(spread.map_in_arrow(where, WHERE))
+    one_by_one = list(kept.toLocalIterator())
+    took = [sum(row["reader"] == index for row in one_by_one) for index in range(CONSUMERS)]
+    assert max(took) <= 6000 / CONSUMERS * 1.1
+    assert_same_rows(one_by_one, kept.collect())
+
+
+@pytest.fixture
+def many_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that runs five tasks at a time, and no barrier stage."""
+    operator = sys.modules["penstock.rebalance.operator"]
+    monkeypatch.setattr(operator, "task_slots", lambda *_: 0)
+    monkeypatch.setattr("penstock.planner.translation.exchanges.most_cores", lambda _: 5)
+    monkeypatch.setattr("penstock.planner.translation.repartitions.most_cores", lambda _: 5)
+
+
+@pytest.mark.usefixtures("many_slots")
+@pytest.mark.parametrize("has_function", [False, True])
+@pytest.mark.parametrize(
+    ("number", "most", "tasks"), [(None, None, 5), (None, 3, 3), (None, 8, 5), (CONSUMERS, None, 6)]
+)
+def test_how_many_consumers(
+    spark: SparkSession, env: Environment, has_function: bool, number: int | None, most: int | None, tasks: int
+) -> None:
+    """What the user said of the consumers, else what can run at a time, and never more than the step may have."""
+    made = penstock.rebalance(spark.range(0, 600, 1, 2), number, adaptive=True)
+    df = made.map_in_arrow(where, WHERE) if has_function else made.dataframe().withColumn("twice", F.col("id") * 2)
+    df = df if most is None else penstock.with_parallelism(df, max_parallelism=most)
+    assert sorted(row["id"] for row in env.collect(df)) == list(range(600))
+    assert PULLED in edges(env)
+    assert env.last_job is not None
+    assert env.last_job.vertices[-1].tasks == tasks
+
+
+def test_a_function_of_columns_of_equal_names(spark: SparkSession) -> None:
+    """Spark cannot send them to Python, and says so."""
+    df = spark.range(0, 50, 1, 2).select("id", "id").repartition(CONSUMERS).mapInArrow(first_column, "id long")
+    for rows in (df.collect, lambda: Environment(spark, config=ON, progress=False).collect(df)):
+        with pytest.raises(Exception, match="DUPLICATED_FIELD_NAME_IN_ARROW_STRUCT"):
+            rows()
+
+
+def first_column(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.record_batch({"id": batch.column(0)})
+
+
+def test_what_tasks_told_is_let_go_of(spark: SparkSession) -> None:
+    """Also where rows are still computed afterwards: the user's own accumulators count on."""
+    seen = spark.sparkContext.accumulator(0)
+
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(one, Accumulator) for one in _accumulatorRegistry.values())
+
+    before = kept()
+    made = penstock.rebalance(spark.range(0, 600, 1, 3), CONSUMERS, adaptive=True).map_in_arrow(count, "id long")
+    env = Environment(spark, config=OFF, progress=False)
+    env.collect(made)
+    rows = env.materialize(made)
+    del env
+    assert kept() == before
+    assert seen.value == 1200
+    assert rows.count() == 600
+
+
+def test_a_task_that_runs_once_more_may_report(spark: SparkSession) -> None:
+    """An update of an accumulator that PySpark does not know would stop the updates of all others."""
+    owner, reports = threading.Event(), new_reports(spark)
+    drop_with(owner, reports)
+    number = reports.aid
+    _accumulatorRegistry[number] += [{"rows": 1}]
+    assert reports.value == [{"rows": 1}]
+    del owner, reports
+    _accumulatorRegistry[number] += [{"rows": 2}]
+    assert not isinstance(_accumulatorRegistry[number], Accumulator)
 
 
 def test_pandas_has_several_forms_of_nested_columns(spark: SparkSession) -> None:

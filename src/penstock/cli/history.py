@@ -157,7 +157,7 @@ def clean(common: Common, folder: str, older_than: str | None, larger_than: str 
         given = {o.RETAINED_TTL.key: older_than, o.RETAINED_SIZE.key: larger_than}
         config = Configuration.load({key: value for key, value in given.items() if value is not None})
         limits = RetentionLimits(config.maybe_seconds(o.RETAINED_TTL), config.maybe_integer(o.RETAINED_SIZE))
-        removed = Retention(_logs(common, folder), limits).apply(is_trial=dry_run)
+        removed = Retention(_logs(common, folder), limits, folder).apply(is_trial=dry_run)
         output.rows(("log", "bytes"), [(name, size) for name, size, _ in removed])
         output.note(f"{show_count(len(removed), 'log')} {_done(len(removed), is_trial=dry_run)} removed")
 

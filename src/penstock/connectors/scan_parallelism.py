@@ -54,6 +54,8 @@ class SourceBounds:
         the bound of the job (FLIP-379).
     job_from, vertex_from
         What sets the bounds of the job and of the vertex, in words.
+    step
+        The most tasks that somebody gave the step itself, or None.
     """
 
     job: int
@@ -62,6 +64,7 @@ class SourceBounds:
     everywhere: int | None = None
     job_from: str = "Penstock's default"
     vertex_from: str = MAX_PARALLELISM.key
+    step: int | None = None
 
     @property
     def upper(self) -> tuple[int, str]:
@@ -128,6 +131,8 @@ def choose_scan_parallelism(
         return static, f"fixed by the connector at {static}"
     if not options.infer:
         number, origin = (bounds.everywhere, PARALLELISM_DEFAULT.key) if bounds.everywhere else bounds.upper
+        if bounds.step is not None and bounds.step < number:
+            return bounds.step, f"inference is off, and this step's maximum is {bounds.step}"
         return number, f"inference is off, so the default of {number} applies ({origin})"
     if inferred <= 0:
         number, origin = bounds.upper

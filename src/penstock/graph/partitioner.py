@@ -92,7 +92,19 @@ class AdaptiveRescalePartitioner(RescalePartitioner):
 
 @dataclass(frozen=True, slots=True)
 class PulledRebalancePartitioner(RebalancePartitioner):
-    """In pieces, of which each task takes the next one whenever it is free."""
+    """In pieces, of which each task takes the next one whenever it is free.
+
+    Parameters
+    ----------
+    slots
+        How many tasks can run at a time.
+    """
+
+    slots: int
+
+    def consumers(self, wanted: int | None, most: int | None) -> int:
+        """Return how many tasks there are: as many as somebody wants, else as can run, as far as the step may have."""
+        return wanted or min(self.slots, most or self.slots)
 
     def __str__(self) -> str:
         return f"{self.name}(to the next free task)"

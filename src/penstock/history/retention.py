@@ -26,6 +26,10 @@ _LOG = re.compile(r"\d{8}T\d{6}-[0-9a-f]{12}" + re.escape(SUFFIX))
 _PAUSE = 600.0
 """Seconds between two looks at a folder: on an object store, to list it takes seconds and costs money."""
 
+_DUE: dict[str, float] = {}
+"""When a folder is to be looked at next, by its place: there may be many environments that use it."""
+_LOCK = threading.Lock()
+
 _Entry = tuple[str, int, float]
 """The name of a log, its bytes, and when it was changed."""
 
@@ -74,27 +78,41 @@ class Retention:
         The folder.
     limits
         What is kept.
+    place
+        How the folder is called, by which it is known in this process.
     """
 
-    def __init__(self, folder: LogFolder, limits: RetentionLimits) -> None:
+    def __init__(self, folder: LogFolder, limits: RetentionLimits, place: str) -> None:
         self._folder = folder
         self._limits = limits
-        self._due = 0.0
+        self._place = place
 
     def apply_soon(self) -> None:
         """Remove logs on a thread of its own, unless that was done a moment ago; what fails is told in the log."""
-        if self._limits == RetentionLimits() or time.monotonic() < self._due:
+        now = time.monotonic()
+        if self._limits == RetentionLimits():
             return
-        self._due = time.monotonic() + _PAUSE
+        with _LOCK:
+            if now < _DUE.get(self._place, 0.0):
+                return
+            _DUE[self._place] = now + _PAUSE
         threading.Thread(target=self._try, name="penstock-retention", daemon=True).start()
 
     def apply(self, *, is_trial: bool = False) -> list[_Entry]:
-        """Remove logs; return those that were, or would be in a trial."""
+        """Remove logs; return those that were, or would be in a trial. One that cannot be removed keeps no other."""
         logs = [entry for entry in self._folder.entries() if _LOG.fullmatch(entry[0])]
-        found = [entry for entry in self._limits.beyond(logs, time.time()) if not self._runs(entry)]
-        for name, _, _ in () if is_trial else found:
-            self._folder.remove(name)
-        return found
+        return [entry for entry in self._limits.beyond(logs, time.time()) if self._goes(entry, is_trial=is_trial)]
+
+    def _goes(self, entry: _Entry, *, is_trial: bool) -> bool:
+        try:
+            if self._runs(entry):
+                return False
+            if not is_trial:
+                self._folder.remove(entry[0])
+        except Exception as error:  # noqa: BLE001 - file systems of Hadoop raise errors of their own
+            log.warning("the event log %s cannot be removed: %s", entry[0], first_line(error))
+            return False
+        return True
 
     def _runs(self, entry: _Entry) -> bool:
         name, size, modified = entry

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from pyspark import accumulators, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -36,7 +35,8 @@ from penstock.rebalance import (
 )
 from penstock.rebalance.pandas_function import PandasFunction
 from penstock.rebalance.rendezvous_server import rendezvous_of
-from penstock.rebalance.task import ExchangeSpec, ExchangeTask, ReportParam
+from penstock.rebalance.reports import drop_with, new_reports
+from penstock.rebalance.task import ExchangeSpec, ExchangeTask
 from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
 from penstock.spark.python_functions import with_broadcasts
@@ -204,7 +204,7 @@ def _stage(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configur
     spec = _with_options(spec, hint, config)
     schema = rows.schema if exchange.schema is None else exchange.schema
     function = arrow_function(exchange, rows.schema, rows.sparkSession)
-    reports = rows.sparkSession.sparkContext.accumulator([], ReportParam())
+    reports = new_reports(rows.sparkSession)
     place = rendezvous_of(rows.sparkSession)
     mapped = applied(rows, ExchangeTask(spec, function, reports, place), exchange, schema, barrier=True)
 
@@ -218,8 +218,7 @@ def _stage(rows: DataFrame, hint: PlanHint, spec: ExchangeSpec, config: Configur
     built = replace(exchange, adaptive=True, max_traverse_size=spec.max_traverse_size)
     told = replace(hint, parallelism=spec.readers, exchange=built)
     stage = Stage(told, lambda: list(reports.value), with_options)
-    # PySpark keeps accumulators for the life of the process.
-    weakref.finalize(stage, accumulators._accumulatorRegistry.pop, reports.aid, None)  # noqa: SLF001
+    drop_with(stage, reports)
     register_stage(mapped, stage)
     return mapped
 

@@ -50,7 +50,8 @@ class PullTask:
         given = iter(batches)
         (ticket,) = next(given).to_pylist()
         with Pieces(ticket["host"], ticket["port"], ticket["secret"]) as pieces:
-            yield from self._function(pieces.batches())
+            yield from self._function(pieces)
+            pieces.check()
         report = asdict(pieces.report(context.partitionId())) | {"stage": context.stageId()}
         self._reports.add([report])
         for _ in given:
@@ -58,7 +59,7 @@ class PullTask:
 
 
 class Pieces:
-    """The rows of a consumer. Used as a context.
+    """The rows of a consumer, as an iterator of batches. Used as a context.
 
     Parameters
     ----------
@@ -71,6 +72,8 @@ class Pieces:
         self._secret = secret
         self._rows = self._bytes = self._largest = 0
         self._waited = 0.0
+        self._is_over = False
+        self._error: BaseException | None = None
 
     def __enter__(self) -> Self:
         import pyarrow as pa
@@ -87,33 +90,54 @@ class Pieces:
         self._stream.close()
         self._sock.close()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches; the next one is taken when it is asked for.
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        """Return the next batch, which is taken now.
 
         Raises
         ------
         RebalanceError
-            If the task cannot give it.
+            If the task cannot give it. From then on, every call raises what was raised.
         """
-        while True:
-            started = time.monotonic()
-            self._sock.sendall(_ASK)
-            status = self._stream.read(1)
-            if status == _END:
-                self._waited += time.monotonic() - started
-                return
-            if status != _BATCH:
-                raise RebalanceError.no_piece(self._cause(status))
-            batch = self._reader.read_next_batch()
+        self.check()
+        started = time.monotonic()
+        try:
+            batch = self._taken()
+        except BaseException as error:  # the user's function may catch it, and rows would be missing
+            self._error = error
+            raise
+        finally:
             self._waited += time.monotonic() - started
-            self._rows += batch.num_rows
-            self._bytes += batch.nbytes
-            self._largest = max(self._largest, batch.nbytes)
-            yield batch
+        if batch is None:
+            raise StopIteration
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        self._largest = max(self._largest, batch.nbytes)
+        return batch
+
+    def check(self) -> None:
+        """Raise what kept a batch from being taken, if anything did."""
+        if self._error is not None:
+            raise self._error
 
     def report(self, index: int) -> SubtaskReport:
         """Return what was done; no more than a batch has ever waited."""
         return SubtaskReport(index, self._rows, self._bytes, self._largest, round(self._waited, 3), 0.0, ())
+
+    def _taken(self) -> pa.RecordBatch | None:
+        """Return the next batch, None after the last one."""
+        if self._is_over:
+            return None
+        self._sock.sendall(_ASK)
+        status = self._stream.read(1)
+        if status == _END:
+            self._is_over = True
+            return None
+        if status != _BATCH:
+            raise RebalanceError.no_piece(self._cause(status))
+        return self._reader.read_next_batch()
 
     def _cause(self, status: bytes) -> str:
         if status != _FAILED:

@@ -41,6 +41,8 @@ _NARROW = frozenset(
 BOUNDARY = "__penstock_partition"
 """The column by which rows are put behind a shuffle right after a barrier stage."""
 _SECONDS_TO_COME_UP = 10.0
+_FIRST_ASKED: dict[str, float] = {}
+"""When the slots of an application were asked for first, by its id."""
 _CHECKSUMS = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
     "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
@@ -52,7 +54,7 @@ _ENCRYPTED = ("spark.network.crypto.enabled", "spark.io.encryption.enabled", "sp
 def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     """Return how many tasks of one stage can run at the same time (``SparkContext.maxNumConcurrentTasks``).
 
-    Where there are fewer than `wanted`, executors get a moment to come up.
+    Where there are fewer than `wanted`, executors get a moment to come up, once in an application.
 
     Raises
     ------
@@ -68,12 +70,17 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()
     profiles = context.resourceProfileManager()
-    deadline = time.monotonic() + (0 if _is_local(bridge.spark) else _SECONDS_TO_COME_UP)
+    deadline = 0.0 if _is_local(bridge.spark) else _all_up_by(str(bridge.spark.sparkContext.applicationId))
     while True:
         slots = int(context.maxNumConcurrentTasks(profiles.defaultResourceProfile()))
         if slots >= wanted or time.monotonic() > deadline:
             return slots
         time.sleep(0.2)
+
+
+def _all_up_by(application: str) -> float:
+    """Return until when it is worth waiting for executors: a moment from the first time that somebody asks."""
+    return _FIRST_ASKED.setdefault(application, time.monotonic()) + _SECONDS_TO_COME_UP
 
 
 def _check_lost_blocks(spark: SparkSession) -> None:

@@ -11,7 +11,14 @@ from penstock.connectors.base import TasksWorth
 from penstock.connectors.coordinator import NO_ANSWER
 from penstock.decisions import Choice, DecisionKind, NodeRef
 from penstock.execution.reads import CoalescedRead, SlicedRead, WholeRead
-from penstock.graph import AggregateOperator, Operator, OperatorKind, SinkOperator, StreamEdgeUpdateRequest
+from penstock.graph import (
+    AggregateOperator,
+    Operator,
+    OperatorKind,
+    SinkOperator,
+    StreamEdgeUpdateRequest,
+    StreamNodeUpdateRequest,
+)
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -37,6 +44,14 @@ def test_tasks_read_ranges_of_about_the_volume() -> None:
 )
 def test_options(config: Any, parallelism: int) -> None:
     assert Deciding("1 #> 2", results={1: EVEN}, config=config).decide(2).parallelism == parallelism
+
+
+def test_a_number_for_all_steps_holds_up_to_the_step_s_maximum() -> None:
+    config = {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 6}
+    job = Deciding("1 #> 2", results={1: EVEN}, config=config)
+    assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
+    decided = job.decide(2)
+    assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3, the most tasks of this step")
 
 
 MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"

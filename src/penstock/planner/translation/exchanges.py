@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.config.options import ADAPTIVE_PARTITIONER_ENABLED, ADAPTIVE_PARTITIONER_MAX_TRAVERSE
@@ -20,7 +19,7 @@ from penstock.planner.translation.families import NARROW
 from penstock.planner.translation.repartitions import redistribute
 from penstock.rebalance.adapted import CONSUMERS, distribution_at, exchange_before, stage_at
 from penstock.rebalance.consumer import PulledConsumer
-from penstock.rebalance.task import ReportParam
+from penstock.rebalance.reports import drop_with, new_reports
 from penstock.spark.barrier import is_boundary, task_slots
 from penstock.spark.jobs import most_cores
 from penstock.spark.pulled import columns_of
@@ -79,9 +78,12 @@ def pulled_at(translator: Translator, node: LogicalNode) -> tuple[LogicalNode, P
     found = exchange_before(node, translator.config)
     if found is None:
         return None
-    _, hint, exchange = found
+    carrier, hint, exchange = found
     is_adaptive, _ = exchange.resolved(translator.config, hint.parallelism)
-    return found if is_adaptive and exchange.function is not None else None
+    if not is_adaptive or exchange.function is None:
+        return None
+    names = [column.name for column in carrier.children[0].output.columns()]
+    return found if len(set(names)) == len(names) else None  # Spark refuses to send columns of equal names
 
 
 def add_pulled(
@@ -91,17 +93,18 @@ def add_pulled(
     (rows,) = carrier.children
     builder, bridge = translator.builder, translator.bridge
     inner = translator.translate(rows)
-    tasks = hint.parallelism or most_cores(bridge)
     name = "Rescale" if exchange.pointwise else hint.name
     node_id = builder.node(
-        Operator(OperatorKind.REPARTITION), name, NodePlan(None), parallelism=tasks, location=hint.location
+        Operator(OperatorKind.REPARTITION), name, NodePlan(None), parallelism=hint.parallelism, location=hint.location
     )
-    reports = bridge.spark.sparkContext.accumulator([], ReportParam())
+    reports = new_reports(bridge.spark)
     consumer = PulledConsumer(node, exchange, columns_of(rows.output), reports)
     plan = translator.edge_plan(rows, WriteKind.ROWS, consumer=consumer)
-    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(), plan)
-    builder.exchanges[node_id] = Stage(replace(hint, parallelism=tasks), lambda: list(reports.value))
-    why = f"each of {tasks} consumers takes the next piece whenever it is free"
+    builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(most_cores(bridge)), plan)
+    builder.exchanges[node_id] = stage = Stage(hint, lambda: list(reports.value))
+    drop_with(stage, reports)
+    who = "each consumer" if hint.parallelism is None else f"each of {hint.parallelism} consumers"
+    why = f"{who} takes the next piece whenever it is free"
     told = Told(f"{name}: {why}", ADAPTIVE_PARTITIONER_ENABLED.key)
     builder.notes.append(Note(name, "adaptive", why, told=lambda *_: told))
     return TranslatedNode(node_id)
@@ -125,7 +128,8 @@ def pulled(translator: Translator, node: LogicalNode) -> TranslatedNode:
         Operator(OperatorKind.REPARTITION), "Repartition", NodePlan(None), parallelism=number
     )
     plan = translator.edge_plan(child, WriteKind.ROWS)
-    translator.builder.edge(inner.node_id, node_id, PulledRebalancePartitioner(), plan)
+    partitioner = PulledRebalancePartitioner(most_cores(translator.bridge))
+    translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
 
 

@@ -22,7 +22,7 @@ from penstock.planner.translation.rules import translates
 from penstock.rebalance.adapted import distribution_at
 from penstock.spark.catalyst import partition_keys
 from penstock.spark.dataframes import hint_number
-from penstock.spark.jobs import cluster_cores
+from penstock.spark.jobs import cluster_cores, most_cores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode,
     partitioner: Partitioner
     name, partitioner = ("Rescale", RESCALE) if hint.exchange.pointwise else ("Rebalance", REBALANCE)
     if hint.exchange.resolved(translator.config, wanted)[0]:  # no barrier stage could take its place
-        partitioner, wanted = PulledRebalancePartitioner(), wanted or cluster_cores(translator.bridge)
+        partitioner, wanted = PulledRebalancePartitioner(most_cores(translator.bridge)), hint.parallelism
     node_id = translator.builder.node(_REPARTITION, name, NodePlan(None), parallelism=wanted, location=hint.location)
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)

@@ -20,7 +20,6 @@ from penstock.sizing.rescaling import rescaled
 from penstock.sizing.skew_cut import Slice, cut_skewed
 from penstock.spark.catalyst import grouping_keys
 from penstock.spark.exchange import StagedResult
-from penstock.spark.limits import LIMITS
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -171,10 +170,6 @@ class ExchangeDecider:
         decision = decide_vertex(infos, bounds, tasks)
         return DecidedExchange(decision.parallelism, why, known, {edge.id: CoalescedRead(decision.ranges)})
 
-    def _is_limited(self, vertex: JobVertex) -> bool:
-        """Whether a vertex has a limit: Spark may run its first task alone, which would take all pieces."""
-        return any(self._owner.graph.node(node_id).name in LIMITS for node_id in vertex.node_ids)
-
     def _by_partitioner(
         self, edges: list[StreamEdge], vertex: JobVertex, wanted: int | None, known: int
     ) -> DecidedExchange | None:
@@ -183,10 +178,17 @@ class ExchangeDecider:
             case GlobalPartitioner():  # Spark reads it whole and in no other way
                 whole: dict[str, EdgeRead] = {edge.id: CoalescedRead([(0, 1)]) for edge in edges}
                 return DecidedExchange(1, "all its rows go to one task", known, whole)
-            case PulledRebalancePartitioner() if not self._is_limited(vertex):
-                assert wanted is not None
-                why = f"{wanted} consumers were asked for, or can run at a time; each takes pieces when it is free"
-                return DecidedExchange(wanted, why, known, {edges[0].id: PulledRead(wanted)})
+            case PulledRebalancePartitioner() as pulled:
+                tasks = pulled.consumers(wanted, vertex.max_parallelism)
+                why = (
+                    f"parallelism is set to {tasks}"
+                    if wanted
+                    else f"{show_count(pulled.slots, 'task')} can run at a time"
+                )
+                if not wanted and tasks < pulled.slots:
+                    why += f", and this step's maximum is {tasks}"
+                why += "; each takes the next piece of the rows whenever it is free"
+                return DecidedExchange(tasks, why, known, {edges[0].id: PulledRead(tasks)})
             case _:
                 return None
 

@@ -51,10 +51,6 @@ def measures_tasks(graph: StreamGraph, edge: StreamEdge) -> bool:
     return isinstance(operator, SinkOperator) and operator.measures_tasks
 
 
-def _is_pulled(edge: StreamEdge) -> bool:
-    return isinstance(edge.partitioner, PulledRebalancePartitioner)
-
-
 class OutputDecider:
     """Decides what vertices write.
 
@@ -135,9 +131,7 @@ class OutputDecider:
             known = sum((self._known.before(source) for source in {edge.source_id for edge in edges}), Known())
             number = subpartition_count(known.bytes, bounds.volume_per_task, upper)
             why = f"four subpartitions for each {show_bytes(bounds.volume_per_task)} (Penstock's default)"
-            consumers = max(
-                (graph.node(edge.target_id).parallelism or 1 for edge in edges if _is_pulled(edge)), default=0
-            )
+            consumers = max(map(self._consumers, edges), default=0)
             if consumers:
                 number, why = piece_count(consumers), f"pieces that {consumers} consumers take whenever they are free"
             python = min(max(self._for_python(edge, known) for edge in edges), upper)
@@ -174,6 +168,15 @@ class OutputDecider:
             written = total(map(self._known.written, writers))
             if decision_id is not None and written is not None and self._foreseen.pop(family, None) is not None:
                 self._log.compare(decision_id, written)
+
+    def _consumers(self, edge: StreamEdge) -> int:
+        """Return how many tasks will take the rows of an edge in pieces; 0 where they are read otherwise."""
+        if not isinstance(edge.partitioner, PulledRebalancePartitioner):
+            return 0
+        nodes = [self._owner.graph.node(node_id) for node_id in forward_group(self._owner.graph, edge.target_id)]
+        given = max((node.parallelism for node in nodes if node.parallelism is not None), default=None)
+        most = min((node.max_parallelism for node in nodes if node.max_parallelism is not None), default=None)
+        return edge.partitioner.consumers(given or self._settings.fixed, most)
 
     def _edges(self, family: int) -> list[StreamEdge]:
         """Return the edges of exchanges that have equally many subpartitions."""

@@ -135,6 +135,7 @@ class SourceDecider:
             settings.default,
             job_from=settings.bounds.maximum_from,
             vertex_from=MAX_PARALLELISM.key if by_option else "the most tasks of this step",
+            step=vertex.max_parallelism,
         )
 
     def _chosen(self, source: SourcePlan, vertex: JobVertex, inferred: int) -> tuple[int | None, str]:

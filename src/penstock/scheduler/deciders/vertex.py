@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.decisions import Choice, DecisionKind, DecisionLog, Told, VertexRef
@@ -131,10 +131,7 @@ class VertexDecider:
             for node_id in vertex.node_ids
             if node_id in self._plan.sources
         }
-        inputs = [
-            self._inputs.decide(edges, vertex, self._given(vertex, edges[0].target_id) or self._settings.fixed)
-            for edges in self._groups(vertex).values()
-        ]
+        inputs = [self._decided(vertex, edges) for edges in self._groups(vertex).values()]
         read: list[DecidedSource | DecidedExchange] = [*sources.values(), *inputs]
         numbers = [one.parallelism for one in read if one.parallelism is not None]
         parallelism = sum(numbers) if read and len(numbers) == len(read) else None
@@ -151,6 +148,15 @@ class VertexDecider:
             slots=slots,
         )
         return DecidedVertex(setup, parallelism, reason, bytes_in)
+
+    def _decided(self, vertex: JobVertex, edges: list[StreamEdge]) -> DecidedExchange:
+        """Decide inputs that are cut alike; a number for all steps holds up to the step's own maximum."""
+        given, most = self._given(vertex, edges[0].target_id), vertex.max_parallelism
+        fixed = self._settings.fixed
+        if given is not None or fixed is None or most is None or fixed <= most:
+            return self._inputs.decide(edges, vertex, given or fixed)
+        decided = self._inputs.decide(edges, vertex, most)
+        return replace(decided, reason=f"{decided.reason}, the most tasks of this step")
 
     def _record(
         self,

@@ -20,7 +20,12 @@ import scala.runtime.BoxedUnit;
 /**
  * Deals pieces of exchanged rows out to the tasks that read them: who asks gets the next one. It lives in the driver.
  *
- * What a task was given is kept. A task that runs again asks for the same pieces first, so it gives the same rows.
+ * What a task was given is kept, and also that it was told to end. A task that runs again asks for the same pieces, so
+ * it gives the same rows.
+ *
+ * Until all tasks have asked, none has more than an even share: Spark may run one alone, and a function may read all it
+ * can get before it gives a row. Who has its share ends, and makes room for another. The last task to ask has no such
+ * bound, so nothing is left over.
  */
 final class PieceDeals implements RpcEndpoint {
     /** The answer to a task for which there is no piece any more. */
@@ -53,8 +58,8 @@ final class PieceDeals implements RpcEndpoint {
     }
 
     /** Begins to deal pieces out, by a name; it is forgotten once no plan has the rows any more. */
-    void begin(Object rows, String deal, int pieces) {
-        deals.put(deal, new Deal(pieces));
+    void begin(Object rows, String deal, int pieces, int tasks) {
+        deals.put(deal, new Deal(pieces, tasks));
         CLEANER.register(rows, new End(deals, deal));
     }
 
@@ -105,11 +110,15 @@ final class PieceDeals implements RpcEndpoint {
     /** The pieces of an exchange, and who has had them. */
     private static final class Deal {
         private final int pieces;
+        private final int tasks;
+        private final int share;
         private final Map<Object, Object> had = new HashMap<>();
         private int next;
 
-        Deal(int pieces) {
+        Deal(int pieces, int tasks) {
             this.pieces = pieces;
+            this.tasks = tasks;
+            share = (pieces + tasks - 1) / tasks;
         }
 
         /** Returns the piece of a task at a place of its own; two attempts of it may ask. */
@@ -120,10 +129,8 @@ final class PieceDeals implements RpcEndpoint {
             }
             List<Object> own = (List<Object>) had.get(task);
             if (place == own.size()) {
-                if (next == pieces) {
-                    return NONE;
-                }
-                own.add(next++);
+                boolean isEnough = place >= share && had.size() < tasks;
+                own.add(isEnough || next == pieces ? NONE : next++);
             }
             return (Integer) own.get(place);
         }

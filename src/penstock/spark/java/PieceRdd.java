@@ -43,7 +43,7 @@ final class PieceRdd extends RDD<Object> {
         this.form = form;
         PieceDeals deals = PieceDeals.of(Messages.here());
         driver = deals.name;
-        deals.begin(this, deal, pieces.length);
+        deals.begin(this, deal, pieces.length, tasks);
     }
 
     private static Seq<Dependency<?>> dependencies(RDD<Object> rows) {
@@ -91,7 +91,12 @@ final class PieceRdd extends RDD<Object> {
 
         /** Whether the piece that is being read has a row left. */
         boolean isWithinPiece() {
-            return piece != null && piece.hasNext();
+            return piece != null && !hasEnded() && piece.hasNext();
+        }
+
+        /** Whether the task has ended, or is to: then what a piece is read from is freed, maybe by another thread. */
+        private boolean hasEnded() {
+            return context.isCompleted() || context.isInterrupted();
         }
 
         @Override
@@ -104,7 +109,11 @@ final class PieceRdd extends RDD<Object> {
             return true;
         }
 
-        boolean take() {
+        /** Takes the next piece, if there is one. */
+        private boolean take() {
+            if (hasEnded()) {
+                throw new IllegalStateException("the task has ended"); // it must not look like the end of the rows
+            }
             Object[] question = {deal, task, had};
             Object answer = deals.askSync(question, ClassTag$.MODULE$.apply(Object.class));
             int number = ((Integer) answer).intValue();

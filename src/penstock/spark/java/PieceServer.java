@@ -58,10 +58,19 @@ final class PieceServer implements Runnable, TaskCompletionListener {
         this.form = form;
         this.context = context;
         new SecureRandom().nextBytes(secret);
-        listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
-        columns = ArrowWriter.create(form.schema, form.timeZone, true, form.largeTypes);
+        columns = ArrowWriter.create(form.schema, form.timeZone, true, form.largeTypes); // may find a type unfit
+        listener = listening(columns);
         thread = new Thread(this, "penstock-pieces");
         thread.setDaemon(true);
+    }
+
+    private static ServerSocket listening(ArrowWriter columns) throws IOException {
+        try {
+            return new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+        } catch (IOException error) {
+            close(columns.root());
+            throw error;
+        }
     }
 
     /** Begins to serve; returns one row that says where, and what a worker must know. */
