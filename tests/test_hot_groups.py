@@ -81,3 +81,23 @@ def test_they_are_merged_in_one_task_where_pieces_would_win_nothing(
         assert "pieces" not in decision.outcome
     *tried, _ = merging(spark, job)
     assert [tasks for tasks, _ in tried] == [1] * len(decisions), "one task has tried a few, if any"
+
+
+@pytest.mark.parametrize("first", ["window", "aggregate"])
+def test_beside_an_operator_that_needs_whole_groups_too(
+    spark: SparkSession, make_env: Callable[..., Environment], first: str
+) -> None:
+    """Both are in one step and read alike, whichever comes first: no group may come in several tasks."""
+    table(spark).where("id % 8 = 0").createOrReplaceTempView("hot_groups")
+    table(spark).createOrReplaceTempView("more_groups")
+    inputs = {
+        "window": "(select k, sum(v) over (partition by k) as total from hot_groups)",
+        "aggregate": "(select k, median(v) as middle, count(*) as n from more_groups group by k)",
+    }
+    one, other = sorted(inputs, key=lambda name: name != first)
+    df = spark.sql(
+        f"""select k, total, middle, n, count(*) as rows from
+        (select /*+ merge(w) */ * from {inputs[one]} w join {inputs[other]} using (k)) group by all"""
+    )
+    _, decisions = run(make_env(**OPTIONS), df)
+    assert any("merged in pieces before" in str(decision.chosen) for decision in decisions)

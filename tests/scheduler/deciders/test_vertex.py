@@ -172,6 +172,26 @@ def test_partial_results_of_a_hot_subpartition_are_merged_in_pieces_where_that_w
     assert ("because" in settled.outcome) is not bool(merged)
 
 
+def test_partial_results_are_not_split_like_the_rows_of_an_operator_before_them() -> None:
+    """A window and an aggregate of one step read alike; a group of the aggregate must be in one task, once."""
+    job = Deciding(
+        "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
+        {4: Operator(OperatorKind.WINDOW), 5: AggregateOperator("it keeps every value", keeps_values=True)},
+        results={1: written(40, 40, 40, 40), 2: written(40, 40, 4000, 40, tasks=16)},
+        groups={"1-4": 1, "2-5": 1},
+        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
+    )
+    before = job.manager.stream_graph_context
+    assert before.modify_stream_edge([StreamEdgeUpdateRequest("2-5", intra_input_correlated=False)])
+    setup = job.decide(6).setup
+    window, partial = setup.read_of("1-4"), setup.read_of("2-5")
+    assert isinstance(window, CoalescedRead)
+    assert isinstance(partial, CoalescedRead)
+    assert window.ranges == partial.ranges
+    assert not window.merged
+    assert list(partial.merged) == [2]
+
+
 def test_what_is_broadcast_is_read_whole() -> None:
     decided = Deciding("1 *> 3\n2 #> 3", results={1: EVEN, 2: EVEN}).decide(3)
     assert decided.setup.read_of("1-3") == WholeRead()

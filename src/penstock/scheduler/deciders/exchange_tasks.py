@@ -117,14 +117,15 @@ class ExchangeDecider:
         """
         infos = self._measured(edges)
         if infos is None:
+            self._settle_unmerged(edges, "its input is not divided by size")
             known = total(self._known.written(edge.source_id) for edge in edges)
             return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
         told = self._by_partitioner(edges, vertex, wanted, known) or self._by_sink(edges[0], infos, vertex, wanted)
         if told is not None:
             return told
-        aggregates = isinstance(self._owner.graph.node(edges[0].target_id).operator, AggregateOperator)
-        if not aggregates and not all(edge.intra_input_correlated for edge in edges):
+        if any(self._is_split(edge) for edge in edges):
+            self._settle_unmerged(edges, "its step splits the rows of another input")
             cut = self._split(edges, infos, vertex, wanted)
             self._settle_split(edges[0].target_id, cut)
             why = "the rows of skewed keys are split among several tasks"
@@ -207,6 +208,14 @@ class ExchangeDecider:
             infos.append(result.sizes[0])
         return infos if len({len(info) for info in infos}) == 1 else None
 
+    def _aggregates(self, edge: StreamEdge) -> bool:
+        """Whether an edge brings partial results to an aggregate, which needs those of a group in one task."""
+        return isinstance(self._owner.graph.node(edge.target_id).operator, AggregateOperator)
+
+    def _is_split(self, edge: StreamEdge) -> bool:
+        """Whether several tasks may read parts of a subpartition of an input."""
+        return not edge.intra_input_correlated and not self._aggregates(edge)
+
     def _split(
         self, edges: list[StreamEdge], infos: list[np.ndarray], vertex: JobVertex, wanted: int | None
     ) -> dict[str, list[tuple[Slice, ...]]]:
@@ -218,7 +227,7 @@ class ExchangeDecider:
             sizes = info.tolist()
             limit = skew_threshold(sizes, settings.skew_factor, settings.skew_threshold)
             result = self._results.staged(edge.source_id)
-            skewed = [i for i, size in enumerate(sizes) if size > limit and not edge.intra_input_correlated]
+            skewed = [i for i, size in enumerate(sizes) if size > limit and self._is_split(edge)]
             assert result.mapper_bytes is not None
             target = split_target(sizes, limit, max(settings.bounds.volume_per_task * sum(sizes) // everything, 1))
             by_mapper = result.mapper_bytes(skewed) if skewed else None
@@ -244,7 +253,7 @@ class ExchangeDecider:
         most
             The most tasks.
         """
-        if edge.intra_input_correlated:
+        if edge.intra_input_correlated or not self._aggregates(edge):
             return {}
         result = self._results.staged(edge.source_id)
         assert result.mapper_bytes is not None
@@ -259,10 +268,16 @@ class ExchangeDecider:
             if pieces > 1:
                 found[index] = merging.cut(written, pieces)
         if not found:
-            told = {"instead": "its partial results are merged in one task", "because": "it is given no more tasks"}
-            for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
-                self._log.settle(decision.id, **told)
+            self._settle_unmerged([edge], "it is given no more tasks")
         return found
+
+    def _settle_unmerged(self, edges: list[StreamEdge], why: str) -> None:
+        """Say of decisions to merge hot groups in pieces that it is not done."""
+        told = {"instead": "its partial results are merged in one task", "because": why}
+        for edge in edges:
+            if not edge.intra_input_correlated and self._aggregates(edge):
+                for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
+                    self._log.settle(decision.id, **told)
 
     def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
         """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
