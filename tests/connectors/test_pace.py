@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors.pace import GROWTH, RanBatch, fitted, limit_of, pace_of, remember
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BIG = RanBatch(200_000, 10.5)
 LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
@@ -58,6 +63,18 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         18_000,
         "1 s is too short at 0.9 s for each batch and 20,000 records a second, so the records take as long as the rest",
     ),
+    "only a larger batch tells what every batch costs": (
+        [RanBatch(10_000, 6.1), RanBatch(1_475, 1.8375)],
+        1,
+        2_200,
+        "1 s is too short at 1.1 s for each batch and 2,000 records a second, so the records take as long as the rest",
+    ),
+    "it is not the records that take the time": (
+        [RanBatch(20_000, 12.5), RanBatch(9_000, 12.5)],
+        10,
+        36_000,
+        "10 s is too short at 10.0 s for each batch and 3,600 records a second, so the records take as long as the rest",
+    ),
     "one size does not tell what a batch costs": (
         [RanBatch(5, 0.9)],
         1,
@@ -90,9 +107,10 @@ def test_what_is_remembered() -> None:
     [
         (RanBatch(1_000, 5.0), RanBatch(2_000, 6.0), True),
         (RanBatch(1_000, 5.0), RanBatch(2_000, 4.0), False),
+        (RanBatch(1_000, 5.0), RanBatch(2_000, 4.8), True),
         (RanBatch(1_000, 5.0), RanBatch(1_100, 4.0), True),
         (RanBatch(1_000, 5.0), RanBatch(2_000, 5.0, True), False),
-        (RanBatch(1_000, 5.0), RanBatch(500, 6.0), False),
+        (RanBatch(1_000, 5.0), RanBatch(500, 6.0), True),
         (RanBatch(1_000, 5.0), RanBatch(500, 6.0, True), True),
         (RanBatch(1_100, 5.0), RanBatch(1_000, 6.0), True),
     ],
@@ -122,13 +140,15 @@ def test_no_pace_without_records() -> None:
     assert fitted([RanBatch(0, 1.0)]) is None
 
 
-def played(fixed: float, rate: float, interval: float, *, waits: bool = False) -> list[tuple[int, float]]:
+def played(
+    fixed: float, rate: float, interval: float, *, waits: bool = False, noise: Sequence[float] = (1.0,)
+) -> list[tuple[int, float]]:
     """Return the records and true seconds of the batches of an endless backlog."""
     ran: tuple[RanBatch, ...] = ()
     found = []
-    for _ in range(30):
+    for number in range(30):
         records = limit_of(ran, interval).records
-        seconds = fixed + records / rate
+        seconds = (fixed + records / rate) * noise[number % len(noise)]
         waited = waits and seconds < interval
         ran = remember(ran, RanBatch(records, interval if waited else seconds, waited))
         found.append((records, seconds))
@@ -147,6 +167,26 @@ def test_where_only_a_bound_is_known_they_exceed_it_little(fixed: float, rate: f
     batches = played(fixed, rate, interval, waits=True)
     assert all(seconds <= 2 * interval for _, seconds in batches)
     assert all(0.6 * interval <= seconds <= 1.25 * interval for _, seconds in batches[20:])
+
+
+@given(
+    st.floats(0, 3),
+    st.floats(500, 1e6),
+    st.floats(1, 60),
+    st.booleans(),
+    st.lists(st.floats(0.95, 1.05), min_size=1, max_size=30),
+)
+def test_however_much_every_batch_costs_the_backlog_shrinks(
+    intervals: float, rate: float, interval: float, waits: bool, noise: list[float]
+) -> None:
+    """Batches never shrink to a few records. Where the rest takes longer than the interval, records get their part."""
+    fixed = intervals * interval
+    batches = played(fixed, rate, interval, waits=waits, noise=noise)
+    floor = min(1_000, 0.2 * interval * rate)
+    assert all(records >= floor for records, _ in batches)
+    if intervals >= 1.1:
+        settled = batches[15:]
+        assert sum(records for records, _ in settled) >= 0.25 * rate * sum(seconds for _, seconds in settled)
 
 
 @given(

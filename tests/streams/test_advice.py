@@ -81,6 +81,13 @@ PARALLELISM: dict[str, tuple[list[BatchProgress], int | None, str | None, str, s
         "8",
         "the records that arrive keep the query busy for 20% of its time, and up to 70% is fine; 3 would do",
     ),
+    "what the user tells wins": (
+        played(1_000, 1_000, tasks=16, cores=4),
+        8,
+        "8",
+        "12",
+        f"{BUSY}, if each task stays as fast; there are 8 cores now",
+    ),
     "nobody knows the cores": (
         played(1_000, 1_000, tasks=None, cores=None),
         None,

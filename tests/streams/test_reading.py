@@ -59,6 +59,35 @@ def test_what_has_no_progress(tmp_path: Path) -> None:
         read_progress(LocalPlace(tmp_path))
 
 
+def test_a_checkpoint_of_a_query_that_nobody_recorded(tmp_path: Path) -> None:
+    """It has one file, which is no progress."""
+    (tmp_path / "metadata").write_text('{"id":"8bbb0e6d-9b4c-4a7e-8d86-5f3f0a4c7f4e"}')
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(StreamError, match="there is no '_penstock_progress' in this folder"):
+        read_progress(LocalPlace(tmp_path))
+
+
+def test_files_that_are_removed_between_listing_and_reading(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    for gone in (f"{PROGRESS}/2.json", "offsets/2"):  # they are listed, and cannot be opened
+        (tmp_path / gone).symlink_to(tmp_path / "removed")
+    read(LocalPlace(tmp_path))
+
+
+def test_files_that_are_removed_meanwhile_on_hadoop(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark removes logs of old batches."""
+    make_checkpoint(tmp_path)
+
+    class Removing(Folder):
+        def at(self, path: str) -> Folder:
+            return Removing(self._bridge, path, self)
+
+        def entries(self) -> list[tuple[str, bool, int]]:
+            return [("2.json", False, 1), ("2", False, 1), *super().entries()]
+
+    read(HadoopPlace(Removing(Bridge(spark), f"file://{tmp_path}")))
+
+
 def test_what_has_no_batches(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match=r"no batch in .* was decided by Penstock"):
         read_batches(LocalPlace(tmp_path))

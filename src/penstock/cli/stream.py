@@ -30,7 +30,7 @@ def stream() -> None:
     "--cores",
     type=click.IntRange(1),
     metavar="N",
-    help="The cores of the cluster; penstock.state.start_query records them, other progress does not have them.",
+    help="The cores of the cluster, instead of those that penstock.state.start_query recorded.",
 )
 @click.argument("progress", metavar="CHECKPOINT_OR_PROGRESS")
 def advise(common: Common, cores: int | None, progress: str) -> None:

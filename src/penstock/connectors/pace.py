@@ -28,7 +28,9 @@ _PROBE = 1.1
 If it had already more records than were foretold, by so many times more.
 """
 _CLEARLY = 1.3
-"""If a batch with so many times the records of another took no longer, the older one is no longer true."""
+"""If a batch with so many times the records of an older one was faster, the older one is no longer true."""
+_FASTER = 0.9
+"""The part of the other's seconds within which a batch was faster; times of equal batches differ by about a tenth."""
 _FIXED_AT_MOST = 0.8
 """The part of a batch's seconds that may count as its fixed cost; more would make the records cost nothing."""
 _REMEMBERED = 8
@@ -88,8 +90,7 @@ def remember(ran: Sequence[RanBatch], new: RanBatch) -> tuple[RanBatch, ...]:
     """Return the batches to remember, the latest last: the latest of each order of size.
 
     Many small batches in a row would otherwise push out the large ones, which a sudden backlog needs. Of batches in a
-    row that waited only the largest counts. What the new one contradicts is forgotten: the stream has become faster or
-    slower.
+    row that waited only the largest counts. What the new one contradicts is forgotten: the stream has become faster.
     """
     kept = [one for one in ran if not one.waited and not _contradicts(new, one)]
     kept = [one for one in kept if new.waited or one.records.bit_length() != new.records.bit_length()]
@@ -98,10 +99,13 @@ def remember(ran: Sequence[RanBatch], new: RanBatch) -> tuple[RanBatch, ...]:
 
 
 def _contradicts(new: RanBatch, old: RanBatch) -> bool:
-    """Whether more records took less time; what a batch that waited took at least is not known."""
-    faster = new.records >= _CLEARLY * old.records and new.seconds <= old.seconds
-    slower = not new.waited and old.records >= _CLEARLY * new.records and old.seconds <= new.seconds
-    return faster or slower
+    """Whether more records took clearly less time.
+
+    If they took about as long, or fewer took longer, nothing is contradicted: it may not be the records that take the
+    time.
+    """
+    within = old.seconds if new.waited else _FASTER * old.seconds  # one that waited took less than it says
+    return new.records >= _CLEARLY * old.records and new.seconds <= within
 
 
 def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
@@ -112,13 +116,14 @@ def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
     if not telling:
         return None
     latest = telling[-1]
-    smaller = [one for one in exact if 2 * one.records <= latest.records]
+    # While batches shrink, all others are larger.
+    different = [one for one in exact if min(one.records, latest.records) * 2 <= max(one.records, latest.records)]
     fixed = 0.0
-    if smaller:
-        other = smaller[-1]
+    if different:
+        other = different[-1]
         crossing = (other.seconds * latest.records - latest.seconds * other.records) / (latest.records - other.records)
         fixed = min(max(crossing, 0.0), _FIXED_AT_MOST * latest.seconds)
-    return Pace(fixed, latest.records / (latest.seconds - fixed), bool(smaller))
+    return Pace(fixed, latest.records / (latest.seconds - fixed), bool(different))
 
 
 def fitted(ran: Sequence[RanBatch]) -> Pace | None:

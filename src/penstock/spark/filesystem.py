@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _STATUS = re.compile(r"\{path=(.*?); isDirectory=(true|false)(?:; length=(\d+))?.*?; modification_time=(\d+)")
 
+_GONE = {"FileNotFoundException", "NoSuchFileException"}
 _WHOLE = {"file", "hdfs", "viewfs", "webhdfs", "swebhdfs"}
 """File systems that rename a folder in one step; of others that is not known."""
 
@@ -129,6 +130,15 @@ class Folder:
             return bytes(self._bridge.find("org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:
             stream.close()
+
+    def read_if_there(self) -> bytes | None:
+        """Return what a file holds, None if it is not there: somebody may remove it at any time."""
+        try:
+            return self.read()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() not in _GONE:
+                raise
+            return None
 
     def write(self, content: bytes, *, overwrite: bool = False) -> bool:
         """Make a file with all of its content or not at all, as Spark makes its logs.

@@ -93,7 +93,7 @@ def advise(batches: Sequence[BatchProgress], cores: int | None = None) -> Advice
     batches
         What it did.
     cores
-        The cores of the cluster, if nobody recorded them.
+        The cores of the cluster, None for those that were recorded.
     """
     full = [one for one in batches if one.rows]
     pace = fitted([RanBatch(one.rows, one.seconds) for one in full])
@@ -127,7 +127,7 @@ def _arrived(full: Sequence[BatchProgress]) -> int:
 
 def _parallelism(full: Sequence[BatchProgress], load: float, cores: int | None) -> tuple[Advised, float]:
     """Return how many tasks should run at a time, and how many times as fast the query then is."""
-    known = full[-1].cores or cores
+    known = cores or full[-1].cores
     tasks = [one.decision.tasks for one in full if one.decision is not None]
     now = int(median(tasks)) if tasks else None
     at_a_time = min(one for one in (now, known) if one is not None) if now or known else None
@@ -168,7 +168,7 @@ def _rounded(seconds: float) -> str:
 
 
 def _state_partitions(last: BatchProgress, cores: int | None) -> tuple[Advised, ...]:
-    known = last.cores or cores
+    known = cores or last.cores
     if not last.state or known is None:
         return ()
     largest = max(last.state, key=lambda one: one.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import StreamError
@@ -21,7 +22,8 @@ class Place(Protocol):
     def texts(self, below: str = "") -> dict[str, str] | None:
         """Return the files in a folder below it, or the file itself, by name; None if nothing is there.
 
-        Files whose names begin with a dot are left out: Hadoop keeps checksums in them.
+        Files whose names begin with a dot are left out: Hadoop keeps checksums in them. So are those that are removed
+        meanwhile, as Spark does with the logs of old batches.
         """
 
 
@@ -43,9 +45,12 @@ class LocalPlace:
     def texts(self, below: str = "") -> dict[str, str] | None:
         """Return the files in a folder below it, or the file itself."""
         path = self._path / below
-        if path.is_dir():
-            return {one.name: one.read_text() for one in path.iterdir() if one.is_file() and one.name[0] != "."}
-        return {path.name: path.read_text()} if path.is_file() else None
+        files = [one for one in path.iterdir() if one.name[0] != "."] if path.is_dir() else [path]
+        found = {}
+        for one in files:
+            with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                found[one.name] = one.read_text()
+        return found if found or path.is_dir() else None
 
 
 class HadoopPlace:
@@ -71,7 +76,8 @@ class HadoopPlace:
         if not path.is_folder():
             return {path.name: path.read().decode()}
         names = [name for name, is_folder, _ in path.entries() if not is_folder and name[0] != "."]
-        return {name: path.child(name).read().decode() for name in names}
+        found = {name: path.child(name).read_if_there() for name in names}
+        return {name: content.decode() for name, content in found.items() if content is not None}
 
 
 def read_progress(place: Place) -> list[BatchProgress]:
@@ -90,10 +96,11 @@ def read_progress(place: Place) -> list[BatchProgress]:
     recorded = place.texts(PROGRESS)
     if recorded is not None:
         return progress_of([text for name, text in recorded.items() if name.endswith(".json")], str(place))
+    is_checkpoint = place.texts("offsets") is not None  # its only file may be the query's id
     files = place.texts()
     if files is None:
         raise StreamError.no_progress(str(place), "there is nothing there")
-    if len(files) != 1:
+    if is_checkpoint or len(files) != 1:
         raise StreamError.no_progress(str(place), f"there is no {PROGRESS!r} in this folder")
     (text,) = files.values()
     return progress_of([line for line in text.splitlines() if line.strip()], str(place))

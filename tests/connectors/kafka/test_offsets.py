@@ -77,4 +77,22 @@ def test_a_part_of_a_backlog(lengths: Any, most: Any) -> None:
     assert sum(found.values()) == min(most, sum(lengths))
     assert all(0 <= found[place] <= waiting[place] for place in waiting)
     share = min(1, most / max(sum(lengths), 1))
-    assert all(abs(found[place] - waiting[place] * share) <= 1 for place in waiting)
+    filled = sum(length > 0 for length in lengths)
+    assert all(abs(found[place] - waiting[place] * share) <= max(filled, 1) for place in waiting)
+    if most >= filled:
+        assert all(found[place] > 0 for place in waiting if waiting[place]), "none waits for the others"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "expected"),
+    [
+        ([1_000_000, 1], 1_000, [999, 1]),
+        ([1_000_000, 1, 0, 3], 3, [1, 1, 0, 1]),
+        ([1_000_000, 1, 1], 2, [2, 0, 0]),
+        ([300, 100], 100, [75, 25]),
+        ([3, 1], 9, [3, 1]),
+    ],
+)
+def test_small_partitions_do_not_wait_for_hot_ones(lengths: list[int], most: int, expected: list[int]) -> None:
+    waiting = {("t", place): length for place, length in enumerate(lengths)}
+    assert list(part_of(waiting, most).values()) == expected

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
@@ -18,7 +19,9 @@ from penstock.connectors.micro_batches import BatchBounds
 from penstock.connectors.pace import FIRST_RECORDS, RanBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from confluent_kafka import Consumer
 
 PACED = BatchBounds(interval=10, cores=2)
 
@@ -88,12 +91,12 @@ def test_batches_follow_lag_and_pace(broker: KafkaBroker) -> None:
     counts = {0: 36_000, 1: 200, 2: 300}
     fill(broker, topic, counts)
     spark = Spark(broker, topic)
-    first, sizes = ran(spark, 20.0)
+    first, sizes = ran(spark, 20.5)
     assert (first.decision.records, first.decision.tasks, first.before) == (FIRST_RECORDS, 4, None)
     assert sum(sizes) == FIRST_RECORDS
     assert max(sizes) <= 1.1 * min(sizes), "the hot partition is cut"
     second, _ = ran(spark, 8.0)
-    assert second.before == RanBatch(FIRST_RECORDS, 20.0)
+    assert second.before == RanBatch(FIRST_RECORDS, 20.5)
     assert second.ran == (), "the first one of a process also compiles, and tells no pace"
     assert second.decision.records == FIRST_RECORDS
     third, _ = ran(spark, 4.0)
@@ -119,6 +122,53 @@ def test_idle_calls_and_waits_are_no_time_of_a_batch(broker: KafkaBroker) -> Non
     third, _ = ran(spark)
     assert third.before == RanBatch(30, 9.99, waited=True), "a multiple of the interval is when triggers fire"
     assert spark.has_read({0: 100})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waited"), [(10.05, True), (9.95, True), (20.0, True), (9.8, False), (10.2, False)]
+)
+def test_a_reader_that_is_asked_after_another(broker: KafkaBroker, seconds: float, waited: bool) -> None:
+    """Triggers fire a whole multiple of the interval after each other, whatever the other reader takes before."""
+    topic = broker.topic(f"later{seconds}", 1)
+    fill(broker, topic, {0: 50})
+    spark = Spark(broker, topic)
+    spark.now = 1000.7
+    ran(spark, seconds)
+    fill(broker, topic, {0: 50}, first=50)
+    second, _ = ran(spark)
+    assert second.before == RanBatch(50, seconds, waited)
+
+
+def test_nothing_is_lost_between_two_questions_for_the_start(broker: KafkaBroker) -> None:
+    topic = broker.topic("latest", 1)
+    fill(broker, topic, {0: 20})
+    reader = KafkaStreamReader(KafkaSource(broker.servers, topic, start="latest"), PACED)
+    start = reader.initialOffset()
+    fill(broker, topic, {0: 30}, first=20)
+    assert reader.initialOffset() == start == {"latest-0": 20}
+
+
+class Ends(KafkaSource):
+    """A topic whose ends are what the test says."""
+
+    told: ClassVar[dict[tuple[str, int], int]] = {}
+
+    @contextmanager
+    def _asked_for(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:
+        with super()._asked_for() as (asked, _):
+            yield asked, {place: (0, end) for place, end in self.told.items()}
+
+
+def test_a_broker_that_tells_less_for_a_moment(broker: KafkaBroker) -> None:
+    """Before Spark 4.2 a batch would begin where the last one ended, as the reader said: rows would come twice."""
+    topic = broker.topic("less", 2)
+    source = Ends(broker.servers, topic)
+    reader = KafkaStreamReader(source, BatchBounds())
+    ends = []
+    for told in ({0: 40, 1: 30}, {0: 10, 1: 20}, {0: 41, 1: 20}):
+        source.told.update({(topic, partition): end for partition, end in told.items()})
+        ends.append(reader.latestOffset())
+    assert ends == [{"less-0": 40, "less-1": 30}, {"less-0": 40, "less-1": 30}, {"less-0": 41, "less-1": 30}]
 
 
 def test_a_new_process_makes_the_same_splits_and_knows_the_pace(broker: KafkaBroker) -> None:

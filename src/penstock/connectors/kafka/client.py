@@ -129,7 +129,13 @@ def ends_of(
 
 
 def found_behind(client: Consumer, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """Return the ends of the first records that are found behind some offsets; empty if none come for a while."""
+    """Return the ends of the first records that are found behind some offsets; empty if none come for a while.
+
+    Raises
+    ------
+    SourceError
+        If a partition does not go as far as its offset: its topic was made again, or cut.
+    """
     from confluent_kafka import TopicPartition
 
     found: dict[tuple[str, int], int] = {}
@@ -137,8 +143,12 @@ def found_behind(client: Consumer, ends: Mapping[tuple[str, int], int]) -> dict[
     until = time.monotonic() + _LOOK
     while ends and not found and time.monotonic() < until:
         for message in client.consume(_BATCH, timeout=0.1):
-            if message.error() is None:
-                found[str(message.topic()), int(message.partition() or 0)] = (message.offset() or 0) + 1
+            place = str(message.topic()), int(message.partition() or 0)
+            problem = message.error()
+            if problem is None:
+                found[place] = (message.offset() or 0) + 1
+            elif problem.name() != "_PARTITION_EOF":
+                _check(problem, f"{place[0]}-{place[1]}", ends[place])
     return found
 
 
@@ -180,7 +190,8 @@ def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
                 if position <= wanted.end:
                     batch.append(message)
             elif problem.name() == "_PARTITION_EOF":
-                position = position if wanted.seen else wanted.end  # what is left of the range is a hole
+                if not wanted.seen and (message.offset() or 0) >= wanted.end:
+                    position = wanted.end  # what is left of the range is a hole
             else:
                 _check(problem, place, position)
         if batch:
@@ -194,7 +205,8 @@ def _check(problem: KafkaError, place: str, position: int) -> None:
         raise SourceError(
             f"records of {place} from offset {position} on are gone",
             cause=str(problem),
-            hint="retention deleted them while the job was planned or ran; start later, or run it again",
+            hint="retention deleted them, or the topic was made again; start later, run the job again, or begin the "
+            "stream with a new checkpoint",
         )
     if problem.fatal() or not problem.retriable():
         raise SourceError(f"{place} cannot be read further at offset {position}", cause=str(problem))

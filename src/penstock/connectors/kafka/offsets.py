@@ -82,14 +82,20 @@ def shared_out(ranges: Sequence[OffsetRange], tasks: int) -> list[list[OffsetRan
 
 
 def part_of(waiting: Mapping[tuple[str, int], int], most: int) -> dict[tuple[str, int], int]:
-    """Return how much of each partition's backlog to read, in all at most so many: each its share.
+    """Return how much of each partition's backlog to read, in all at most so many.
 
-    What is left by rounding goes to the partitions that lost most by it.
+    Each gets one record first, or it would wait for as long as another one is much larger. The rest is by share, and
+    what is left by rounding goes to the partitions that lost most by it.
     """
     total = sum(waiting.values())
     if total <= most:
         return dict(waiting)
-    exact = {place: count * most / total for place, count in waiting.items()}
+    first = {place: min(count, 1) for place, count in waiting.items()}
+    if sum(first.values()) > most:
+        first = dict.fromkeys(waiting, 0)
+    given = sum(first.values())
+    part = (most - given) / (total - given)
+    exact = {place: first[place] + (count - first[place]) * part for place, count in waiting.items()}
     found = {place: int(share) for place, share in exact.items()}
     for place in sorted(exact, key=lambda one: found[one] - exact[one])[: most - sum(found.values())]:
         found[place] += 1

@@ -110,19 +110,26 @@ class KafkaSource(SplitSource):
     def ends_after(self, reached: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         """Return offsets behind records of each partition, as far as is known at once.
 
-        What the broker tells, if it tells of more than was reached: what lies behind comes with the next call. Only if
-        it tells of nothing more, records behind the ends are looked for, which takes a while.
+        What the broker tells, if it tells of more than was reached: what lies behind comes with the next call. Records
+        behind the ends are looked for, which takes a while, only if it tells of nothing more, and in partitions of
+        which it tells less than was reached.
 
         Parameters
         ----------
         reached
             What was read of each partition.
+
+        Raises
+        ------
+        SourceError
+            If a partition does not go as far as was reached.
         """
         with self._asked_for() as (asked, told):
             ends = {place: max(high, reached.get(place, 0)) for place, (_, high) in told.items()}
+            looked_at = {place: end for place, end in ends.items() if end}
             if any(ends[place] > reached.get(place, 0) for place in ends):
-                return ends
-            return ends | client.found_behind(asked, {place: end for place, end in ends.items() if end})
+                looked_at = {place: end for place, end in ends.items() if told[place][1] < end}
+            return ends | client.found_behind(asked, looked_at)
 
     @contextmanager
     def _asked_for(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:

@@ -4,7 +4,8 @@ Spark asks this reader for the end of every batch, and asks again when the batch
 is the whole time of a batch: planning, tasks, state, sink and logs. No listener tells it better: its events may come
 after the next call, and it does not reach the process of its own that a reader runs in. What the time does not tell is
 whether Spark waited for its trigger. Triggers fire at whole multiples of their interval, so a call at such a time means
-that the batch took less.
+that the batch took less. Of several topics in a query the later ones are asked only after the others, but then a whole
+multiple of the interval after they were asked before.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.connectors.micro_batches import BatchBounds
 
 _ON_TIME = 0.1
-"""Seconds after a multiple of the interval within which a call is taken to be the trigger's."""
+"""Seconds around a multiple of the interval within which a call is taken to be the trigger's."""
 _ON_TIME_PART = 0.05
 """The same as a part of the interval; the smaller one counts."""
 _UNLIMITED = 1 << 62
@@ -73,6 +74,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source = source
         self._bounds = bounds
         self._clock = clock
+        self._initial: dict[str, Any] | None = None
+        self._called: float | None = None
         self._ends: dict[Place, int] = {}
         self._until: dict[Place, int] | None = None
         self._running: _Running | None = None
@@ -81,8 +84,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_run = False
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query starts."""
-        return offset_of({(one.topic, one.partition): one.start for one in self._source.ranges()})
+        """Return where a new query starts; Spark asks twice for the first batch, and nothing may be between them."""
+        if self._initial is None:
+            self._initial = offset_of({(one.topic, one.partition): one.start for one in self._source.ranges()})
+        return self._initial
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read nothing that is written from now on."""
@@ -100,9 +105,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends; Spark 4.0 and 4.1 tell neither where it starts nor how long it may be."""
         now = self._clock()
         if start is None:
-            self._ends = {(one.topic, one.partition): one.end for one in self._source.ranges()}
+            if self._ends:  # never go back, or rows would be read twice: brokers may tell less for a moment
+                self._ends = self._source.ends_after(self._ends)
+            else:
+                self._ends = {(one.topic, one.partition): one.end for one in self._source.ranges()}
             return offset_of(self._ends)
         self._measure(start, now)
+        self._called = now
         reached, earlier = places_of(start), planned_of(start)
         ran = earlier.ran if earlier else ()
         if self._before is not None and self._tells_pace:
@@ -157,7 +166,14 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         running, self._running = self._running, None
         if running is None or running.end != start:
             return  # nothing ran since the last call, or this process did not see how it began
-        interval = self._bounds.interval
-        waited = interval is not None and now % interval < min(_ON_TIME, _ON_TIME_PART * interval)
+        waited = self._bounds.interval is not None and self._is_on_time(now, self._bounds.interval)
         self._before = RanBatch(running.records, round(now - running.begun, 3), waited)
         self._tells_pace = waited or not running.is_first
+
+    def _is_on_time(self, now: float, interval: float) -> bool:
+        """Whether a call comes when a trigger fires, or a whole multiple of the interval after the call before."""
+        around = min(_ON_TIME, _ON_TIME_PART * interval)
+        if now % interval < around:
+            return True
+        intervals = 0.0 if self._called is None else (now - self._called) / interval
+        return round(intervals) >= 1 and abs(intervals - round(intervals)) * interval < around
