@@ -69,6 +69,7 @@ PURE = (
     "connectors/http/pace",
     "connectors/http/driver_link",
     "connectors/http/driver_side",
+    "connectors/http/first_rows",
     "connectors/kafka/stream_offsets",
     "planner/distribution",
     "commit/owner",

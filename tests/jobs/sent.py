@@ -1,6 +1,7 @@
 """A job that sends rows to a service, and whose worker dies once half-way; prints what its record says, as JSON.
 
-Argument: the address of the service.
+Arguments: the address of the service, and whose worker dies: "first" is the task that sends the first rows, many of
+which are equal, "second" is one of the two that send rows which are all different.
 """
 
 import json
@@ -26,11 +27,14 @@ spark = (
 )
 env = Environment(spark, config={"execution.batch.adaptive.whole-query-threshold": 0}, progress=False)
 plain = sending.sender
+is_first = sys.argv[2] == "first"
 
 
 def dying(*given, **more):
     """As the sink's own, but the worker of a task dies after some rows, once."""
     send = plain(*given, **more)
+    if more.get("only_first", False) != is_first:
+        return send
 
     def work(batches):
         from pyspark import TaskContext
@@ -38,7 +42,7 @@ def dying(*given, **more):
         def some():
             for number, batch in enumerate(batches):
                 task = TaskContext.get()
-                if number and task.partitionId() == 1 and not task.attemptNumber():
+                if number and task.partitionId() == (0 if is_first else 1) and not task.attemptNumber():
                     os._exit(9)
                 yield batch
 
@@ -50,8 +54,11 @@ def dying(*given, **more):
 from penstock.connectors.http import job as sending_job
 
 sending_job.sender = dying
-spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20")
-env.write(spark.range(0, 400, 1, 4), HttpSink(sys.argv[1], max_requests_per_second=100, parallelism=2))
+spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "5" if is_first else "20")
+if is_first:
+    env.write(spark.range(0, 1000, 1, 1).selectExpr("id div 250 as id"), HttpSink(sys.argv[1]))
+else:
+    env.write(spark.range(0, 400, 1, 4), HttpSink(sys.argv[1], max_requests_per_second=100, parallelism=2))
 job = env.execute()
 (told,) = [decision for decision in job.decisions if decision.kind is DecisionKind.SINK_STAGE]
 print("SAID", json.dumps({"chosen": told.chosen, "reason": told.reason}), flush=True)

@@ -58,15 +58,6 @@ def test_the_limit_is_nearly_reached(case: str) -> None:
     assert rate >= (len(found) - 1) / (found[-1] - found[0]) >= least
 
 
-def test_a_pause_holds_for_all() -> None:
-    window = RateWindow(10)
-    window.take(0.0)
-    window.pause(5.0)
-    assert window.free_at(0.2) == 5.0
-    window.pause(1.0)
-    assert window.free_at(0.2) == 5.0
-
-
 WORTH: dict[str, tuple[tuple[Any, ...], int, str]] = {
     "as many as keep up": ((50, 0.2, 12, 10_000, 16), 10, "takes 200 ms (12 measured) and at most 50 are sent"),
     "a started one counts": ((50, 0.21, 12, None, 16), 11, "more tasks would only wait"),

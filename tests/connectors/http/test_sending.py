@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from penstock.connectors.http.attempts import Target, seconds_to_wait
-from penstock.connectors.http.driver_link import DriverPlace
+from penstock.connectors.http.driver_link import DriverPlace, Kind
 from penstock.connectors.http.driver_side import DriverSide
 from penstock.connectors.http.sending import sender
 from penstock.errors import SinkError
@@ -46,6 +49,12 @@ def batches(ids: Any) -> Iterator[pa.RecordBatch]:
 def sent(send: Any, ids: Any) -> list[dict[str, Any]]:
     """Return what a task gives back."""
     return [row for batch in send(batches(ids)) for row in batch.to_pylist()]
+
+
+def letters_of_first(driver: DriverSide, given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Note what the first task has sent; return what was refused of it."""
+    driver.first.add(row["digest"] for row in given)
+    return [row for row in given if row["row"] is not None]
 
 
 def at_once(send: Any, tasks: Any) -> None:
@@ -140,6 +149,30 @@ def test_the_service_says_how_long_all_tasks_wait(start: Any, side: Any) -> None
     assert min(others) - asked > 0.9
 
 
+@pytest.mark.parametrize("rate", [None, 100])
+def test_a_pause_holds_for_all_tasks_and_none_cuts_it_short(side: Any, rate: float | None) -> None:
+    place = side(rate).place
+    with place.connect() as one, place.connect() as other:
+        begun = time.monotonic()
+        one.tell(Kind.PAUSE, 0.5)
+        one.tell(Kind.PAUSE, 0.1)
+        one.ask(Kind.BEGIN, 0)  # so the pauses are known
+        assert other.ask(Kind.PERMIT, 1)
+        assert 0.5 <= time.monotonic() - begun < 1.5
+
+
+def test_a_job_that_fails_ends_a_pause(side: Any) -> None:
+    place = side(None).place
+    with place.connect() as one, place.connect() as other:
+        begun = time.monotonic()
+        one.tell(Kind.PAUSE, 60)
+        one.ask(Kind.BEGIN, 0)
+        other.tell(Kind.PERMIT, 1)
+        one.ask(Kind.REFUSED, 0, "no")
+        assert not other.answer()
+        assert time.monotonic() - begun < 5
+
+
 def test_too_long_a_wait_is_none(start: Any, side: Any) -> None:
     service = start(_503_3600=5)
     (letter,) = sent(sender(replace(TARGET, url=service.url), side(10).place), [5])
@@ -178,15 +211,72 @@ def test_the_first_rows_are_measured_and_are_not_sent_again(start: Any, side: An
     service, driver = start(delay=0.03, _400=8), side(None)
     target = replace(TARGET, url=service.url)
     ids = [number // 2 for number in range(100)]  # each twice
-    letters = sent(sender(target, driver.place, only_first=True), ids)
+    letters = letters_of_first(driver, sent(sender(target, driver.place, only_first=True), ids))
     assert len(service.requests()) == 20
     assert 0.03 <= driver.measured < 0.3
-    place, rest = driver.place, frozenset(driver.first)
+    place, rest = driver.place, driver.first.digests
     letters += [row for part in (ids[50:], ids[:50]) for row in sent(sender(target, place, rest), part)]
     refused = [number for number in ids if number % 8 == 0]
     assert service.rows() == sorted(number for number in ids if number % 8)
     assert sorted(json.loads(letter["row"])["id"] for letter in letters) == refused
     assert len(service.requests()) == 100
+
+
+def test_the_first_rows_of_a_big_request_are_not_sent_again(start: Any, side: Any) -> None:
+    service, driver = start(_400=4_999), side(None)
+    target = replace(TARGET, url=service.url, batch_size=2_500)
+    given = sent(sender(target, driver.place, only_first=True), range(1, 5_001))
+    assert len(letters_of_first(driver, given)) == 2_500
+    assert (len(given), len(driver.first.digests)) == (5_000, 5_000)
+    assert sent(sender(target, driver.place, driver.first.digests), range(1, 5_001)) == []
+    assert service.rows() == list(range(1, 2_501))
+    assert len(service.requests()) == 2
+
+
+def test_of_a_first_task_that_ran_twice_the_rows_of_one_attempt_are_not_sent_again(start: Any, side: Any) -> None:
+    service, driver = start(), side(None)
+    target, ids = replace(TARGET, url=service.url), [7] * 30
+    sent(sender(target, driver.place, only_first=True), ids)
+    letters_of_first(driver, sent(sender(target, driver.place, only_first=True), ids))
+    sent(sender(target, driver.place, driver.first.digests), ids)
+    assert service.rows() == [7] * 50, "20 by each attempt, and the other 10"
+
+
+def test_a_repeated_task_leaves_out_the_rows_that_it_has_left_out_before(
+    start: Any, side: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, driver = start(), side(None)
+    target = replace(TARGET, url=service.url)
+    letters_of_first(driver, sent(sender(target, driver.place, only_first=True), range(20)))
+    send = sender(target, driver.place, driver.first.digests)
+    for ids in (range(15), range(25)):  # the first attempt dies half-way
+        monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 3))
+        sent(send, ids)
+    assert service.rows() == list(range(25))
+    assert driver.figures.repeated_tasks == 1
+
+
+@pytest.mark.parametrize("keeps_dead", [True, False])
+def test_what_came_of_rows_is_noted_before_their_task_ends(
+    start: Any, side: Any, monkeypatch: pytest.MonkeyPatch, keeps_dead: bool
+) -> None:
+    service, driver = start(_400=2), side(None)
+    note = driver._note
+
+    def late(message: Any) -> None:
+        time.sleep(0.2)
+        note(message)
+
+    monkeypatch.setattr(driver, "_note", late)
+    sent(sender(replace(TARGET, url=service.url, keeps_dead=keeps_dead), driver.place), [1, 2])
+    assert (driver.figures.rows, driver.figures.dead) == (1, int(keeps_dead))
+    assert bool(driver.refused) is not keeps_dead
+
+
+def test_a_message_that_cannot_be_read_is_logged(side: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with side(None).place.connect() as link, pytest.raises((SinkError, OSError)):
+        link.ask(Kind.DONE, 1, "x" * 100_000)
+    assert "a message of a task cannot be read" in caplog.text
 
 
 def test_where_nobody_keeps_rows_all_tasks_stop(start: Any, side: Any) -> None:

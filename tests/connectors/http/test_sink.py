@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -160,13 +161,30 @@ def test_what_is_refused_of_rows_before_anything_runs(env: Environment, spark: S
     assert service.requests() == []
 
 
+def said_by_job(service: Service, dies: str) -> dict[str, str]:
+    command = [sys.executable, JOB, service.url, dies]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    assert lines, done.stderr[-4000:]
+    said: dict[str, str] = json.loads(lines[0].removeprefix("SAID "))
+    return said
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_with_the_first_rows_loses_no_equal_row(start: Any) -> None:
+    service = start()
+    said = said_by_job(service, "first")
+    taken = Counter(service.rows())
+    assert set(taken) == set(range(4))
+    assert min(taken.values()) >= 250
+    assert taken.total() == 1_005, "the five rows of the attempt that died come twice, and no other"
+    assert "1 task ran twice, whose rows may have come twice" in said["reason"]
+
+
 @pytest.mark.slow
 def test_a_worker_that_dies_loses_no_row(start: Any) -> None:
     service = start(delay=0.01)
-    done = subprocess.run([sys.executable, JOB, service.url], capture_output=True, text=True, check=False, timeout=300)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("SAID ")]
-    assert lines, done.stderr[-4000:]
-    said = json.loads(lines[0].removeprefix("SAID "))
+    said = said_by_job(service, "second")
     rows = service.rows()
     assert set(rows) == set(range(400))
     assert 400 < len(rows) <= 800, "at least once"

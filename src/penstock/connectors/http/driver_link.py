@@ -23,7 +23,10 @@ _CONNECT_SECONDS = 20.0
 
 
 class Kind(StrEnum):
-    """What a message is about, and what its number and its texts are."""
+    """What a message is about, and what its number and its texts are.
+
+    All are asked but `ANSWERED` and `PAUSE`, which are told. So what came of rows is noted before their task ends.
+    """
 
     BEGIN = "begin"
     """A task begins: its number."""
@@ -34,13 +37,13 @@ class Kind(StrEnum):
     PAUSE = "pause"
     """The service wants to be left alone: for so many seconds."""
     DONE = "done"
-    """The service has taken rows: how many. Of the first rows, also what they are."""
+    """The service has taken rows: how many."""
     DEAD = "dead"
     """It has refused rows, which are kept: how many."""
     REFUSED = "refused"
     """It has refused rows, which nobody keeps: why, and no other task needs to go on."""
     WAS_SENT = "was sent"
-    """Whether a row is one of the first ones, which were sent already; each of those is claimed once."""
+    """Whether a row is one of the first ones, each of which is left out once of the rest: the number of the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,16 @@ class DriverLink:
             If the driver has gone, or its sink has ended.
         """
         self.tell(kind, number, *texts)
+        return self.answer()
+
+    def answer(self) -> bool:
+        """Wait for the answer to what the driver was told.
+
+        Raises
+        ------
+        SinkError
+            If the driver has gone, or its sink has ended.
+        """
         answer = self._stream.read(1)
         if not answer:
             raise SinkError("the driver no longer tells when to send", cause="its side of the sink has ended")

@@ -23,6 +23,7 @@ from penstock.connectors.http.driver_link import (
     Message,
     proof,
 )
+from penstock.connectors.http.first_rows import FirstRows
 from penstock.connectors.http.pace import Permit, RateWindow, middle
 from penstock.threads import start_thread
 
@@ -33,6 +34,8 @@ log = logging.getLogger("penstock.sinks")
 
 _HANDSHAKE_SECONDS = 10.0
 _KEPT_TIMES = 1000
+_LOOK_SECONDS = 1.0
+"""How often one that waits looks whether the job fails: a service may ask for minutes."""
 
 
 @dataclass(slots=True)
@@ -82,9 +85,10 @@ class DriverSide:
         """Why rows were refused that nobody keeps."""
         self.times: deque[float] = deque(maxlen=_KEPT_TIMES)
         """What requests took."""
-        self.first: Counter[str] = Counter()
-        """The first rows, which were sent already, as long as no task has claimed them."""
+        self.first = FirstRows()
+        """The rows that were sent already."""
         self._window = None if rate is None else RateWindow(rate)
+        self._paused_until = 0.0
         self._begun: Counter[int] = Counter()
         self._loop = asyncio.new_event_loop()
         self._turn = asyncio.Lock()
@@ -119,9 +123,12 @@ class DriverSide:
         self._loop.close()
 
     async def _serve(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, EOFError, ValueError, asyncio.CancelledError), contextlib.closing(writer):
-            if await self._is_task(secret, reader, writer):
-                await self._answer_all(reader, writer)
+        with contextlib.suppress(OSError, EOFError, asyncio.CancelledError), contextlib.closing(writer):
+            try:
+                if await self._is_task(secret, reader, writer):
+                    await self._answer_all(reader, writer)
+            except ValueError:
+                log.exception("a message of a task cannot be read, so the task fails")
 
     async def _is_task(self, secret: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         async with asyncio.timeout(_HANDSHAKE_SECONDS):
@@ -137,6 +144,7 @@ class DriverSide:
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a task until it ends."""
         permit: Permit | None = None
+        claimed: Counter[str] = Counter()
         try:
             while line := await reader.readline():
                 message = Message.of(line)
@@ -144,12 +152,15 @@ class DriverSide:
                     permit = await self._permit(reader, is_retry=message.number > 1)
                     writer.write(YES if permit else NO)
                 elif message.kind is Kind.WAS_SENT:
-                    writer.write(YES if self._claim(message.texts[0]) else NO)
+                    writer.write(YES if self.first.claim(int(message.number), claimed, message.texts[0]) else NO)
                 elif message.kind is Kind.ANSWERED:
                     self._answered(permit)
                     self.times.append(message.number)
+                elif message.kind is Kind.PAUSE:
+                    self._paused_until = max(self._paused_until, time.monotonic() + message.number)
                 else:
                     self._note(message)
+                    writer.write(YES)
         finally:
             self._answered(permit)
 
@@ -158,12 +169,9 @@ class DriverSide:
         async with self._turn:
             if reader.at_eof():  # it died while it waited
                 return None
-            if self._window is None:
-                permit = Permit(time.monotonic(), 0)
-            else:
-                while (wait := self._window.free_at(time.monotonic()) - time.monotonic()) > 0:  # noqa: ASYNC110
-                    await asyncio.sleep(wait)
-                permit = self._window.take(time.monotonic())
+            while (wait := self._free_at(now := time.monotonic()) - now) > 0 and not self.refused:  # noqa: ASYNC110
+                await asyncio.sleep(min(wait, _LOOK_SECONDS))
+            permit = Permit(now, 0) if self._window is None else self._window.take(now)
         if self.refused:
             return None
         figures = self.figures
@@ -173,15 +181,13 @@ class DriverSide:
         figures.retried += is_retry
         return permit
 
+    def _free_at(self, now: float) -> float:
+        """Return when the next permit can be given, as far as is known now."""
+        return max(self._paused_until, now if self._window is None else self._window.free_at(now))
+
     def _answered(self, permit: Permit | None) -> None:
         if permit is not None and self._window is not None:
             self._window.answered(permit, time.monotonic())
-
-    def _claim(self, row: str) -> bool:
-        if not self.first[row]:
-            return False
-        self.first[row] -= 1
-        return True
 
     def _note(self, message: Message) -> None:
         number, figures = int(message.number), self.figures
@@ -189,14 +195,10 @@ class DriverSide:
             case Kind.BEGIN:
                 figures.repeated_tasks += self._begun[number] > 0
                 self._begun[number] += 1
-            case Kind.PAUSE if self._window is not None:
-                self._window.pause(time.monotonic() + message.number)
             case Kind.DONE:
                 figures.rows += number
-                self.first.update(message.texts)
             case Kind.DEAD:
                 figures.dead += number
-                self.first.update(message.texts)
             case Kind.REFUSED:
                 self.refused = self.refused or message.texts[0]
 

@@ -11,7 +11,7 @@ from penstock.connectors.base import SinkJob, StageReport
 from penstock.connectors.http.attempts import Target
 from penstock.connectors.http.driver_side import DriverSide, driver_side
 from penstock.connectors.http.pace import tasks_worth
-from penstock.connectors.http.rows import LETTERS
+from penstock.connectors.http.rows import FIRST, LETTERS
 from penstock.connectors.http.sending import sender
 from penstock.connectors.sink_checks import folded, is_case_sensitive
 from penstock.errors import SinkError
@@ -22,7 +22,7 @@ from penstock.spark_errors import in_words
 from penstock.units import show_count
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from penstock.commit import Prepared
@@ -49,7 +49,7 @@ class HttpSinkJob(SinkJob):
         self._bridge = Bridge(spark)
         self._sink = sink
         self._letters = letters
-        self._first_letters: list[Row] = []
+        self._first_letters: list[tuple[object, ...]] = []
         self._side: DriverSide | None = None
         self._target = Target(
             sink.url,
@@ -93,8 +93,10 @@ class HttpSinkJob(SinkJob):
         """Send some rows, and see what a request takes."""
         side = self._driver_side()
         send = sender(self._target, side.place, only_first=True)
-        self._first_letters = self._as_json(df).mapInArrow(send, LETTERS).collect()
+        rows_of_task = self._as_json(df).mapInArrow(send, FIRST).collect()
         self._fail_if_refused(side)
+        side.first.add(row.digest for row in rows_of_task)
+        self._first_letters = [row[1:] for row in rows_of_task if row.row is not None]
         seconds, requests = side.measured, None if rows is None else -(-rows // self._sink.batch_size)
         if seconds is None:
             return None
@@ -104,7 +106,7 @@ class HttpSinkJob(SinkJob):
     def write(self, df: DataFrame) -> None:
         """Send the rows that were not sent yet."""
         side = self._driver_side()
-        send = sender(self._target, side.place, frozenset(side.first))
+        send = sender(self._target, side.place, side.first.digests)
         refused = self._as_json(df).mapInArrow(send, LETTERS)
         if self._letters is None:
             refused.collect()

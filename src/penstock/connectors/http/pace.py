@@ -74,10 +74,6 @@ class RateWindow:
         """Take notice that the service has answered, or never will."""
         permit.until = min(permit.until, now + self._seconds)
 
-    def pause(self, until: float) -> None:
-        """Give no permit before a time: the service asks for that."""
-        self._next = max(self._next, until)
-
 
 def tasks_worth(
     rate: float | None, seconds: float, measured: int, requests: int | None, cores: int, at_a_time: int = 1

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 LETTERS = "row string, status int, error string, attempts int, time timestamp"
 """The columns of a table of dead letters."""
+FIRST = f"digest string, {LETTERS}"
+"""The columns of what the first task gives: the digests of all its rows, and the letters of those that were refused."""
 _BATCH = 256
 
 
@@ -41,13 +43,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A row that was refused; the fields are the columns of `LETTERS`."""
+    """What came of a row; the fields are the columns of `FIRST`. Of a row that was taken only the digest is told."""
 
-    row: str
-    status: int | None
-    error: str
-    attempts: int
-    time: datetime
+    digest: str
+    row: str | None = None
+    status: int | None = None
+    error: str | None = None
+    attempts: int | None = None
+    time: datetime | None = None
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
@@ -64,12 +67,13 @@ def requests_of(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
         yield request
 
 
-def batches_of(letters: Iterator[Letter]) -> Iterator[pa.RecordBatch]:
-    """Return rows that were refused, as Spark takes them."""
+def batches_of(letters: Iterator[Letter], *, with_digests: bool) -> Iterator[pa.RecordBatch]:
+    """Return letters as Spark takes them: with the columns `FIRST`, or without digests `LETTERS`."""
     import pyarrow as pa
 
     schema = pa.schema(
         [
+            *([("digest", pa.string())] if with_digests else []),
             ("row", pa.string()),
             ("status", pa.int32()),
             ("error", pa.string()),

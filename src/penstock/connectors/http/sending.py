@@ -1,6 +1,6 @@
 """What a task does with the rows of an HTTP sink: sends them, again if need be, and gives back those that were refused.
 
-At least once: a task that Spark repeats sends all its rows again, with the same keys.
+At least once: a task that Spark repeats sends all its rows again, and the same requests with the same keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FIRST_REQUESTS, _FIRST_SECONDS = 20, 2.0
 def sender(
     target: Target, place: DriverPlace, sent: frozenset[str] = frozenset(), *, only_first: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what tasks do with their rows; it gives the rows that were refused.
+    """Return what tasks do with their rows; it gives the rows that were refused, with the columns `LETTERS`.
 
     Parameters
     ----------
@@ -43,7 +43,8 @@ def sender(
     sent
         The digests of rows that were sent before; the driver knows how many of each are left.
     only_first
-        Whether only some rows are sent, to learn what a request takes.
+        Whether only some rows are sent, to learn what a request takes. All of them are given then, with the columns
+        `FIRST`: Spark keeps what one attempt gives, so the rows of another are not taken for sent.
     """
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -54,29 +55,29 @@ def sender(
         number = -1 if only_first or task is None else task.partitionId()
         with ExitStack() as opened:
             driver = opened.enter_context(place.connect())
-            driver.tell(Kind.BEGIN, number)
+            driver.ask(Kind.BEGIN, number)
             client = opened.enter_context(httpx.Client(timeout=target.timeout, headers=dict(target.headers)))
             links = [opened.enter_context(place.connect()) for _ in range(target.at_a_time)]
-            rows = (row for row in rows_of(batches) if not (sent and _was_sent(row.digest, sent, driver)))
+            rows = (row for row in rows_of(batches) if not (sent and _was_sent(row.digest, sent, driver, number)))
             requests = requests_of(rows, target.batch_size)
             if only_first:
                 requests = _for_a_while(requests)
-            sending = _Sending(target, client, links, number, tells_rows=only_first)
+            sending = _Sending(target, client, links, number, gives_all=only_first)
             with suppress(StoppedError):
-                yield from batches_of(sending.send_all(requests))
+                yield from batches_of(sending.send_all(requests), with_digests=only_first)
 
     return send
 
 
-def _was_sent(digest: str, sent: frozenset[str], driver: DriverLink) -> bool:
-    return digest in sent and driver.ask(Kind.WAS_SENT, 0, digest)
+def _was_sent(digest: str, sent: frozenset[str], driver: DriverLink, number: int) -> bool:
+    return digest in sent and driver.ask(Kind.WAS_SENT, number, digest)
 
 
 class _Sending:
     """Sends the requests of one task."""
 
     def __init__(
-        self, target: Target, client: httpx.Client, links: Iterable[DriverLink], number: int, *, tells_rows: bool
+        self, target: Target, client: httpx.Client, links: Iterable[DriverLink], number: int, *, gives_all: bool
     ) -> None:
         self._target = target
         self._attempts = Attempts(target, client)
@@ -84,11 +85,11 @@ class _Sending:
         for link in links:
             self._links.put(link)
         self._number = number
-        self._tells_rows = tells_rows
+        self._gives_all = gives_all
         self._seen: Counter[str] = Counter()
 
     def send_all(self, requests: Iterable[list[Row]]) -> Iterator[Letter]:
-        """Send requests, as many at a time as there are links; give what was refused for good.
+        """Send requests, as many at a time as there are links; give what was refused for good, or all rows.
 
         Raises
         ------
@@ -111,7 +112,7 @@ class _Sending:
         return f"[{','.join(row.text for row in rows)}]".encode()
 
     def _send(self, rows: list[Row], key: str) -> list[Letter]:
-        """Send a request, as often as need be; return what was refused for good."""
+        """Send a request, as often as need be; return what is to be given of it."""
         link = self._links.get()
         try:
             return self._sent(link, rows, key)
@@ -119,18 +120,17 @@ class _Sending:
             self._links.put(link)
 
     def _sent(self, driver: DriverLink, rows: list[Row], key: str) -> list[Letter]:
-        digests = [row.digest for row in rows] if self._tells_rows else []
         problem, attempts = self._attempts.send(driver, self._body(rows), key)
         if problem is None:
-            driver.tell(Kind.DONE, len(rows), *digests)
-            return []
+            driver.ask(Kind.DONE, len(rows))
+            return [Letter(row.digest) for row in rows] if self._gives_all else []
         if not self._target.keeps_dead:
             status = "" if problem.status is None else f"status {problem.status}: "
-            driver.tell(Kind.REFUSED, 0, f"{status}{problem.text} (attempt {attempts})")
+            driver.ask(Kind.REFUSED, 0, f"{status}{problem.text} (attempt {attempts})")
             raise StoppedError
-        driver.tell(Kind.DEAD, len(rows), *digests)
+        driver.ask(Kind.DEAD, len(rows))
         now = datetime.now(UTC)
-        return [Letter(row.text, problem.status, problem.text, attempts, now) for row in rows]
+        return [Letter(row.digest, row.text, problem.status, problem.text, attempts, now) for row in rows]
 
     def _key(self, rows: list[Row]) -> str:
         """Return the key of a request, which is the same when the task is repeated with the same rows.

@@ -50,7 +50,9 @@ class HttpSink(Sink):
         A folder of Parquet files to which rows are added that the service refuses, or for which the attempts are used
         up: the row as JSON, the status, the error, the attempts and the time. If None, the first of them fails the job.
     idempotency_key
-        The columns by which the service knows a row again, in any run of the job. If None, keys hold for this run.
+        The columns from which the key of a request is made. With a ``batch_size`` of 1 the service knows a row again by
+        it in any run of the job. With more, the key is that of the rows of the request together, and another run, or a
+        repeated task, may put other rows together. Without columns, keys hold for this run.
     timeout
         The seconds that an answer may take.
     attempts
