@@ -11,7 +11,9 @@ from penstock.config.options import (
     PARALLELISM_DEFAULT,
     SCAN_INFER_ENABLED,
     SCAN_PARALLELISM,
+    SINK_AUTO_COMPACTION,
     SINK_PARALLELISM,
+    SINK_PARTITION_COMMIT,
 )
 from penstock.errors import ConfigError
 
@@ -141,9 +143,32 @@ def test_options_as_they_hold_for_one_table(case: str) -> None:
     [
         ({"sink.paralelism": "3"}, {}, r"(?s)sink\.paralelism.*the options of t.*did you mean .sink\.parallelism."),
         ({"sink.parallelism": "many"}, {}, r"sink\.parallelism.*many"),
-        ({}, {"sink.parallelism": "0"}, r"sink\.parallelism"),
+        ({"sink.parallelism": "0"}, {"sink.parallelism": "3"}, r"sink\.parallelism"),
+        (
+            {"sink.partition-commit.policy.kind": "metastore,custom"},
+            {},
+            r"(?s)policy\.kind.*metastore,custom.*one or more of success-file, metastore",
+        ),
     ],
 )
 def test_what_a_table_says_wrongly(options: dict[str, str], properties: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Configuration().for_table("sink.", options, properties, "t")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("sink.parallelism", "0"), ("sink.parallelism", "many"), (SINK_PARTITION_COMMIT.key, "metastore,custom")],
+)
+def test_a_property_that_only_another_engine_can_use_is_told_in_the_log(
+    caplog: pytest.LogCaptureFixture, key: str, text: str
+) -> None:
+    given = {"sink.parallelism": "2", SINK_PARTITION_COMMIT.key: "success-file"}
+    good = {"sink.auto-compaction": "true"}
+    found = Configuration.load(given).for_table("sink.", {}, {key: text, **good}, "orders")
+    assert found.get(SINK_PARALLELISM) == 2
+    assert found.get(SINK_PARTITION_COMMIT) == ("success-file",)
+    assert found.flag(SINK_AUTO_COMPACTION)
+    assert "a property of orders is left out" in caplog.text
+    assert key in caplog.text
+    assert text in caplog.text

@@ -16,7 +16,9 @@ needed_module("deltalake", "delta")
 import deltalake
 import pyarrow as pa
 
+from penstock.commit import Access
 from penstock.connectors import DeltaSink, DeltaSource
+from penstock.connectors.delta_commit import PreparedDelta
 from penstock.errors import JobError, SinkError, SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
@@ -178,3 +180,23 @@ def test_bad_targets(env: Environment, spark: SparkSession, parted: Any, tmp_pat
         env.execute()
     with pytest.raises(SourceError, match="invalid parallelism"):
         DeltaSource(parted, parallelism=0)
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "upsert"])
+@pytest.mark.parametrize("by", [(), ("id",), ("kind", "id")])
+def test_a_table_with_other_partitions_is_refused_before_the_log_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, by: tuple[str, ...]
+) -> None:
+    """It has appeared, or was made anew, after the job had looked at it."""
+    path = str(tmp_path / "t")
+    deltalake.write_deltalake(path, pa.table({"id": [1], "kind": ["a"]}), partition_by=["kind"])
+    schema = deltalake.DeltaTable(path).schema().to_json()
+    monkeypatch.setattr(PreparedDelta, "put_in_place", lambda *_: None)
+    for columns in (by, ("kind",)):
+        record = PreparedDelta(path, path, mode, schema, columns, (), "", None, "receipt")
+        if columns == ("kind",):
+            record.ready(Access(None))  # type: ignore[arg-type]
+        else:
+            with pytest.raises(SinkError, match=r"(?s)partitions of table .* have changed.*by \('kind',\)"):
+                record.commit(Access(None))  # type: ignore[arg-type]
+    assert deltalake.DeltaTable(path).version() == 0

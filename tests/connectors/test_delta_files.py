@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -12,9 +13,13 @@ from tests.services import needed_module
 
 needed_module("deltalake", "delta")
 
+import deltalake
 import pyarrow as pa
 
 from penstock.connectors import DeltaSink, DeltaSource
+from penstock.connectors.delta_columns import DeltaColumns
+from penstock.connectors.delta_files import files_of
+from penstock.connectors.predicates import Predicate
 from penstock.errors import SinkError
 from tests.connectors.delta_tables import DeltaLog, rows_by_kernel
 from tests.equality import assert_same_rows
@@ -129,3 +134,27 @@ def test_names_that_would_not_be_removed_are_refused(
     env.write(new, DeltaSink(str(table.folder), mode="overwrite"))
     with pytest.raises(SinkError, match="cannot be replaced"):
         env.execute()
+
+
+LARGE = Decimal("9007199254740993.01")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "by", "files"),
+    [
+        (Predicate("=", "d", (LARGE,)), [], 1),
+        (Predicate("<", "d", (LARGE + 1,)), [], 1),
+        (Predicate("in", "d", (LARGE,)), [], 1),
+        (Predicate("is null", "d"), [], 0),
+        (Predicate("=", "d", (LARGE,)), ["d"], 1),
+        (Predicate("=", "d", (LARGE + 1,)), ["d"], 0),
+    ],
+)
+def test_inexact_bounds_of_decimals_leave_no_file_out(
+    tmp_path: Path, wanted: Predicate, by: list[str], files: int
+) -> None:
+    """deltalake keeps bounds of decimals as doubles. A partition column has its exact value in the log instead."""
+    made = pa.table({"d": pa.array([LARGE], pa.decimal128(18, 2)), "n": [1]})
+    deltalake.write_deltalake(str(tmp_path / "t"), made, partition_by=by or None)
+    table = deltalake.DeltaTable(str(tmp_path / "t"))
+    assert len(files_of(table, [wanted], DeltaColumns.of(table))) == files

@@ -23,6 +23,7 @@ from penstock.commit.prepared import prepared_of
 from penstock.connectors import DeltaSink, DeltaSource
 from penstock.connectors.delta_upsert import PreparedDeltaUpsert
 from penstock.errors import JobError, SinkError
+from penstock.spark.dataframes import with_settings
 from penstock.spark.jvm import Bridge
 from tests.connectors.delta_tables import rows_by_kernel
 from tests.equality import assert_same_rows
@@ -243,6 +244,18 @@ def test_a_later_process_works_out_what_a_journal_tells(env: Environment, spark:
 def test_nothing_is_left_in_the_folder(env: Environment, spark: SparkSession, path: str, tmp_path: Path) -> None:
     upserted(env, spark.createDataFrame(rows([150, 1000], "new"), COLUMNS), path)
     assert not [one for one in (tmp_path / "t").iterdir() if one.name.startswith(("penstock", ".penstock"))]
+
+
+def test_a_file_that_cannot_be_read_fails_the_job(env: Environment, spark: SparkSession, tmp_path: Path) -> None:
+    """Spark can be told to leave out such files: of a query its rows would be missing, of an upsert they would be lost."""
+    where = tmp_path / "t"
+    deltalake.write_deltalake(str(where), arrow(rows(range(10), "old")))
+    file = next(where.glob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:100] + bytes(file.stat().st_size - 100))
+    ignored = {"spark.sql.files.ignoreCorruptFiles": "true", "spark.sql.files.ignoreMissingFiles": "true"}
+    with with_settings(spark, ignored), pytest.raises(JobError):
+        upserted(env, spark.createDataFrame(rows([3], "new"), COLUMNS), str(where))
+    assert deltalake.DeltaTable(str(where)).version() == 0
 
 
 KINDS = {

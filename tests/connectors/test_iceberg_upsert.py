@@ -15,11 +15,13 @@ from tests.services import needed_module
 needed_module("pyiceberg", "iceberg")
 
 import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructType
 
 from penstock.commit import Access
 from penstock.commit.prepared import prepared_of
 from penstock.connectors import IcebergSink, IcebergSource
-from penstock.connectors.iceberg_upsert import PreparedIcebergUpsert
+from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert
+from penstock.connectors.upsert import Key
 from penstock.errors import JobError, SinkError
 from penstock.spark.jvm import Bridge
 from tests.connectors.iceberg_deletes import delete_positions
@@ -232,3 +234,28 @@ def test_a_later_process_works_out_what_a_journal_tells(
     found.finish(access)
     assert found.is_committed(access)
     check(env, spark, table, properties, merged(rows(range(300), "old"), rows([151], "other"), new))
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({**dict(zip(SCHEMA.names, SCHEMA.types, strict=True)), "more": pa.string()}, "more"),
+        ({"id": pa.int64(), "kind": pa.string()}, "text"),
+        ({"id": pa.int32(), "kind": pa.string(), "text": pa.string()}, "id"),
+    ],
+)
+def test_a_table_with_other_columns_is_refused_before_any_row_is_worked_out(
+    catalog: Any, properties: Any, columns: dict[str, pa.DataType], named: str
+) -> None:
+    """It has appeared, or was made anew, after the job looked at it. There is no session: nothing may be read."""
+    made = catalog.create_table(f"n.t{next(NUMBERS)}", pa.schema(list(columns.items())))
+    written = StructType().add("id", LongType()).add("kind", StringType()).add("text", StringType())
+    record = PreparedIcebergUpsert(
+        name_of(made), "", "", "upsert", written.json(), "", (), "receipt", "", key=("id",), rows="rows"
+    )
+    message = f"(?s)columns of table .* have changed.*written them: {named}\\b"
+    with pytest.raises(SinkError, match=message):
+        record.fitting(Access(None), made)  # type: ignore[arg-type]
+    upsert = IcebergUpsert(None, Key(("id",), "table"), "rows", written)  # type: ignore[arg-type]
+    with pytest.raises(SinkError, match=message):
+        upsert.write(made, None, None)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -280,3 +281,12 @@ class Stopped:
     """What it has seen, and what comes later."""
     checkpoint: Path
     later: list[list[tuple]]
+
+
+def digest(folder: Path) -> str:
+    """Return a hash of all names and bytes below a folder."""
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        found.update(str(path.relative_to(folder)).encode())
+        found.update(path.read_bytes() if path.is_file() else b"")
+    return found.hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -19,21 +18,12 @@ from penstock.spark.jvm import Bridge
 from penstock.state import api
 from penstock.state.rewrite_methods import RewriteMethod
 from tests.services import needed
-from tests.state.queries import BASE, ROCKSDB, STORE, Query, run
+from tests.state.queries import BASE, ROCKSDB, STORE, Query, digest, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-
-def digest(folder: Path) -> str:
-    """Return a hash of all names and bytes below a folder."""
-    found = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        found.update(str(path.relative_to(folder)).encode())
-        found.update(path.read_bytes() if path.is_file() else b"")
-    return found.hexdigest()
 
 
 @pytest.fixture

@@ -15,11 +15,14 @@ import pytest
 import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
 from penstock.state import api
+from penstock.state.journal import Journal
 from penstock.state.marker import MARKER
 from penstock.state.progress_files import PROGRESS
 from penstock.streams.reading import LocalPlace, read_progress
-from tests.state.queries import BASE, SCHEMA
+from tests.state.queries import BASE, SCHEMA, digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,6 +121,63 @@ def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, check
         other.kill()
         other.wait()
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+
+
+@pytest.mark.parametrize("phase", [None, "staging", "publishing"])
+def test_the_rescale_of_another_process_that_lives_is_left_alone(
+    spark: SparkSession, stopped: Any, checkpoint: Any, phase: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be at any step: before its journal, with one, or while it puts its files in place."""
+    work = checkpoint / "_penstock_rescale"
+    if phase == "publishing":
+        monkeypatch.setattr(Folder, "move_to", lambda *_: False)
+        with pytest.raises(StateError, match=r"(?s)in the middle of a rescale from 4 to 8.*could not be moved"):
+            st.rescale(str(checkpoint), 8, spark=spark)
+        monkeypatch.undo()
+    else:
+        work.mkdir()
+        if phase is not None:
+            Journal(1, 4, 8).save(Folder(Bridge(spark), str(checkpoint)))
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    (checkpoint / MARKER).write_text(json.dumps({"host": os.uname().nodename, "pid": other.pid}))
+    before = digest(checkpoint)
+    try:
+        for act in (
+            lambda: st.rescale(str(checkpoint), 8, spark=spark),
+            lambda: st.abort(str(checkpoint), spark=spark),
+            lambda: start(spark, stopped("counts updated"), checkpoint),
+        ):
+            with pytest.raises(StateError, match=f"process {other.pid} on .* lives"):
+                act()
+            assert digest(checkpoint) == before
+    finally:
+        other.kill()
+        other.wait()
+    assert (st.rescale(str(checkpoint), 8, spark=spark) is None) is (phase == "publishing")
+    assert groups(spark, checkpoint) == 8
+
+
+def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(
+    spark: SparkSession,
+    stopped: Any,
+    checkpoint: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commits, delete = len(list((checkpoint / "commits").glob("[0-9]*"))), Folder.delete
+
+    def refuses(folder: Folder) -> None:
+        if "_penstock_rescale" in str(folder) and len(list((checkpoint / "commits").glob("[0-9]*"))) > commits:
+            raise OSError("the disk is read-only")
+        delete(folder)
+
+    monkeypatch.setattr(Folder, "delete", refuses)
+    assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+    assert "is not removed yet (the disk is read-only)" in caplog.text
+    monkeypatch.undo()
+    one = stopped("counts updated")
+    assert start(spark, one, checkpoint) == one.later
+    assert not (checkpoint / "_penstock_rescale").exists()
 
 
 def test_the_progress_is_recorded(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.config.option import Option, Value
+
+log = logging.getLogger("penstock.config")
 
 SPARK_PREFIX = "spark.penstock."
 ENVIRONMENT_PREFIX = "PENSTOCK_"
@@ -130,17 +133,18 @@ class Configuration:
         options
             What was given with the writer, or as the OPTIONS of the table.
         properties
-            The TBLPROPERTIES of the table. They are weaker, and other engines have their own keys there.
+            The TBLPROPERTIES of the table. They are weaker. Other engines have keys there, too, and values of their own
+            for the same keys: one that Penstock cannot use is told in the log, and otherwise as if it were not there.
         table
             Its name, for errors.
 
         Raises
         ------
         ConfigError
-            If a key of `options` is unknown, or a value is not allowed.
+            If a key of `options` is unknown, or its value is not allowed.
         """
         known = {key: option for key, option in _BY_KEY.items() if key.startswith(prefix)}
-        mine = {key: text for key, text in properties.items() if key in known}
+        mine = dict(_usable({key: text for key, text in properties.items() if key in known}, table))
         for key, text in options.items():
             if key.startswith(prefix):
                 if key not in known:
@@ -168,6 +172,17 @@ def table_option(option: Option, table_options: Mapping[str, str], table: str) -
         if key in table_options:
             return option.parse(table_options[key], f"the options of {table}")
     return None
+
+
+def _usable(properties: Mapping[str, str], table: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the properties of a table whose values are allowed."""
+    for key, text in properties.items():
+        try:
+            _BY_KEY[key].parse(text, f"the properties of {table}")
+        except ConfigError as error:
+            log.warning("a property of %s is left out: %s", table, error)
+        else:
+            yield key, text
 
 
 def _add(values: dict[str, tuple[Value, str]], given: Mapping[str, object], origin: str) -> None:

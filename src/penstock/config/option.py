@@ -127,6 +127,18 @@ STRING = Kind("string", "text", str)
 STRINGS = Kind("list", "a list, or text separated by commas", _parse_list)
 
 
+def words(*allowed: str) -> Kind:
+    """Return the type of lists of some words."""
+
+    def parse(value: object) -> Value:
+        found = _parse_list(value)
+        if not {*found} <= {*allowed}:
+            raise ValueError(str(value))
+        return found
+
+    return Kind(STRINGS.name, "one or more of " + ", ".join(allowed), parse)
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
     """One option, declared once; parsing, checks and docs are made from it.

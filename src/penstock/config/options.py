@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option
+from penstock.config.option import BOOL, DURATION, FLOAT, INT, SIZE, STRING, STRINGS, Option, words
 
 _AUTO = "execution.batch.adaptive.auto-parallelism"
 _PARTITIONER = "taskmanager.network.adaptive-partitioner"
@@ -198,7 +198,7 @@ SINK_AUTO_COMPACTION = Option(
 )
 SINK_PARTITION_COMMIT = Option(
     "sink.partition-commit.policy.kind",
-    STRINGS,
+    words("success-file", "metastore"),
     default=(),
     doc="What happens once all files of a partition are visible: success-file, metastore, or both.",
 )

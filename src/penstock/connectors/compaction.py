@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.connectors.base import StageReport
 from penstock.connectors.splits import evenly
 from penstock.errors import SinkError
+from penstock.spark.files import EVERY_ROW
 from penstock.units import show_bytes, show_count
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def compact(
     written = _with_folders_as_texts(schema, partition_by)
 
     def read(paths: Sequence[str]) -> DataFrame:
-        reader = spark.read.format(format_name).schema(written).option("basePath", str(folder))
+        reader = spark.read.format(format_name).schema(written).options(basePath=str(folder), **EVERY_ROW)
         return reader.load([f"{folder}/{path}" for path in paths]).coalesce(1)
 
     try:

@@ -144,6 +144,13 @@ class PreparedDelta(Prepared):
         table = self._table(access)
         if table is None:
             return None
+        by = tuple(table.metadata().partition_columns)
+        if by != self.partition_by:
+            raise SinkError(
+                f"the partitions of table {self.path} have changed while the job ran",
+                cause=f"it is partitioned by {by}, and the job has written files by {self.partition_by}",
+                hint="run the job again",
+            )
         if self.mode != "append":
             check_names(table, self.path)
         if self.mode != "overwrite" and table.schema().to_json() != Schema.from_json(self.schema).to_json():

@@ -204,7 +204,8 @@ def _statistics(action: Mapping[str, Any], column: str, columns: DeltaColumns) -
         return ColumnStatistics(value, value, rows if value is None else 0, rows)
     name = columns.in_file(column)
     low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
-    if kind in {"float", "double"} or isinstance(low, dt.datetime):
+    # Doubles have NaN, which no bound tells of; deltalake keeps the bounds of decimals as doubles, which are not exact.
+    if kind in {"float", "double", "decimal"} or isinstance(low, dt.datetime):
         low = high = None
     if isinstance(high, str) and len(high) >= _CERTAIN:
         high = None

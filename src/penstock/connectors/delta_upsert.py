@@ -26,7 +26,7 @@ from penstock.connectors.delta_files import DeltaFile, files_of, spark_finds
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.upsert import Key, balanced, plain_path
 from penstock.errors import SinkError
-from penstock.spark.files import read_parquet
+from penstock.spark.files import EVERY_ROW, read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class DeltaUpsert:
 
     def new_rows(self) -> DataFrame:
         """Return the new rows."""
-        return read_parquet(self.spark, self.schema, [self.rows])
+        return read_parquet(self.spark, self.schema, [self.rows], **EVERY_ROW)
 
     def write(self, table: DeltaTable | None, staged: StagedFiles) -> tuple[str, ...]:
         """Write what comes into the table; return the files that it replaces."""
@@ -99,7 +99,8 @@ class DeltaUpsert:
         return found
 
     def _read(self, files: Iterable[DeltaFile]) -> DataFrame:
-        return read_parquet(self.spark, self.schema, [f"{self.root}/{one.path}" for one in files], basePath=self.root)
+        paths = [f"{self.root}/{one.path}" for one in files]
+        return read_parquet(self.spark, self.schema, paths, basePath=self.root, **EVERY_ROW)
 
 
 def check_upsert(table: DeltaTable, path: str) -> None:

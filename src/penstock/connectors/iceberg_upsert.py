@@ -20,12 +20,12 @@ from penstock.connectors.iceberg_commit import (
     table_of,
     tried_once,
 )
-from penstock.connectors.iceberg_files import IcebergFile, condition_of, files_of
+from penstock.connectors.iceberg_files import IcebergFile, condition_of, files_of, spark_schema
 from penstock.connectors.iceberg_partitions import IcebergPartitions
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.upsert import Key, balanced, plain_path
 from penstock.errors import SinkError
-from penstock.spark.files import read_parquet
+from penstock.spark.files import EVERY_ROW, read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -64,10 +64,12 @@ class IcebergUpsert:
 
     def new_rows(self) -> DataFrame:
         """Return the new rows."""
-        return read_parquet(self.spark, self.schema, [self.rows])
+        return read_parquet(self.spark, self.schema, [self.rows], **EVERY_ROW)
 
     def write(self, table: Table | None, partitions: IcebergPartitions | None, staged: StagedFiles) -> tuple[str, ...]:
         """Write what comes into the table; return the files that it replaces."""
+        if table is not None:
+            check_same_columns(table, self.schema)
         rows = self.new_rows()
         conditions = self.key.check(rows)
         files = []
@@ -96,7 +98,7 @@ class IcebergUpsert:
         return found
 
     def _read(self, files: Iterable[IcebergFile]) -> DataFrame:
-        return read_parquet(self.spark, self.schema, [one.path for one in files])
+        return read_parquet(self.spark, self.schema, [one.path for one in files], **EVERY_ROW)
 
 
 def live_files(table: Table, condition: BooleanExpression | None = None) -> list[IcebergFile]:
@@ -124,6 +126,24 @@ def snapshot_of(table: Table) -> int | None:
     """Return the number of a table's current snapshot, None if it has none."""
     snapshot = table.current_snapshot()
     return None if snapshot is None else snapshot.snapshot_id
+
+
+def check_same_columns(table: Table, schema: StructType) -> None:
+    """Refuse a table with other columns than those of the new rows: files written anew would lack the others.
+
+    Raises
+    ------
+    SinkError
+        If a name or a type differs.
+    """
+    now, written = ({one.name: one.dataType.simpleString() for one in of} for of in (spark_schema(table, None), schema))
+    if now != written:
+        names = sorted(name for name in now.keys() | written.keys() if now.get(name) != written.get(name))
+        raise SinkError(
+            f"the columns of table {'.'.join(table.name())} have changed while the job ran",
+            cause=f"these are not as the job has written them: {', '.join(names)}",
+            hint="run the job again",
+        )
 
 
 def check_upsert(table: Table) -> None:
@@ -202,6 +222,7 @@ class PreparedIcebergUpsert(PreparedIceberg):
         snapshot = None if table is None else snapshot_of(table)
         if table is not None:
             self._check_partitions(table)
+            check_same_columns(table, self._columns())
         if snapshot == self.snapshot:
             return self
         if table is not None:
@@ -227,10 +248,12 @@ class PreparedIcebergUpsert(PreparedIceberg):
         return not upsert.with_keys([one for one in now if one.path not in before], upsert.new_rows())
 
     def _upsert(self, access: Access) -> IcebergUpsert:
+        return IcebergUpsert(access.bridge.spark, Key(self.key, f"table {self.table}"), self.rows, self._columns())
+
+    def _columns(self) -> StructType:
         from pyspark.sql.types import StructType
 
-        schema = StructType.fromJson(json.loads(self.schema))
-        return IcebergUpsert(access.bridge.spark, Key(self.key, f"table {self.table}"), self.rows, schema)
+        return StructType.fromJson(json.loads(self.schema))
 
     def add_onto(self, access: Access, table: Table | None) -> None:
         """Add the snapshot after the table's current one."""

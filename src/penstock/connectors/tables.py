@@ -58,7 +58,8 @@ class TableSink(Sink):
     mode
         What to do where the table exists: ``error``, ``append``, ``overwrite`` or ``ignore``. ``overwrite`` replaces
         the rows and keeps the table's definition; with partition columns only the partitions that get rows, if
-        ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts.
+        ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic`` when the job starts. Of a table in a format of Hive
+        that Spark writes itself, only these are replaced whatever that setting is, as Spark does it.
     partition_by
         The partition columns of a new table: a list, or the name of one.
     format

@@ -41,11 +41,22 @@ class StateError(PenstockError):
         return cls(f"{path} was not rescaled: {doing} failed", cause=cause, hint="the checkpoint is unchanged")
 
     @classmethod
-    def interrupted(cls, path: str, old: int, new: int) -> Self:
+    def interrupted(cls, path: str, old: int, new: int, cause: str | None = None) -> Self:
         """Build the error for a rescale that stopped while it put its files in place."""
         return cls(
             f"{path} is in the middle of a rescale from {old} to {new} key groups",
+            cause=cause,
             hint=f"finish it with `penstock state rescale {path} --max-parallelism {new}`, or undo it with --abort",
+        )
+
+    @classmethod
+    def in_hand(cls, path: str, process: str, marker: str) -> Self:
+        """Build the error for a rescale that another process works on."""
+        return cls(
+            f"the rescale of {path} is neither finished nor undone here; nothing was done",
+            cause=f"{process} lives and runs the query, so that the rescale is its own",
+            hint=f"wait until it is done, or end that process (if it is another program, delete {marker} in the "
+            "checkpoint)",
         )
 
     @classmethod

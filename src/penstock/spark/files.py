@@ -35,6 +35,9 @@ _FORMATS = {
     "text": "text.TextFileFormat",
 }
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+EVERY_ROW = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+"""Options of a reader whose rows are written elsewhere: files that cannot be read must fail it, whatever the session's
+settings say of queries."""
 _LEAST_LISTING_TASKS = 16
 _TASKS_PER_CORE = 4
 

@@ -25,7 +25,7 @@ from penstock.state.key_groups import check_max_parallelism, default_max_paralle
 from penstock.state.preflight import RescalePlan, plan_rescale
 from penstock.state.progress_files import record_progress
 from penstock.state.requests import Requests
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, check_owner, discard, publish, undo
 from penstock.state.running import QueryStart, RescalableQuery, settled
 from penstock.state.service import Service
 
@@ -134,6 +134,7 @@ def _rescale(
     bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
 ) -> RescaleReport | None:
     found = Checkpoint(bridge, location)
+    check_owner(found)
     journal = Journal.load(found.folder)
     if journal is not None and journal.phase is Phase.PUBLISHING:
         if journal.new != max_parallelism:
@@ -192,10 +193,11 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
     Raises
     ------
     StateError
-        If the rescale is complete.
+        If the rescale is complete, or another process that lives works on it.
     """
     check_path(checkpoint, "abort")
     found = Checkpoint(_bridge(spark), checkpoint)
+    check_owner(found)
     journal = Journal.load(found.folder)
     if journal is None:
         discard(found.folder)

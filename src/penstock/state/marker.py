@@ -39,6 +39,12 @@ class Process:
         except (ValueError, KeyError, TypeError):
             return None
 
+    @classmethod
+    def other(cls, checkpoint: Folder) -> Self | None:
+        """Return the process that a checkpoint's marker names, if it is another one and is seen to live."""
+        found = cls.of(checkpoint)
+        return found if found is not None and found != cls.this() and found.alive else None
+
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 

@@ -173,8 +173,8 @@ def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     for location, name in running_queries(bridge):
         if str(Folder(bridge, location)) == checkpoint.location:
             yield f"query {name} is running on it: stop it first"
-    marked = Process.of(checkpoint.folder)
-    if marked is not None and marked != Process.this() and marked.alive:
+    marked = Process.other(checkpoint.folder)
+    if marked is not None:
         yield (
             f"process {marked.pid} on this machine runs a query on it: stop it first, or rescale it while it runs with "
             f"--live (if that process is another program, delete {MARKER} in the checkpoint)"

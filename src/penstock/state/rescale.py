@@ -7,6 +7,7 @@ state, and last its commit. A process that dies in between leaves a journal, whi
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from penstock.spark.snapshot_state import SnapshotRewrite, SnapshotSession
 from penstock.spark.state_store import StateRewrite, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
+from penstock.state.marker import MARKER, Process
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.state.stores import open_stores
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
     from penstock.spark.state_store import GroupCount
     from penstock.state.preflight import RescalePlan, StorePlan
+
+log = logging.getLogger("penstock.state")
 
 OnProgress = Callable[[int, int, str], None]
 """Called with the number of finished steps, the number of all steps, and the next step."""
@@ -268,7 +272,8 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
     Raises
     ------
     StateError
-        If the query ran in the meantime; the checkpoint is left unchanged.
+        If the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be put in place; another
+        call goes on from there.
     """
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
@@ -280,15 +285,31 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
         raise StateError.failed(checkpoint.location, "putting it in place", f"the query has started batch {following}")
     if not folder.child(f"commits/{following}").exists():
         for file in journal.files:
-            if staged.child(file).exists():
-                target = folder.child(file)
-                target.parent.make()
-                target.delete()
-                staged.child(file).move_to(target)
+            _put_in_place(checkpoint, journal, file)
         for file in journal.replaced:
             folder.child(file).write(staged.child(file).read(), overwrite=True)
         folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
-    discard(folder)
+    try:
+        discard(folder)
+    except Exception as error:  # noqa: BLE001 - the rescale is complete, whatever the file system says
+        log.warning(
+            "%s is rescaled, and what was written aside is not removed yet (%s); the next start removes it",
+            checkpoint.location,
+            root_cause(error),
+        )
+
+
+def _put_in_place(checkpoint: Checkpoint, journal: Journal, file: str) -> None:
+    """Move a file of a staged checkpoint, unless it was moved before."""
+    source, target = checkpoint.folder.child(FOLDER).child(STAGED).child(file), checkpoint.folder.child(file)
+    if source.exists():
+        target.parent.make()
+        target.delete()
+        if source.move_to(target):
+            return
+    if not target.exists():
+        cause = f"{source} could not be moved to {target}"
+        raise StateError.interrupted(checkpoint.location, journal.old, journal.new, cause)
 
 
 def undo(checkpoint: Checkpoint, journal: Journal) -> None:
@@ -321,6 +342,21 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
             folder.child(file).write(text.encode(), overwrite=True)
         entry.delete()
     discard(folder)
+
+
+def check_owner(checkpoint: Checkpoint) -> None:
+    """Refuse to touch the files of a rescale that another process works on.
+
+    Raises
+    ------
+    StateError
+        If the marker names another process that lives.
+    """
+    if not checkpoint.folder.child(FOLDER).exists():
+        return
+    other = Process.other(checkpoint.folder)
+    if other is not None:
+        raise StateError.in_hand(checkpoint.location, str(other), MARKER)
 
 
 def discard(folder: Folder) -> None:

@@ -26,7 +26,7 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.journal import FOLDER, Journal, Phase
 from penstock.state.preflight import plan_rescale
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, discard, publish, undo
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, check_owner, discard, publish, undo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -104,10 +104,17 @@ class QueryStart:
 
 
 def settled(bridge: Bridge, location: str) -> Checkpoint | None:
-    """Return a checkpoint after a rescale of it that was stopped is finished or undone; None if there is none yet."""
+    """Return a checkpoint after a rescale of it that was stopped is finished or undone; None if there is none yet.
+
+    Raises
+    ------
+    StateError
+        If another process that lives works on that rescale.
+    """
     if not Folder(bridge, location).child("offsets").exists():
         return None
     found = Checkpoint(bridge, location)
+    check_owner(found)
     journal = Journal.load(found.folder)
     if journal is None:
         if found.folder.child(FOLDER).exists():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
     from penstock.spark.jvm import Bridge
     from penstock.state.running import RescalableQuery
+
+log = logging.getLogger("penstock.state")
 
 _LOOK = 1.0
 """Seconds between two looks for a request: nothing beside a rescale, and one small call to the file system."""
@@ -54,17 +57,21 @@ class Service:
         start_inheriting("penstock-rescale-requests", lambda: self._run(mark))
 
     def _run(self, mark: bytes) -> None:
-        try:
-            while self._query.isActive:
+        said = ""
+        while self._query_lives():
+            try:
                 request = self._requests.current()
                 if request is not None and self._requests.claim(request):
                     self._serve(request)
-                time.sleep(_LOOK)
+                said = ""
+            except Exception as error:  # noqa: BLE001 - the file system may be back at the next look
+                what = f"{type(error).__name__}: {error}"
+                if what != said and self._query_lives():
+                    log.warning("requests to rescale %s cannot be served now: %s", self._checkpoint, what)
+                said = what
+            time.sleep(_LOOK)
+        with suppress(Exception):  # where the session was stopped, or the file system is away, the marker stays
             Process.unmark(self._checkpoint, mark)
-        except Exception:
-            # The session may have been stopped, or the file system be away: then nothing can be served or unmarked.
-            if self._query_lives():
-                raise
 
     def _query_lives(self) -> bool:
         try:
@@ -73,9 +80,9 @@ class Service:
             return False
 
     def _serve(self, request: Request) -> None:
-        method = RewriteMethod(request.method) if request.method else None
         with self._beating(request):
             try:
+                method = RewriteMethod(request.method) if request.method else None
                 report = self._query.rescale(request.max_parallelism, method=method, on_progress=self._progress)
             except PenstockError as error:
                 outcome = replace(self._answer, refusal=Refusal(error.message, error.cause, error.hint))
@@ -99,7 +106,8 @@ class Service:
             while not over.is_set():
                 with self._lock:
                     now = self._answer = replace(self._answer, beat=self._answer.beat + 1)
-                self._requests.tell(request, now)
+                with suppress(Exception):  # the next sign of life may get through
+                    self._requests.tell(request, now)
                 over.wait(BEAT)
 
         self._progress(0, 0, "checking")

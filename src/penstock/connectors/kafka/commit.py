@@ -9,6 +9,7 @@ from penstock.commit import Prepared
 from penstock.connectors.extras import address_of, given_for, needs, with_secrets
 from penstock.connectors.kafka import client
 from penstock.errors import SinkError
+from penstock.spark.files import EVERY_ROW
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
@@ -211,5 +212,6 @@ def has_token(servers: str, properties: Mapping[str, str], topic: str, token: st
 
 def staged_records(access: Access, staging: str) -> Iterator[dict[str, Any]]:
     """Iterate over staged records, as a producer takes them; they pass through the driver, a partition at a time."""
-    for row in access.bridge.spark.read.parquet(staging).toLocalIterator(prefetchPartitions=True):
+    rows = access.bridge.spark.read.options(**EVERY_ROW).parquet(staging)
+    for row in rows.toLocalIterator(prefetchPartitions=True):
         yield client.record_of(row.asDict(recursive=True))

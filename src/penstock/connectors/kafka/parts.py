@@ -26,6 +26,7 @@ from penstock.connectors.kafka.commit import (
     write_in_transaction,
 )
 from penstock.errors import SinkError
+from penstock.spark.files import EVERY_ROW
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 
@@ -209,7 +210,7 @@ def write_parts(bridge: Bridge, place: PartPlace, staging: str, parts: tuple[tup
     spark = bridge.spark
 
     def write(number: int) -> None:
-        rows = spark.read.parquet(*(f"{staging}/{name}" for name in parts[number]))
+        rows = spark.read.options(**EVERY_ROW).parquet(*(f"{staging}/{name}" for name in parts[number]))
         rows.coalesce(1).mapInArrow(partial(_write, place, number), "records bigint").collect()
 
     # A job for each part: of one job, Spark would not say which of its tasks has which part.
