@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import re
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _PART = re.compile(
     r"\x1b\[([?\d;]*)([A-Za-z])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|(\r|\n|\x08|\x07)|([^\x1b\r\n\x08\x07]+)"
 )
+_BEGUN = re.compile(r"\x1b(?:\[[?\d;]*|[\]PX^_][^\x07\x1b]*)?$")
 
 _OWN_TERMINAL = """
 import fcntl, os, sys, termios
@@ -35,6 +37,7 @@ class Screen:
         self._width = width
         self._lines = [""]
         self._row = self._column = 0
+        self._begun = ""
 
     @property
     def lines(self) -> list[str]:
@@ -42,8 +45,9 @@ class Screen:
         return [line.rstrip() for line in self._lines if line.strip()]
 
     def feed(self, text: str) -> None:
-        """Take what a program wrote."""
-        for part in _PART.finditer(text):
+        """Take what a program wrote; a code may come in pieces."""
+        whole, self._begun = _without_begun_code(self._begun + text)
+        for part in _PART.finditer(whole):
             if part[4]:
                 for letter in part[4]:
                     self._put(letter)
@@ -93,6 +97,12 @@ class Screen:
         self._lines += [""] * (row + 1 - len(self._lines))
 
 
+def _without_begun_code(text: str) -> tuple[str, str]:
+    """Return a text up to the code that it ends within, and the beginning of that code."""
+    begun = _BEGUN.search(text)
+    return (text, "") if begun is None else (text[: begun.start()], begun[0])
+
+
 class Terminal:
     """Runs a program on a terminal of its own.
 
@@ -119,6 +129,7 @@ class Terminal:
         )
         os.close(own)
         self._screen = Screen(width)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._unseen = ""
         self.screens: list[list[str]] = []
 
@@ -150,18 +161,19 @@ class Terminal:
             pass
         return self._program.wait(max(0.1, end - time.monotonic()))
 
-    def _read(self, seconds: float) -> str:
+    def _read(self, seconds: float) -> bool:
+        """Wait for what the program writes; return whether anything came."""
         if not select.select([self._master], [], [], max(0, seconds))[0]:
-            return ""
+            return False
         try:
-            found = os.read(self._master, 1 << 16).decode(errors="replace")
+            found = self._decoder.decode(os.read(self._master, 1 << 16))
         except OSError:  # the program has ended
-            return ""
+            return False
         self._screen.feed(found)
         self._unseen += found
         if not self.screens or self.screens[-1] != self.lines:
             self.screens.append(self.lines)
-        return found
+        return True
 
     def __enter__(self) -> Any:
         return self
