@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,9 @@ from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringTy
 from penstock.connectors.upsert import Key
 from penstock.errors import SinkError
 
-JOB = Path(__file__).parent.parent / "jobs" / "upserting.py"
+JOBS = Path(__file__).parent.parent / "jobs"
+STEPS = ["write", "check", "files_with", "merged"]
+"""Of an upsert, in this order: each starts a Spark job."""
 TIMES = 4
 CODE = {
     "delta": "import deltalake; read = deltalake.DeltaTable(folder + '/t').to_pyarrow_table(); versions = deltalake.DeltaTable(folder + '/t').version() + 1",
@@ -42,7 +45,7 @@ def found_by(kind: str, folder: Path) -> tuple[list[tuple[int, str]], int]:
 def test_two_processes_at_one_table(tmp_path: Path, kind: str) -> None:
     writers = [
         subprocess.Popen(
-            [sys.executable, str(JOB), kind, str(tmp_path), str(writer), str(TIMES)],
+            [sys.executable, str(JOBS / "upserting.py"), kind, str(tmp_path), str(writer), str(TIMES)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,6 +62,27 @@ def test_two_processes_at_one_table(tmp_path: Path, kind: str) -> None:
     assert [n for n, _ in rows[:10]] == list(range(10))
     assert {text for _, text in rows[:10]} in ({f"0{last}"}, {f"1{last}"}), "the rows of one commit stay together"
     assert versions == 2 * TIMES
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_killed_while_spark_works(tmp_path: Path, kind: str) -> None:
+    """In each Spark job of an upsert: the table is as it was, and the next upsert is not disturbed."""
+
+    def run(step: str) -> int:
+        command = [sys.executable, str(JOBS / "killed_upsert.py"), kind, str(tmp_path), step]
+        return subprocess.run(command, check=False, timeout=120).returncode
+
+    assert run("first") == 0
+    old = [(n, f"old {n}") for n in range(1000)]
+    for step in STEPS:
+        assert run(step) == -signal.SIGKILL, step
+        assert found_by(kind, tmp_path) == (old, 1), step
+    assert run("none") == 0
+    new = [(n, f"new {n}") for n in range(500, 1500)]
+    rows, versions = found_by(kind, tmp_path)
+    assert rows == old[:500] + new
+    assert versions == 2
 
 
 COLUMNS = StructType(
