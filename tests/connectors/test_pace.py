@@ -45,6 +45,12 @@ LIMITS: dict[str, tuple[list[RanBatch], float, int, str]] = {
         40_000,
         "at most 4 times as many as were measured",
     ),
+    "it has become much slower since a larger one": (
+        [RanBatch(100_000, 8.0), RanBatch(20_000, 12.9)],
+        10,
+        13_953,
+        "as many as fit in 10 s at 1,550 records a second",
+    ),
     "a tenth more": (
         [BIG, RanBatch(171_000, 10, True)],
         10,
@@ -160,6 +166,19 @@ def test_batches_come_to_fill_the_interval_and_do_not_exceed_it(fixed: float, ra
     batches = played(fixed, rate, interval)
     assert all(seconds <= interval for _, seconds in batches)
     assert all(0.7 * interval <= seconds for _, seconds in batches[15:])
+
+
+@given(st.floats(0, 3), st.floats(20_000, 1e6), st.floats(10, 120), st.floats(2, 10))
+def test_a_stream_that_becomes_slower_gets_smaller_batches(
+    fixed: float, rate: float, interval: float, times: float
+) -> None:
+    ran: tuple[RanBatch, ...] = ()
+    for number in range(30):
+        now = rate if number < 15 else rate / times
+        records = limit_of(ran, interval).records
+        seconds = fixed + records / now
+        assert number == 15 or seconds <= 1.2 * interval, "only the first slow batch takes much longer"
+        ran = remember(ran, RanBatch(records, seconds))
 
 
 @given(st.floats(0, 3), st.floats(2_000, 1e6), st.floats(10, 120))

@@ -116,8 +116,13 @@ def pace_of(ran: Sequence[RanBatch], interval: float) -> Pace | None:
     if not telling:
         return None
     latest = telling[-1]
-    # While batches shrink, all others are larger.
-    different = [one for one in exact if min(one.records, latest.records) * 2 <= max(one.records, latest.records)]
+    # While batches shrink, all others are larger. One that was larger and faster is of a time that is over.
+    different = [
+        one
+        for one in exact
+        if min(one.records, latest.records) * 2 <= max(one.records, latest.records)
+        and not (one.records > latest.records and one.seconds <= _FASTER * latest.seconds)
+    ]
     fixed = 0.0
     if different:
         other = different[-1]

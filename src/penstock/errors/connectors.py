@@ -26,6 +26,16 @@ class SourceError(PenstockError):
             f"parallelism {parallelism} for {where} is more than max_parallelism {maximum}", hint="give one of them"
         )
 
+    @classmethod
+    def gone(cls, place: str, offset: int, cause: str) -> Self:
+        """Build the error for records of a topic's partition that are no longer there."""
+        return cls(
+            f"records of {place} from offset {offset} on are gone",
+            cause=cause,
+            hint="retention deleted them, or the topic was made again; start later, run the job again, or begin the "
+            "stream with a new checkpoint",
+        )
+
 
 class SourceTimeoutError(SourceError):
     """A source, a catalogue, a broker or a database did not answer in time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,14 +15,18 @@ needed_module("confluent_kafka", "kafka")
 from confluent_kafka import KafkaError, Producer
 
 from penstock.connectors import KafkaSource
+from penstock.connectors.kafka import client
 from penstock.connectors.kafka.client import messages
 from penstock.connectors.kafka.offsets import OffsetRange
-from penstock.errors import SourceError
+from penstock.errors import SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from confluent_kafka import Consumer
+
+
+END = KafkaError._PARTITION_EOF
 
 
 @pytest.fixture(scope="module")
@@ -36,31 +41,25 @@ def simulated() -> Iterator[str]:
     del made  # the broker lives as long as its producer
 
 
-@pytest.mark.parametrize("reached", [{0: 10, 1: 50}, {0: 4, 1: 50}])
-def test_a_topic_that_no_longer_goes_as_far_as_was_read(simulated: str, reached: dict[int, int]) -> None:
-    """It was made again or cut, and its new records must not be passed over, whatever else there is to read."""
-    source = KafkaSource(simulated, "remade")
-    with pytest.raises(SourceError, match="records of remade-1 from offset 50 on are gone"):
-        source.ends_after({("remade", partition): end for partition, end in reached.items()})
-
-
-def test_a_topic_that_was_read_to_its_end(simulated: str) -> None:
-    found = KafkaSource(simulated, "remade").ends_after({("remade", 0): 10, ("remade", 1): 10})
-    assert (found["remade", 0], found["remade", 1]) == (10, 10)
-
-
 @dataclass
 class Answer:
-    """A message with an offset; one that tells of the end of its partition if `is_end`."""
+    """A message of partition 0 with an offset, or with an error."""
 
     at: int
-    is_end: bool = False
+    code: int | None = None
+    of: str | None = "t"
+
+    def topic(self) -> str | None:
+        return self.of
+
+    def partition(self) -> int:
+        return -1 if self.of is None else 0
 
     def offset(self) -> int:
         return self.at
 
     def error(self) -> KafkaError | None:
-        return KafkaError(KafkaError._PARTITION_EOF) if self.is_end else None
+        return None if self.code is None else KafkaError(self.code)
 
 
 class Answers:
@@ -73,21 +72,89 @@ class Answers:
         """Nothing depends on it."""
 
     def consume(self, _most: int, timeout: float) -> list[Answer]:
-        return [self.left.pop(0)]
+        if self.left:
+            return [self.left.pop(0)]
+        time.sleep(timeout)
+        return []
+
+
+class Late:
+    """A consumer whose first answer takes a while."""
+
+    def __init__(self, other: Consumer, seconds: float) -> None:
+        self.assign = other.assign
+        self._other = other
+        self._from = time.monotonic() + seconds
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        if time.monotonic() >= self._from:
+            return self._other.consume(most, timeout=timeout)
+        time.sleep(timeout)
+        return []
+
+
+@pytest.mark.parametrize("reached", [{0: 10, 1: 50}, {0: 4, 1: 50}])
+def test_a_topic_that_no_longer_goes_as_far_as_was_read(simulated: str, reached: dict[int, int]) -> None:
+    """It was made again or cut, and its new records must not be passed over, whatever else there is to read."""
+    source = KafkaSource(simulated, "remade")
+    with pytest.raises(SourceError, match="records of remade-1 from offset 50 on are gone"):
+        source.ends_after({("remade", partition): end for partition, end in reached.items()})
+
+
+def test_a_broker_that_takes_its_time(simulated: str) -> None:
+    """New records of a topic that was made again are not passed over, however late the answer about them comes."""
+    with client.consumer(simulated, {}) as slow:
+        ends = {("remade", 0): 10, ("remade", 1): 50}
+        with pytest.raises(SourceError, match="records of remade-1 from offset 50 on are gone"):
+            client.found_behind(Late(slow, 2.0), ends, {("remade", 1)})  # type: ignore[arg-type]
+
+
+def test_a_broker_that_does_not_say_how_far_a_partition_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "timeout", lambda: 0.5)
+    with pytest.raises(SourceTimeoutError, match="t-0 has not answered"):
+        client.found_behind(Answers([]), {("t", 0): 50}, {("t", 0)})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("code", [KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._ALL_BROKERS_DOWN])
+def test_what_the_client_tells_of_itself_is_about_no_partition(code: int) -> None:
+    answers = Answers([Answer(-1, code=code, of=None), Answer(50)])
+    assert client.found_behind(answers, {("t", 0): 50}, ()) == {("t", 0): 51}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"),
+    [
+        (KafkaError._TRANSPORT, False),
+        (KafkaError._ALL_BROKERS_DOWN, False),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, True),
+    ],
+)
+def test_only_what_does_not_pass_ends_a_range(code: int, fails: bool) -> None:
+    read = messages(cast("Consumer", Answers([Answer(0), Answer(1, code=code), Answer(1)])), OffsetRange("t", 0, 0, 2))
+    if fails:
+        with pytest.raises(SourceError, match="t-0 cannot be read further at offset 1"):
+            list(read)
+    else:
+        assert [one.offset() for batch in read for one in batch] == [0, 1]
+
+
+def test_a_topic_that_was_read_to_its_end(simulated: str) -> None:
+    found = KafkaSource(simulated, "remade").ends_after({("remade", 0): 10, ("remade", 1): 10})
+    assert (found["remade", 0], found["remade", 1]) == (10, 10)
 
 
 @pytest.mark.parametrize(
     ("answers", "seen", "expected"),
     [
-        ([Answer(0), Answer(2, is_end=True), Answer(2)], False, [0, 2]),
-        ([Answer(0), Answer(1), Answer(3, is_end=True)], False, [0, 1]),
-        ([Answer(0), Answer(1), Answer(3, is_end=True), Answer(2)], True, [0, 1, 2]),
+        ([Answer(0), Answer(2, END), Answer(2)], False, [0, 2]),
+        ([Answer(0), Answer(1), Answer(3, END)], False, [0, 1]),
+        ([Answer(0), Answer(1), Answer(3, END), Answer(2)], True, [0, 1, 2]),
         ([Answer(0), Answer(1), Answer(4)], False, [0, 1]),
     ],
     ids=["an end before the range's", "a hole at the end", "a record was seen there", "a hole before the next record"],
 )
 def test_where_a_range_ends(answers: list[Answer], seen: bool, expected: list[int]) -> None:
-    client = Answers(list(answers))
-    read = messages(cast("Consumer", client), OffsetRange("t", 0, 0, 3, seen=seen))
+    asked = Answers(list(answers))
+    read = messages(cast("Consumer", asked), OffsetRange("t", 0, 0, 3, seen=seen))
     assert [one.offset() for batch in read for one in batch] == expected
-    assert not client.left
+    assert not asked.left

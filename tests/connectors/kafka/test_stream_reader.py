@@ -17,6 +17,7 @@ from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, pl
 from penstock.connectors.kafka.stream_reader import KafkaStreamReader
 from penstock.connectors.micro_batches import BatchBounds
 from penstock.connectors.pace import FIRST_RECORDS, RanBatch
+from penstock.errors import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -162,13 +163,27 @@ class Ends(KafkaSource):
 def test_a_broker_that_tells_less_for_a_moment(broker: KafkaBroker) -> None:
     """Before Spark 4.2 a batch would begin where the last one ended, as the reader said: rows would come twice."""
     topic = broker.topic("less", 2)
+    fill(broker, topic, {0: 41, 1: 30})
     source = Ends(broker.servers, topic)
     reader = KafkaStreamReader(source, BatchBounds())
     ends = []
-    for told in ({0: 40, 1: 30}, {0: 10, 1: 20}, {0: 41, 1: 20}):
+    for told in ({0: 41, 1: 30}, {0: 10, 1: 20}, {0: 42, 1: 20}):
+        if told[0] == 42:
+            broker.fill(topic, {0: 1}, first=41)
         source.told.update({(topic, partition): end for partition, end in told.items()})
         ends.append(reader.latestOffset())
-    assert ends == [{"less-0": 40, "less-1": 30}, {"less-0": 40, "less-1": 30}, {"less-0": 41, "less-1": 30}]
+    assert ends == [{"less-0": 41, "less-1": 30}, {"less-0": 41, "less-1": 30}, {"less-0": 42, "less-1": 30}]
+
+
+def test_a_new_process_to_which_less_is_told(broker: KafkaBroker) -> None:
+    """Before Spark 4.2 it does not know what was read: nothing may be passed over, or read twice."""
+    topic = broker.topic("remade", 1)
+    fill(broker, topic, {0: 10})
+    reader = KafkaStreamReader(KafkaSource(broker.servers, topic), BatchBounds())
+    end = reader.latestOffset()
+    assert end == {"remade-0": 10}
+    with pytest.raises(SourceError, match="records of remade-0 from offset 1000 on are gone"):
+        reader.partitions({"remade-0": 1000}, end)
 
 
 def test_a_new_process_makes_the_same_splits_and_knows_the_pace(broker: KafkaBroker) -> None:

@@ -10,7 +10,7 @@ from penstock.connectors.timeouts import timeout
 from penstock.errors import SinkError, SourceError, SourceTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from confluent_kafka import Consumer, KafkaError, Message, Producer
 
@@ -128,27 +128,44 @@ def ends_of(
     return found
 
 
-def found_behind(client: Consumer, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+def found_behind(
+    client: Consumer, ends: Mapping[tuple[str, int], int], doubtful: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], int]:
     """Return the ends of the first records that are found behind some offsets; empty if none come for a while.
+
+    Parameters
+    ----------
+    ends
+        The offsets.
+    doubtful
+        The partitions of which the broker tells less than that. They are waited for, whatever the others have.
 
     Raises
     ------
     SourceError
         If a partition does not go as far as its offset: its topic was made again, or cut.
+    SourceTimeoutError
+        If the broker does not say how far a doubtful partition goes.
     """
     from confluent_kafka import TopicPartition
 
     found: dict[tuple[str, int], int] = {}
+    left, begun = set(doubtful), time.monotonic()
     client.assign([TopicPartition(*place, end) for place, end in ends.items()])
-    until = time.monotonic() + _LOOK
-    while ends and not found and time.monotonic() < until:
+    while ends and (left or not found) and time.monotonic() - begun < (timeout() if left else _LOOK):
         for message in client.consume(_BATCH, timeout=0.1):
-            place = str(message.topic()), int(message.partition() or 0)
-            problem = message.error()
+            place, problem = (message.topic(), message.partition()), message.error()
+            if place not in ends:  # the client tells of itself
+                continue
             if problem is None:
                 found[place] = (message.offset() or 0) + 1
-            elif problem.name() != "_PARTITION_EOF":
-                _check(problem, f"{place[0]}-{place[1]}", ends[place])
+            elif problem.name() == "_AUTO_OFFSET_RESET":
+                raise SourceError.gone(f"{place[0]}-{place[1]}", ends[place], str(problem))
+            if problem is None or problem.name() == "_PARTITION_EOF":
+                left.discard(place)
+    for topic, partition in sorted(left):
+        what = f"the broker tells a lower end than {ends[topic, partition]}, and does not say what is there"
+        raise SourceTimeoutError.of(f"{topic}-{partition}", what, timeout())
     return found
 
 
@@ -202,13 +219,8 @@ def messages(client: Consumer, wanted: OffsetRange) -> Iterator[list[Message]]:
 
 def _check(problem: KafkaError, place: str, position: int) -> None:
     if problem.name() == "_AUTO_OFFSET_RESET":
-        raise SourceError(
-            f"records of {place} from offset {position} on are gone",
-            cause=str(problem),
-            hint="retention deleted them, or the topic was made again; start later, run the job again, or begin the "
-            "stream with a new checkpoint",
-        )
-    if problem.fatal() or not problem.retriable():
+        raise SourceError.gone(place, position, str(problem))
+    if problem.fatal() or problem.name() not in _UNANSWERED:  # the client itself tries those again
         raise SourceError(f"{place} cannot be read further at offset {position}", cause=str(problem))
 
 

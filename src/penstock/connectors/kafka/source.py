@@ -126,10 +126,10 @@ class KafkaSource(SplitSource):
         """
         with self._asked_for() as (asked, told):
             ends = {place: max(high, reached.get(place, 0)) for place, (_, high) in told.items()}
-            looked_at = {place: end for place, end in ends.items() if end}
-            if any(ends[place] > reached.get(place, 0) for place in ends):
-                looked_at = {place: end for place, end in ends.items() if told[place][1] < end}
-            return ends | client.found_behind(asked, looked_at)
+            doubtful = {place: end for place, end in ends.items() if told[place][1] < end}
+            is_more = any(ends[place] > reached.get(place, 0) for place in ends)
+            looked_at = doubtful if is_more else {place: end for place, end in ends.items() if end}
+            return ends | client.found_behind(asked, looked_at, doubtful)
 
     @contextmanager
     def _asked_for(self) -> Iterator[tuple[Consumer, dict[tuple[str, int], tuple[int, int]]]]:

@@ -21,6 +21,7 @@ from penstock.connectors.kafka.stream_offsets import PlannedBatch, offset_of, pl
 from penstock.connectors.kafka.task_ranges import TaskRanges, read_task
 from penstock.connectors.micro_batches import decide_batch, decide_tasks, most_records
 from penstock.connectors.pace import RanBatch, remember
+from penstock.errors import SourceError
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # since Spark 4.2
@@ -140,13 +141,21 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(self._ends) if self._ends else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the tasks of a batch: as many as were decided with it, with about equal backlogs."""
+        """Return the tasks of a batch: as many as were decided with it, with about equal backlogs.
+
+        Raises
+        ------
+        SourceError
+            If it ends before it begins. Before Spark 4.2, a new process is not told what was read before, so it cannot
+            know better than the broker.
+        """
         self._has_run = True
-        begun = places_of(start)
-        ranges = [
-            OffsetRange(*place, min(begun.get(place, 0), until), until)
-            for place, until in sorted(places_of(end).items())
-        ]
+        begun, ranges = places_of(start), []
+        for place, until in sorted(places_of(end).items()):
+            since = begun.get(place, 0)
+            if until < since:
+                raise SourceError.gone(f"{place[0]}-{place[1]}", since, f"the broker tells the end {until}")
+            ranges.append(OffsetRange(*place, since, until))
         planned = planned_of(end)
         if planned is not None:
             tasks = planned.decision.tasks
