@@ -99,5 +99,8 @@ def test_beside_an_operator_that_needs_whole_groups_too(
         f"""select k, total, middle, n, count(*) as rows from
         (select /*+ merge(w) */ * from {inputs[one]} w join {inputs[other]} using (k)) group by all"""
     )
-    _, decisions = run(make_env(**OPTIONS), df)
-    assert any("merged in pieces before" in str(decision.chosen) for decision in decisions)
+    job, decisions = run(make_env(**OPTIONS), df)
+    (merged,) = [one for one in decisions if "merged in pieces before" in str(one.chosen)]
+    assert merged.outcome["pieces"] == 2
+    (both,) = [one for one in job.vertices if "Window" in one.vertex.name]
+    assert "Aggregate" in both.vertex.name, "they are not in one step any more"

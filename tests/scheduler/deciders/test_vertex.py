@@ -19,6 +19,7 @@ from penstock.graph import (
     StreamEdgeUpdateRequest,
     StreamNodeUpdateRequest,
 )
+from penstock.optimizer.skew import LARGEST
 from tests.scheduler.deciders.cases import VOLUME, Deciding
 from tests.scheduler.results import written
 
@@ -52,6 +53,14 @@ def test_a_number_for_all_steps_holds_up_to_the_step_s_maximum() -> None:
     assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
     decided = job.decide(2)
     assert (decided.parallelism, decided.reason) == (3, "parallelism is set to 3, the most tasks of this step")
+
+
+def test_rows_that_go_to_one_task_are_not_there_because_of_the_step_s_maximum() -> None:
+    config = {"execution.batch.adaptive.auto-parallelism.enabled": False, "parallelism.default": 6}
+    job = Deciding("1 1> 2", results={1: EVEN}, config=config)
+    assert job.manager.stream_graph_context.modify_stream_node([StreamNodeUpdateRequest(2, max_parallelism=3)])
+    decided = job.decide(2)
+    assert (decided.parallelism, decided.reason) == (1, "all its rows go to one task")
 
 
 MAXIMUM = "execution.batch.adaptive.auto-parallelism.max-parallelism"
@@ -163,7 +172,9 @@ def test_partial_results_of_a_hot_subpartition_are_merged_in_pieces_where_that_w
     )
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-2", intra_input_correlated=False)])
-    noted = job.log.record(Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot"))
+    noted = job.log.record(
+        Choice(DecisionKind.SKEW, NodeRef(2, "n2"), "merged in pieces", "it is hot", {LARGEST: 4000})
+    )
     read = job.decide(2).setup.read_of("1-2")
     assert isinstance(read, CoalescedRead)
     assert read.merged == merged
@@ -190,6 +201,45 @@ def test_partial_results_are_not_split_like_the_rows_of_an_operator_before_them(
     assert window.ranges == partial.ranges
     assert not window.merged
     assert list(partial.merged) == [2]
+
+
+def test_rows_are_not_split_beside_partial_results() -> None:
+    """All tasks of a split would read the groups of the other input, each of them whole."""
+    job = Deciding(
+        "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
+        {4: Operator(OperatorKind.REPARTITION), 5: AggregateOperator("sum")},
+        results={1: written(40, 40, 4000, 40, tasks=16), 2: written(40, 40, 40, 40)},
+        groups={"1-4": 1, "2-5": 1},
+        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
+    )
+    before = job.manager.stream_graph_context
+    assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-4", intra_input_correlated=False)])
+    noted = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
+    setup = job.decide(6).setup
+    split, whole = setup.read_of("1-4"), setup.read_of("2-5")
+    assert isinstance(split, CoalescedRead)
+    assert isinstance(whole, CoalescedRead)
+    assert split.ranges == whole.ranges
+    (settled,) = job.log.of(noted.nodes, DecisionKind.SKEW)
+    assert settled.outcome["instead"] == "its partitions are not split"
+
+
+def test_what_became_of_a_split_is_told_of_the_step_that_was_split() -> None:
+    job = Deciding(
+        "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
+        {4: Operator(OperatorKind.WINDOW), 5: Operator(OperatorKind.REPARTITION)},
+        results={1: written(40, 40, 40, 40), 2: written(40, 40, 4000, 40, tasks=16)},
+        groups={"1-4": 1, "2-5": 1},
+        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
+    )
+    before = job.manager.stream_graph_context
+    assert before.modify_stream_edge([StreamEdgeUpdateRequest("2-5", intra_input_correlated=False)])
+    hot = job.log.record(Choice(DecisionKind.SKEW, NodeRef(5, "n5"), "split", "it is hot", {LARGEST: 4000}))
+    other = job.log.record(Choice(DecisionKind.SKEW, NodeRef(5, "n5"), "not split", "it is small"))
+    job.decide(6)
+    outcomes = {one.id: one.outcome for one in job.log.of((4, 5), DecisionKind.SKEW)}
+    assert outcomes[hot.id]["split"] == 1
+    assert not outcomes[other.id]
 
 
 def test_what_is_broadcast_is_read_whole() -> None:

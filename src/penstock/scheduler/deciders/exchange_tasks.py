@@ -124,10 +124,13 @@ class ExchangeDecider:
         told = self._by_partitioner(edges, vertex, wanted, known) or self._by_sink(edges[0], infos, vertex, wanted)
         if told is not None:
             return told
-        if any(self._is_split(edge) for edge in edges):
-            self._settle_unmerged(edges, "its step splits the rows of another input")
+        split_ones = [edge for edge in edges if self._is_split(edge)]
+        if split_ones and any(map(self._aggregates, edges)):
+            why = "its step aggregates another input, and needs each group of that in one task"
+            self._settle(split_ones, {"split": 0, "instead": "its partitions are not split", "because": why})
+        elif split_ones:
             cut = self._split(edges, infos, vertex, wanted)
-            self._settle_split(edges[0].target_id, cut)
+            self._settle_split(split_ones, cut)
             why = "the rows of skewed keys are split among several tasks"
             why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
@@ -273,23 +276,27 @@ class ExchangeDecider:
 
     def _settle_unmerged(self, edges: list[StreamEdge], why: str) -> None:
         """Say of decisions to merge hot groups in pieces that it is not done."""
-        told = {"instead": "its partial results are merged in one task", "because": why}
-        for edge in edges:
-            if not edge.intra_input_correlated and self._aggregates(edge):
-                for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
-                    self._log.settle(decision.id, **told)
+        merged = [edge for edge in edges if not edge.intra_input_correlated and self._aggregates(edge)]
+        self._settle(merged, {"instead": "its partial results are merged in one task", "because": why})
 
-    def _settle_split(self, node_id: int, cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
-        """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
-        read = [one for pieces in cut.values() for task in pieces for one in task]
-        split = len({one.subpartitions for one in read if one.mappers is not None})
-        tasks = show_count(len(next(iter(cut.values()))), "task")
-        outcome: dict[str, int | str] = {"split": split}
-        if not split:
-            outcome |= {"instead": "its partitions are not split", "because": f"there are only {tasks}"}
-        for decision in self._log.of((node_id,), DecisionKind.SKEW):
-            if LARGEST in decision.figures:
-                self._log.settle(decision.id, **outcome)
+    def _settle_split(self, edges: list[StreamEdge], cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
+        """Say of decisions to split what became of them: there may be too few tasks for all that is skewed."""
+        for node_id in {edge.target_id for edge in edges}:
+            inputs = [edge for edge in edges if edge.target_id == node_id]
+            read = [one for edge in inputs for task in cut[edge.id] for one in task]
+            split = len({one.subpartitions for one in read if one.mappers is not None})
+            outcome: dict[str, int | str] = {"split": split}
+            if not split:
+                tasks = show_count(len(cut[inputs[0].id]), "task")
+                outcome |= {"instead": "its partitions are not split", "because": f"there are only {tasks}"}
+            self._settle(inputs[:1], outcome)
+
+    def _settle(self, edges: list[StreamEdge], outcome: Mapping[str, int | str]) -> None:
+        """Say what became of decisions about hot subpartitions of inputs."""
+        for edge in edges:
+            for decision in self._log.of((edge.target_id,), DecisionKind.SKEW):
+                if LARGEST in decision.figures:
+                    self._log.settle(decision.id, **outcome)
 
     def _cut_for_files(self, edge: StreamEdge, target: int) -> tuple[list[tuple[Slice, ...]], str]:
         """Return what the tasks of a sink read, so that each writes a file of a size, and the reason."""

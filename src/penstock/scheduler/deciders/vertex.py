@@ -156,6 +156,8 @@ class VertexDecider:
         if given is not None or fixed is None or most is None or fixed <= most:
             return self._inputs.decide(edges, vertex, given or fixed)
         decided = self._inputs.decide(edges, vertex, most)
+        if decided.parallelism != most:  # it was decided by something else
+            return decided
         return replace(decided, reason=f"{decided.reason}, the most tasks of this step")
 
     def _record(
