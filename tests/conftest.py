@@ -64,7 +64,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def nobody_is_served_afterwards() -> Iterator[None]:
     """A module that leaves Penstock enabled in the session that all share would change what later ones see.
 
-    So would a job group: queries have its name.
+    So would a job group: queries have its name. And a job that lost a shuffle file ends the JVM of all ten minutes
+    later: Spark then takes the only executor for lost, and one of a local master cannot come back.
     """
     yield
     pyspark = sys.modules.get("pyspark")
@@ -73,6 +74,7 @@ def nobody_is_served_afterwards() -> Iterator[None]:
         return
     for key in ("spark.jobGroup.id", "spark.job.description"):
         context.setLocalProperty(key, None)
+    assert context._jsc.sc().getExecutorMemoryStatus().size() == 1, "a shuffle file was lost: use a process of its own"
     from pyspark.sql import SparkSession
 
     from penstock.spark import query_hook

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import gc
-import contextlib
-import os
+import json
 import socket
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -413,34 +413,13 @@ def test_a_function_that_catches_what_is_not_its_own(
     assert reports == []
 
 
-def lose_shuffle_files(folder: str, since: float) -> None:
-    """Remove the files of shuffles that were written since a time; Spark removes others meanwhile."""
-    for place, _, names in os.walk(folder):
-        for file in (Path(place, name) for name in names if name.startswith("shuffle_") and name.endswith(".data")):
-            with contextlib.suppress(FileNotFoundError):
-                if file.stat().st_mtime > since:
-                    file.unlink()
-
-
-def test_a_lost_piece_is_made_again(spark: SparkSession, env: Environment, tmp_path: Path) -> None:
+def test_a_lost_piece_is_made_again(tmp_path: Path) -> None:
     """Spark writes a lost file again, although the function catches the error."""
-    marker, begun = tmp_path / "lost", time.time()
-
-    def careless(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            for number, batch in enumerate(batches):
-                if number == 2 and not marker.exists():
-                    marker.touch()
-                    for folder in os.environ["SPARK_LOCAL_DIRS"].split(","):  # of this application
-                        lose_shuffle_files(folder, begun)
-                yield batch
-        except Exception:
-            return
-
-    spread = penstock.rebalance(spark.range(0, 6000, 1, 3), CONSUMERS, adaptive=True)
-    found = env.collect(spread.map_in_arrow(careless, "id long"))
+    marker = tmp_path / "lost"
+    job = Path(__file__).parent.parent / "jobs" / "lost_piece.py"
+    told = subprocess.run([sys.executable, str(job), str(marker)], check=True, capture_output=True, text=True).stdout
     assert marker.exists()
-    assert sorted(row["id"] for row in found) == list(range(6000))
+    assert json.loads(told.splitlines()[-1]) == list(range(6000))
 
 
 def all_at_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
