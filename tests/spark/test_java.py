@@ -32,13 +32,17 @@ INSTANCES = set(re.findall(r'new_instance\(\w+(?:\.\w+)?, "(\w+)"', PYTHON)) | {
 METHOD = re.compile(
     r"^ +(?:(public|private) )?(?:static )?(?:final )?[\w.<>\[\], ?]+ (\w+)\([^;{]*\)[^;{]*\{$", re.MULTILINE
 )
+DECLARED = re.compile(r"^    (?:abstract )?\w[\w.<>\[\], ?]* (\w+)\([^;{=]*\)[^;{=]*;$", re.MULTILINE)
+"""Methods of interfaces and abstract classes, which others implement."""
+OVERRIDDEN = re.compile(r"@Override\s+[^{]*\{")
 FOR_TASKS = {"CutLayouts", "KeyGroupMover", "LayoutCheck", "PulledRows", "SnapshotMover", "TaskAttempt"}
 
 
 def methods(source: str) -> list[tuple[str, str]]:
-    """Return the visibility and the name of each method that is declared, without those of an interface of others."""
-    own = re.sub(r"@Override\s+public[^{]*\{", "", source)
+    """Return the visibility and the name of each method that is declared first here, by no interface or class above."""
+    own = OVERRIDDEN.sub("", source)
     named = [(found[1] or "", found[2]) for found in METHOD.finditer(own)]
+    named += [("", found[1]) for found in DECLARED.finditer(own)]
     return [
         (visibility, name) for visibility, name in named if name[0].islower() and name not in {"if", "for", "while"}
     ]
@@ -47,6 +51,7 @@ def methods(source: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", JAVA)
 def test_every_class_and_method_has_a_caller(name: Any) -> None:
     others = "\n".join(text for other, text in JAVA.items() if other != name)
+    heirs = OVERRIDDEN.sub("", "\n".join(text for text in JAVA.values() if f" extends {name} " in text))
     asked = {method for cls, method in HELPERS if cls == name}
     assert asked or name in INSTANCES or re.search(rf"\b{name}\b", others), "nobody uses the class"
     found = methods(JAVA[name])
@@ -54,7 +59,8 @@ def test_every_class_and_method_has_a_caller(name: Any) -> None:
         if method == "writeReplace":  # Java's serialisation calls it
             continue
         calls = len(re.findall(rf"\b{method}\(", JAVA[name])) - sum(method == other for _, other in found)
-        calls += 0 if visibility == "private" else len(re.findall(rf"\.{method}\(", others))
+        if visibility != "private":
+            calls += len(re.findall(rf"\.{method}\(", others)) + len(re.findall(rf"\b{method}\(", heirs))
         if visibility == "public" and name in {cls for cls, _ in HELPERS}:
             calls = method in asked
         elif visibility == "public":  # of what Python holds: an answer, or an object with state
@@ -74,9 +80,10 @@ def test_files_are_small(name: Any) -> None:
 
 
 def test_a_method_without_a_caller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JAVA, "PlanSearch", JAVA["PlanSearch"].replace("observesMetrics", "observesNothing"))
-    with pytest.raises(AssertionError, match="nobody calls"):
-        test_every_class_and_method_has_a_caller("PlanSearch")
+    for name, method in (("PlanSearch", "observesMetrics"), ("StateMover", "readsGroups"), ("GroupRows", "next")):
+        monkeypatch.setitem(JAVA, name, JAVA[name].replace(f" {method}(", " toNobody("))
+        with pytest.raises(AssertionError, match="nobody calls toNobody"):
+            test_every_class_and_method_has_a_caller(name)
     monkeypatch.setitem(JAVA, "Lonely", "package penstock;\n\nfinal class Lonely {\n}\n")
     with pytest.raises(AssertionError, match="nobody uses"):
         test_every_class_and_method_has_a_caller("Lonely")

@@ -51,7 +51,9 @@ class Prepared(ABC):
     """Whether `undo` brings the old rows back after a commit; if not, only what is not committed can be undone."""
 
     def __init_subclass__(cls) -> None:
-        _KINDS[cls.kind] = cls
+        super().__init_subclass__()
+        if hasattr(cls, "kind"):  # what several kinds have in common is none itself
+            _KINDS[cls.kind] = cls
 
     @property
     @abstractmethod

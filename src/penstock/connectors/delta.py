@@ -308,7 +308,7 @@ class _DeltaSinkJob(SinkJob):
         if table is not None:
             check_upsert(table, sink.path)
             self._version = table.version()
-        upsert = DeltaUpsert(df.sparkSession, self._staged.root, self._key(schema), self._rows.folder, schema)
+        upsert = DeltaUpsert(df.sparkSession, self._key(schema), self._rows.folder, schema, self._staged.root)
         self._removed = upsert.write(table, self._staged)
 
     def _key(self, schema: StructType) -> Key:

@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 _RECEIPT = "penstock.receipt"
 _AS_THEY_ARE = "/!$&'()+,-.:;=@_~"
 """Characters of a path that deltalake (1.6) does not escape where it removes a file."""
-TRIES = 10
-PAUSE = 0.05
-"""Seconds before an overwrite that came too late is tried again, more each time."""
+PAUSES = tuple(0.05 * number for number in range(1, 10))
+"""Seconds before a commit that replaces rows, and came too late, is tried again."""
 
 
 @dataclass(frozen=True)
@@ -104,16 +103,16 @@ class PreparedDelta(Prepared):
         """Write the entry of the log; one that replaces rows replaces all those of the version before it."""
         from deltalake.exceptions import CommitFailedError
 
-        for attempt in range(TRIES):
+        for pause in (*PAUSES, None):
             if self.is_committed(access):
                 return
             self.put_in_place(access)
             try:
                 self._write_entry(access)
             except CommitFailedError:
-                if self.mode == "append" or attempt == TRIES - 1:
+                if self.mode == "append" or pause is None:
                     raise
-                time.sleep(PAUSE * (1 + attempt))
+                time.sleep(pause)
             else:
                 return
 

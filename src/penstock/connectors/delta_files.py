@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from penstock.connectors.partition_commit import NO_VALUE
 from penstock.connectors.predicates import ColumnStatistics, Predicate, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema
 from penstock.errors import SourceError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.connectors.delta_columns import DeltaColumns
 
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _CERTAIN = 32
 """Statistics of longer texts may be cut off."""
 
@@ -135,7 +135,7 @@ def spark_finds(file: DeltaFile, columns: DeltaColumns) -> bool:
         told = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), named.get(name, ""))
         if isinstance(value, dt.datetime) and value.tzinfo is not None:
             return False  # the log's times are UTC, and Spark would take them for times of the session's zone
-        if name not in named or (isinstance(value, str) and told != value) or (value is None) != (told == _NO_VALUE):
+        if name not in named or (isinstance(value, str) and told != value) or (value is None) != (told == NO_VALUE):
             return False
     return True
 

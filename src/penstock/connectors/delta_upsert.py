@@ -1,21 +1,15 @@
-"""An upsert into a Delta table: files with a replaced row are written anew, and one entry of the log tells of both.
-
-The new rows lie in a folder of their own until the entry is in the log. If another program's entry came first, its
-files are looked at too, and the upsert is worked out again if they hold one of the keys, or if a file is gone.
-"""
+"""An upsert into a Delta table: files with a replaced row are written anew, and one entry of the log tells of both."""
 
 from __future__ import annotations
 
 import json
-import logging
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from penstock.connectors.delta_columns import DeltaColumns
 from penstock.connectors.delta_commit import (
-    PAUSE,
-    TRIES,
+    PAUSES,
     PreparedDelta,
     check_names,
     create_table,
@@ -23,52 +17,45 @@ from penstock.connectors.delta_commit import (
     properties_of,
 )
 from penstock.connectors.delta_files import DeltaFile, files_of, spark_finds
+from penstock.connectors.prepared_upsert import PreparedUpsert, Upsert
 from penstock.connectors.staged_files import StagedFiles
-from penstock.connectors.upsert import Key, balanced, plain_path
+from penstock.connectors.upsert import balanced
 from penstock.errors import SinkError
 from penstock.spark.files import EVERY_ROW, read_parquet
 from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from deltalake import DeltaTable
     from deltalake.transaction import AddAction
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
 
     from penstock.commit import Access
 
-log = logging.getLogger("penstock.sinks")
-
 
 @dataclass(frozen=True, slots=True)
-class DeltaUpsert:
+class DeltaUpsert(Upsert[DeltaFile]):
     """What an upsert needs to be worked out.
 
     Parameters
     ----------
-    spark
-        The session.
+    spark, key, rows, schema
+        As of an `Upsert`.
     root
         The table's folder, as Spark knows it.
-    key
-        The columns that tell rows apart.
-    rows
-        The folder of the new rows.
-    schema
-        Their columns, which are the table's.
     """
 
-    spark: SparkSession
     root: str
-    key: Key
-    rows: str
-    schema: StructType
 
-    def new_rows(self) -> DataFrame:
-        """Return the new rows."""
-        return read_parquet(self.spark, self.schema, [self.rows], **EVERY_ROW)
+    def place_of(self, file: DeltaFile) -> str:
+        """Return where Spark finds a file."""
+        return f"{self.root}/{file.path}"
+
+    def read(self, files: Iterable[DeltaFile]) -> DataFrame:
+        """Return all rows of files; the values of partition columns are in the names of folders."""
+        paths = [self.place_of(one) for one in files]
+        return read_parquet(self.spark, self.schema, paths, basePath=self.root, **EVERY_ROW)
 
     def write(self, table: DeltaTable | None, staged: StagedFiles) -> tuple[str, ...]:
         """Write what comes into the table; return the files that it replaces."""
@@ -78,29 +65,9 @@ class DeltaUpsert:
             staged.write(rows)
             return ()
         files = [] if table is None else files_of(table, conditions, DeltaColumns.of(table))
-        found = self.with_keys(files, rows)
-        if found:
-            rows = self.key.merged(self._read(found), rows)
+        rows, replaced = self.merged(files, rows)
         staged.write(balanced(rows, staged.partition_by))
-        return tuple(one.path for one in found)
-
-    def with_keys(self, files: Sequence[DeltaFile], rows: DataFrame) -> list[DeltaFile]:
-        """Return the files that have a row with one of the keys."""
-        if not files:
-            return []
-        names = self.key.files_with(self._read(files), rows)
-        found = [one for one in files if plain_path(f"{self.root}/{one.path}") in names]
-        if len(found) != len(names):
-            raise SinkError(
-                f"{self.key.where} cannot be written",
-                cause=f"Spark reads {len(names)} files with replaced rows, and the log names {len(found)} of them",
-                hint="report this, with the names of the table's files",
-            )
-        return found
-
-    def _read(self, files: Iterable[DeltaFile]) -> DataFrame:
-        paths = [f"{self.root}/{one.path}" for one in files]
-        return read_parquet(self.spark, self.schema, paths, basePath=self.root, **EVERY_ROW)
+        return replaced
 
 
 def check_upsert(table: DeltaTable, path: str) -> None:
@@ -128,90 +95,59 @@ def check_upsert(table: DeltaTable, path: str) -> None:
 
 
 @dataclass(frozen=True)
-class PreparedDeltaUpsert(PreparedDelta):
-    """Files that take the place of others.
-
-    Parameters
-    ----------
-    key
-        The columns that tell rows apart.
-    rows
-        The folder of the new rows, from which all can be worked out again.
-    removed
-        The files that are replaced.
-    """
+class PreparedDeltaUpsert(PreparedUpsert["DeltaTable"], PreparedDelta):
+    """Files that take the place of others."""
 
     kind: ClassVar[str] = "delta-upsert"
-
-    key: tuple[str, ...] = ()
-    rows: str = ""
-    removed: tuple[str, ...] = ()
+    pauses: ClassVar[tuple[float, ...]] = PAUSES
 
     def commit(self, access: Access) -> None:
         """Write the entry of the log, onto the version that was looked at; look again if there is a newer one."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
-        tried = [self]
-        for attempt in range(TRIES):
-            if self.is_committed(access):
-                break
-            table = self._check(access)
-            fitting = tried[-1].fitting(access, table)
-            if fitting is not tried[-1]:
-                tried.append(fitting)
-            fitting.put_in_place(access)
-            try:
-                fitting.write_onto(access, table)
-                break
-            except DeltaError as error:  # of a new table none tells that another was quicker
-                if attempt == TRIES - 1 or not (table is None or isinstance(error, CommitFailedError)):
-                    raise
-                time.sleep(PAUSE * (1 + attempt))
+        tried = self.commit_what_fits(access)
         for useless in tried[:-1]:
             useless.remove_files(access)
         for worked_out_again in tried[1:]:
             Folder(access.bridge, worked_out_again.staging).delete()
 
-    def fitting(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
-        """Return what fits a version: this, or what is worked out again."""
-        version = None if table is None else table.version()
-        if version == self.version:
-            return self
-        if table is not None:
-            check_upsert(table, self.path)
-            if self._still_fits(access, table):
-                return self
-        log.warning("table %s has changed, the upsert is worked out again", self.path)
-        staged = StagedFiles(access.bridge.spark, self.root, self.partition_by)
-        removed = self._upsert(access).write(table, staged)
-        return replace(self, files=files_in_log(staged), staging=staged.folder, version=version, removed=removed)
+    def look(self, access: Access) -> DeltaTable | None:
+        """Return the newest version, if its columns and partitions are as they were."""
+        return self._check(access)
 
-    def _still_fits(self, access: Access, table: DeltaTable) -> bool:
-        """Whether the replaced files are still there, and no file that has come since has one of the keys."""
+    def has_seen(self, table: DeltaTable | None) -> bool:
+        """Whether this is the version that was looked at."""
+        return self.version == (None if table is None else table.version())
+
+    def still_fits(self, access: Access, table: DeltaTable) -> bool:
+        """Whether a later version may get the files as they are; one whose rows cannot be replaced is refused."""
         from deltalake import DeltaTable
 
+        check_upsert(table, self.path)
         if self.version is None:
             return False
         columns = DeltaColumns.of(table)
         then = DeltaTable(self.place(access), self.version, self.reach(access) or None)
-        before = {one.path for one in files_of(then, (), columns)}
-        now = files_of(table, (), columns)
-        if not {one.path for one in now}.issuperset(self.removed):
-            return False
-        upsert = self._upsert(access)
-        return not upsert.with_keys([one for one in now if one.path not in before], upsert.new_rows())
+        before, now = files_of(then, (), columns), files_of(table, (), columns)
+        return self._upsert(access).still_fits(self.removed, before, now)
+
+    def worked_out_again(self, access: Access, table: DeltaTable | None) -> PreparedDeltaUpsert:
+        """Write the files that fit a version."""
+        version = None if table is None else table.version()
+        staged = StagedFiles(access.bridge.spark, self.root, self.partition_by)
+        removed = self._upsert(access).write(table, staged)
+        return replace(self, files=files_in_log(staged), staging=staged.folder, version=version, removed=removed)
 
     def _upsert(self, access: Access) -> DeltaUpsert:
         from pyspark.sql.types import StructType
 
         schema = StructType.fromJson(json.loads(self.schema))
-        return DeltaUpsert(access.bridge.spark, self.root, Key(self.key, f"table {self.path}"), self.rows, schema)
+        return DeltaUpsert(access.bridge.spark, self.table_key, self.rows, schema, self.root)
 
-    def write_onto(self, access: Access, table: DeltaTable | None) -> None:
-        """Write the entry of the log as the one after a version."""
+    def commit_onto(self, access: Access, table: DeltaTable | None) -> None:
+        """Move the files in place, and write the entry of the log as the one after a version."""
         from deltalake import Schema
         from deltalake.transaction import RemoveAction
 
+        self.put_in_place(access)
         schema, added = Schema.from_json(self.schema), self._added()
         if table is None:
             create_table(self, access, schema, added)
@@ -221,7 +157,8 @@ class PreparedDeltaUpsert(PreparedDelta):
         told = properties_of(self.receipt, self.token, 0)
         table.create_write_transaction(actions, "append", schema, list(self.partition_by), commit_properties=told)
 
-    def finish(self, access: Access) -> None:
-        """Remove the folders of the new rows, and of files."""
-        super().finish(access)
-        Folder(access.bridge, self.rows).delete()
+    def came_too_late(self, error: Exception, table: DeltaTable | None) -> bool:
+        """Whether another entry came first; of a new table no error tells that another was quicker."""
+        from deltalake.exceptions import CommitFailedError, DeltaError
+
+        return isinstance(error, DeltaError if table is None else CommitFailedError)

@@ -24,6 +24,7 @@ from penstock.connectors.base import (
     checked_parallelism,
 )
 from penstock.connectors.extras import address_of, without_secrets
+from penstock.connectors.iceberg_checks import check_upsert, snapshot_of
 from penstock.connectors.iceberg_commit import (
     PreparedIceberg,
     catalog_of,
@@ -36,7 +37,7 @@ from penstock.connectors.iceberg_commit import (
 )
 from penstock.connectors.iceberg_files import IcebergFiles, condition_of, files_of, schema_of, spark_schema
 from penstock.connectors.iceberg_partitions import IcebergPartitions, plain_columns
-from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert, check_upsert, snapshot_of
+from penstock.connectors.iceberg_upsert import IcebergUpsert, PreparedIcebergUpsert
 from penstock.connectors.sized_table import SizedTable
 from penstock.connectors.staged_files import StagedFiles
 from penstock.connectors.table_schema import as_nullable, check_columns, in_shape_of

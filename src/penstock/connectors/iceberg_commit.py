@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 _RECEIPT, _TOKEN = "penstock.receipt", "penstock.token"
 _NAMES = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
-TRIES = 8
-PAUSE = 0.1
-"""Seconds before a snapshot that came too late is tried again; twice as long each time."""
+PAUSES = tuple(0.1 * 2**number for number in range(7))
+"""Seconds before a snapshot that came too late is tried again."""
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)(?!/|:memory:|file:)(.+)")
 
 
@@ -114,15 +113,15 @@ class PreparedIceberg(Prepared):
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        for attempt in range(TRIES):
+        for pause in (*PAUSES, None):
             if self.is_committed(access):
                 return
             try:
                 self._add_snapshot(self.connect(access))
             except CommitFailedException:
-                if attempt == TRIES - 1:
+                if pause is None:
                     raise
-                time.sleep(PAUSE * 2**attempt)
+                time.sleep(pause)
             else:
                 return
 

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from penstock.arguments import check_settings, check_text
 from penstock.connectors.base import ScanContext, checked_parallelism
+from penstock.connectors.partition_commit import NO_VALUE
 from penstock.connectors.predicates import ColumnStatistics, might_match
 from penstock.connectors.split_source import SplitSource, arrow_schema, with_partition
 from penstock.connectors.splits import OPEN_COST
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.sql.types import StructType
 
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _WORTH_A_FOOTER = 2
 """A file of so many times the volume per task is cut, at its row groups; others are read whole, unseen."""
 _TIMED_OUT = "Timeout was reached"
@@ -211,4 +211,4 @@ def _partition(path: str, root: str) -> dict[str, str | None]:
     """Return the partition values that the folders between a root and a file name."""
     inner = path.removeprefix(root).strip("/").split("/")[:-1]
     pairs = [unquote(part).partition("=") for part in inner if "=" in part]
-    return {name: None if value == _NO_VALUE else value for name, _, value in pairs}
+    return {name: None if value == NO_VALUE else value for name, _, value in pairs}

@@ -20,7 +20,8 @@ SUCCESS_FILE = "success-file"
 METASTORE = "metastore"
 KINDS = (SUCCESS_FILE, METASTORE)
 MARKER = "_SUCCESS"
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+"""What the name of a folder has in place of null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ PartitionCommitPolicy = Callable[[CommittedPartition], object]
 def partition_values(folder: str) -> dict[str, str | None]:
     """Return the values of partition columns from the names of folders, such as ``day=2024-01-01/hour=7``."""
     pairs = (name.partition("=") for name in folder.split("/") if name)
-    return {unquote(key): None if value == _NO_VALUE else unquote(value) for key, _, value in pairs}
+    return {unquote(key): None if value == NO_VALUE else unquote(value) for key, _, value in pairs}
 
 
 def write_marker(partition: CommittedPartition) -> None:

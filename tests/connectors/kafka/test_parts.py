@@ -21,8 +21,9 @@ from confluent_kafka import TopicPartition
 from penstock.commit import Access
 from penstock.connectors import KafkaSink
 from penstock.connectors.kafka import client, parts
-from penstock.connectors.kafka.commit import PreparedKafka, group_of, receipt_of
+from penstock.connectors.kafka.commit import PreparedKafka
 from penstock.connectors.kafka.parts import PartPlace, PreparedKafkaParts, dealt, write_part
+from penstock.connectors.kafka.transactions import group_of, receipt_of
 from penstock.errors import PenstockError, SinkError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def test_a_part_that_is_written_again_is_there_once(broker: KafkaBroker, topic: 
 
 
 def prepared(broker: KafkaBroker, topic: str, run: str) -> PreparedKafkaParts:
-    return PreparedKafkaParts(broker.servers, topic, "t", run, "/staging", (("a",), ("b",)))
+    return PreparedKafkaParts(broker.servers, topic, "t", "/staging", run, (("a",), ("b",)))
 
 
 def test_another_run_with_the_token_of_a_claim_is_refused(

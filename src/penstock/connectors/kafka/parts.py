@@ -12,22 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from penstock.commit import Prepared
-from penstock.connectors.extras import address_of, given_for, needs, with_secrets
 from penstock.connectors.kafka import client
-from penstock.connectors.kafka.commit import (
+from penstock.connectors.kafka.commit import PreparedTopic
+from penstock.connectors.kafka.transactions import (
     WRITTEN,
     claimed_by_another,
     end_with_receipt,
-    group_of,
-    id_of,
     producer_of,
     receipt_of,
     write_in_transaction,
 )
-from penstock.errors import SinkError
 from penstock.spark.files import EVERY_ROW
-from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
 
 if TYPE_CHECKING:
@@ -65,57 +60,26 @@ class PartPlace:
 
 
 @dataclass(frozen=True)
-class PreparedKafkaParts(Prepared):
-    """Records that are in no topic yet, in parts.
+class PreparedKafkaParts(PreparedTopic):
+    """Records in parts; the receipt of the token says first that this run writes them, and at last that it has.
 
     Parameters
     ----------
-    servers, topic, token
-        As of a `PreparedKafka`; the receipt of the token says first that this run writes it, and at last that it has.
     run
         The name of this run.
-    staging
-        Where the records lie.
     parts
-        The files of each part, relative to it.
-    properties
-        Further properties of the producer, but for secrets.
+        The files of each part, relative to the staging folder.
     """
 
     kind: ClassVar[str] = "kafka parts"
-    is_reversible: ClassVar[bool] = False
 
-    servers: str
-    topic: str
-    token: str
     run: str
-    staging: str
     parts: tuple[tuple[str, ...], ...]
-    properties: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def target(self) -> str:
-        """The topic and its brokers."""
-        return f"topic {self.topic} at {self.servers}"
-
-    @property
-    def address(self) -> str:
-        """The brokers, and the user."""
-        return address_of(self.servers, dict(self.properties).get("sasl.username"))
 
     @property
     def is_atomic(self) -> bool:
         """False: readers may see some parts before others, and a journal tells which are left."""
         return False
-
-    @property
-    def folder(self) -> str:
-        """The staging folder, as a topic is none."""
-        return self.staging
-
-    def ready(self, access: Access) -> None:
-        """Begin as the producer of the token: brokers without transactions refuse that."""
-        self._producer(access)
 
     def commit(self, access: Access) -> None:
         """Claim the token, write the parts that have no receipt, and say that all are written.
@@ -138,11 +102,6 @@ class PreparedKafkaParts(Prepared):
         # By another producer: not every broker takes the offsets of the second transaction of one.
         self._tell(access, self._producer(access), WRITTEN)
 
-    def is_committed(self, access: Access) -> bool:
-        """Whether the receipt says that all is written."""
-        self._producer(access)
-        return self._receipt(access) == WRITTEN
-
     def has_begun(self, access: Access) -> bool:
         """Whether this run has claimed the token: some parts may be there."""
         self._producer(access)  # a claim that is under way is fenced
@@ -154,29 +113,10 @@ class PreparedKafkaParts(Prepared):
         digest = hashlib.sha256(self.run.encode()).digest()
         return WRITTEN + 1 + int.from_bytes(digest[:7])
 
-    def undo(self, access: Access) -> None:
-        """Remove the staged records."""
-        Folder(access.bridge, self.staging).delete()
-
-    def finish(self, access: Access) -> None:
-        """Remove the staged records."""
-        Folder(access.bridge, self.staging).delete()
-
     def _tell(self, access: Access, producer: Producer, receipt: int) -> None:
         """Write the receipt of the token."""
         producer.begin_transaction()
-        group = group_of(self.token)
-        end_with_receipt(producer, self.servers, self._properties(access), group, self.topic, receipt)
-
-    def _receipt(self, access: Access) -> int:
-        return receipt_of(self.servers, self._properties(access), group_of(self.token), self.topic)
-
-    def _producer(self, access: Access) -> Producer:
-        needs("confluent_kafka", "kafka", SinkError)
-        return producer_of(self.servers, self._properties(access), id_of(self.topic, self.token), self.topic)
-
-    def _properties(self, access: Access) -> dict[str, str]:
-        return with_secrets(self.properties, given_for(access, self.address, self.servers))
+        self._end(access, producer, receipt)
 
 
 def dealt(files: Iterable[tuple[str, int]], parts: int) -> tuple[tuple[str, ...], ...]:

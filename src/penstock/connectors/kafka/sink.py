@@ -14,8 +14,9 @@ from penstock.commit.owner import Owner
 from penstock.connectors.base import NothingToWrite, Sink, SinkJob, checked_parallelism
 from penstock.connectors.extras import address_of, needs, without_secrets
 from penstock.connectors.kafka import client
-from penstock.connectors.kafka.commit import PreparedKafka, has_token
+from penstock.connectors.kafka.commit import PreparedKafka, PreparedTopic
 from penstock.connectors.kafka.parts import PreparedKafkaParts, dealt
+from penstock.connectors.kafka.transactions import has_token
 from penstock.errors import SinkError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
@@ -125,10 +126,7 @@ class KafkaSink(Sink):
                 recover(access, path)
 
     def _is_of(self, part: Prepared) -> bool:
-        return isinstance(part, PreparedKafka | PreparedKafkaParts) and (part.servers, part.topic) == (
-            self.servers,
-            self.topic,
-        )
+        return isinstance(part, PreparedTopic) and (part.servers, part.topic) == (self.servers, self.topic)
 
     def open(self, spark: SparkSession) -> SinkJob:
         """Look whether a broker answers, and whether it has the topic, and the job's token."""
@@ -204,11 +202,12 @@ class _TransactionalSinkJob(SinkJob):
     def prepare(self) -> Prepared:
         """Tell where the records are."""
         self._staging.sync()
-        servers, staging, kept = self._sink.servers, str(self._staging), without_secrets(self._sink.properties)
+        told = self._sink.servers, self._topic, self._token, str(self._staging)
+        kept = without_secrets(self._sink.properties)
         parts = dealt(self._staging.files_below(), self._sink.transactions) if self._sink.transactions > 1 else ()
         if len(parts) > 1:
-            return PreparedKafkaParts(servers, self._topic, self._token, self._staging.name, staging, parts, kept)
-        return PreparedKafka(servers, self._topic, self._token, staging, kept)
+            return PreparedKafkaParts(*told, self._staging.name, parts, properties=kept)
+        return PreparedKafka(*told, properties=kept)
 
     def abort(self) -> None:
         self._staging.delete()

@@ -24,7 +24,7 @@ import scala.Option;
 import scala.Tuple3;
 
 /** The rows of an old key group, in the order of their keys, at the version that is read. */
-final class KeyGroupReader {
+final class KeyGroupReader extends GroupRows {
     /** So many bytes in front of a key name its column family. */
     private static final int PREFIX = 2;
 
@@ -68,7 +68,7 @@ final class KeyGroupReader {
         rows.seekToFirst();
     }
 
-    /** Goes to the next row, and returns whether there is one. */
+    @Override
     boolean next() throws Exception {
         if (started) {
             rows.next();
@@ -95,7 +95,7 @@ final class KeyGroupReader {
         return keyed && family().internal;
     }
 
-    /** Returns the new key group of the row. */
+    @Override
     int group() {
         if (!keyed) {
             return 0;
@@ -107,6 +107,7 @@ final class KeyGroupReader {
         return family.group.apply((InternalRow) partitionKey).getInt(0);
     }
 
+    @Override
     void close() throws Exception {
         rows.close();
         options.close();

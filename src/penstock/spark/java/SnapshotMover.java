@@ -1,109 +1,67 @@
 package penstock;
 
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 
-import org.apache.spark.api.java.function.FlatMapFunction;
-import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory;
 import org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider;
-import org.apache.spark.sql.execution.streaming.state.StatePartitionAllColumnFamiliesWriter;
 import org.apache.spark.sql.execution.streaming.state.StatePartitionKeyExtractor;
-import org.apache.spark.sql.execution.streaming.state.StatePartitionWriterColumnFamilyInfo;
-import org.apache.spark.sql.execution.streaming.state.StateSchemaProvider;
-import org.apache.spark.sql.execution.streaming.state.StateStoreConf;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
 
 import scala.Option;
 
 /**
  * Moves the state of one store from old key groups to new ones where the store is HDFSBackedStateStoreProvider's: a new
- * group is a snapshot, of which Spark's own code writes the format. Tasks and answers are those of KeyGroupMover.
+ * group is a snapshot, of which Spark's own code writes the format.
  */
-public final class SnapshotMover implements FlatMapFunction<Object, Object> {
+public final class SnapshotMover extends StateMover {
     private static final long serialVersionUID = 1L;
     private static final int KEY = 0;
     private static final int VALUE = 1;
 
-    private PartitionReaderFactory readers;
-    private InputPartition[] groups;
-    private int maxParallelism;
     private String operatorName;
+    private String storeName;
     private StructType keySchema;
     private int valueFields;
     private int formatVersion;
 
-    private StateStoreConf storeConf;
-    private Broadcast<SerializableConfiguration> hadoopConf;
-    private String target;
-    private long operator;
-    private String store;
-    private long batch;
-    @SuppressWarnings("serial") // all of Scala's maps are serializable
-    private scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families;
-    private Option<StateSchemaProvider> schemas;
-
     /** What is read: rows of key and value, of an operator whose state has a format version. */
     public void reads(PartitionReaderFactory readers, Object groups, int maxParallelism, StructType keySchema,
             int valueFields, String operatorName, String store, int formatVersion) {
-        this.readers = readers;
-        this.groups = (InputPartition[]) groups;
-        this.maxParallelism = maxParallelism;
+        readsGroups(readers, groups, maxParallelism);
         this.keySchema = keySchema;
         this.valueFields = valueFields;
         this.operatorName = operatorName;
-        this.store = store;
+        storeName = store;
         this.formatVersion = formatVersion;
     }
 
     /** Returns what tells the key that rows are grouped by; of an operator without one it has no columns. */
     public StatePartitionKeyExtractor extractor() {
-        return StatePartitionKeyExtractorFactory.create(operatorName, keySchema, store, SnapshotWriter.FAMILY,
+        return StatePartitionKeyExtractorFactory.create(operatorName, keySchema, storeName, SnapshotWriter.FAMILY,
                 Option.apply((Object) Integer.valueOf(formatVersion)), Option.empty());
     }
 
-    /** Where new groups are written. */
-    public void writes(StateStoreConf storeConf, Broadcast<SerializableConfiguration> hadoopConf, String target,
-            long operator, String store, long batch,
-            scala.collection.immutable.Map<String, StatePartitionWriterColumnFamilyInfo> families,
-            Option<StateSchemaProvider> schemas) {
-        this.storeConf = storeConf;
-        this.hadoopConf = hadoopConf;
-        this.target = target;
-        this.operator = operator;
-        this.store = store;
-        this.batch = batch;
-        this.families = families;
-        this.schemas = schemas;
+    @Override
+    GroupRows rows(int group) throws Exception {
+        return new Rows(group);
     }
 
     @Override
-    public Iterator<Object> call(Object task) throws Exception {
-        String[] sides = ((String) task).split("\\|", -1);
-        int[] reads = KeyGroupMover.numbers(sides[0]);
+    List<Object> move(int[] reads, int[] writes) throws Exception {
         List<Object> answers = new ArrayList<>();
-        if (sides[1].isEmpty()) {
-            for (int group : reads) {
-                answers.add(check(group));
-            }
-            return answers.iterator();
-        }
-        int[] writes = KeyGroupMover.numbers(sides[1]);
         SnapshotWriter[] outputs = new SnapshotWriter[maxParallelism];
         try {
             for (int group : writes) {
-                outputs[group] = writer(group);
+                outputs[group] = new SnapshotWriter((HDFSBackedStateStoreProvider) provider(group), batch());
             }
             for (int group : reads) {
-                answers.add("read\t" + group + "\t" + move(group, outputs));
+                answers.add("read\t" + group + "\t" + deal(group, outputs));
             }
             for (int group : writes) {
                 answers.add("written\t" + group + "\t" + outputs[group].commit() + "\t");
@@ -115,25 +73,17 @@ public final class SnapshotMover implements FlatMapFunction<Object, Object> {
                 }
             }
         }
-        return answers.iterator();
-    }
-
-    private SnapshotWriter writer(int group) throws Exception {
-        Object conf = hadoopConf.value();
-        StatePartitionAllColumnFamiliesWriter spark = new StatePartitionAllColumnFamiliesWriter(
-                storeConf, ((SerializableConfiguration) conf).value(), group, target, operator, store, batch, families,
-                schemas);
-        return new SnapshotWriter((HDFSBackedStateStoreProvider) spark.provider(), batch);
+        return answers;
     }
 
     /** Gives every row of an old group to the new group it belongs to, if this task writes it; counts rows. */
-    private long move(int group, SnapshotWriter[] outputs) throws Exception {
+    private long deal(int group, SnapshotWriter[] outputs) throws Exception {
         Rows rows = new Rows(group);
         long read = 0;
         try {
             while (rows.next()) {
                 read++;
-                SnapshotWriter output = outputs[rows.belongs()];
+                SnapshotWriter output = outputs[rows.group()];
                 if (output != null) {
                     output.add(rows.key(), rows.value());
                 }
@@ -144,25 +94,8 @@ public final class SnapshotMover implements FlatMapFunction<Object, Object> {
         return read;
     }
 
-    private String check(int group) throws Exception {
-        Rows rows = new Rows(group);
-        long read = 0;
-        long foreign = 0;
-        try {
-            while (rows.next()) {
-                read++;
-                if (rows.belongs() != group) {
-                    foreign++;
-                }
-            }
-        } finally {
-            rows.close();
-        }
-        return "checked\t" + group + "\t" + read + "\t" + foreign;
-    }
-
-    /** The rows of a group, each with the group that it belongs to now. */
-    private final class Rows {
+    /** Rows as Spark's own source of them gives them. */
+    private final class Rows extends GroupRows {
         private final PartitionReader<?> reader;
         private final StatePartitionKeyExtractor extractor;
         private final UnsafeProjection place;
@@ -173,9 +106,10 @@ public final class SnapshotMover implements FlatMapFunction<Object, Object> {
             extractor = extractor();
             keyed = extractor.partitionKeySchema().length() > 0;
             place = KeyGroupReader.projection(extractor.partitionKeySchema(), maxParallelism);
-            reader = readers.createReader(groups[group]);
+            reader = reader(group);
         }
 
+        @Override
         boolean next() throws Exception {
             boolean more = reader.next();
             if (more) {
@@ -195,7 +129,8 @@ public final class SnapshotMover implements FlatMapFunction<Object, Object> {
             return (UnsafeRow) value;
         }
 
-        int belongs() {
+        @Override
+        int group() {
             if (!keyed) {
                 return 0;
             }
@@ -203,6 +138,7 @@ public final class SnapshotMover implements FlatMapFunction<Object, Object> {
             return place.apply((InternalRow) partitionKey).getInt(0);
         }
 
+        @Override
         void close() throws Exception {
             reader.close();
         }
