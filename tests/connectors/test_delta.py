@@ -19,6 +19,7 @@ import pyarrow as pa
 from penstock.commit import Access
 from penstock.connectors import DeltaSink, DeltaSource
 from penstock.connectors.delta_commit import PreparedDelta
+from penstock.connectors.delta_upsert import PreparedDeltaUpsert
 from penstock.errors import JobError, SinkError, SourceError
 from tests.equality import assert_same_rows
 from tests.stages import stages
@@ -192,8 +193,9 @@ def test_a_table_with_other_partitions_is_refused_before_the_log_is_written(
     deltalake.write_deltalake(path, pa.table({"id": [1], "kind": ["a"]}), partition_by=["kind"])
     schema = deltalake.DeltaTable(path).schema().to_json()
     monkeypatch.setattr(PreparedDelta, "put_in_place", lambda *_: None)
+    made = PreparedDeltaUpsert if mode == "upsert" else PreparedDelta
     for columns in (by, ("kind",)):
-        record = PreparedDelta(path, path, mode, schema, columns, (), "", None, "receipt")
+        record = made(path, path, mode, schema, columns, (), "", None, "receipt")
         if columns == ("kind",):
             record.ready(Access(None))  # type: ignore[arg-type]
         else:

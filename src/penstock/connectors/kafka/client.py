@@ -154,7 +154,7 @@ def found_behind(
     client.assign([TopicPartition(*place, end) for place, end in ends.items()])
     while ends and (left or not found) and time.monotonic() - begun < (timeout() if left else _LOOK):
         for message in client.consume(_BATCH, timeout=0.1):
-            place, problem = (message.topic(), message.partition()), message.error()
+            place, problem = (str(message.topic()), int(message.partition() or 0)), message.error()
             if place not in ends:  # the client tells of itself
                 continue
             if problem is None:
