@@ -40,6 +40,7 @@ from penstock.rebalance.task import ExchangeSpec, ExchangeTask
 from penstock.spark.barrier import BOUNDARY, narrow_partitions, task_slots
 from penstock.spark.jvm import Bridge
 from penstock.spark.python_functions import with_broadcasts
+from penstock.spark.session import penstock_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -300,9 +301,7 @@ def _struct(schema: StructType | str) -> StructType:
 
 
 def _config_of(df: DataFrame) -> Configuration:
-    spark = df.sparkSession
-    settings = dict(spark.sparkContext.getConf().getAll()) | spark.conf.getAll
-    return Configuration.load(spark_conf=settings, environ=os.environ)
+    return Configuration.load(spark_conf=penstock_settings(Bridge(df.sparkSession)), environ=os.environ)
 
 
 def _spread(df: DataFrame, parallelism: int | None, spec: ExchangeSpec) -> tuple[DataFrame, ExchangeSpec]:

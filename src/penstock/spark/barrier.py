@@ -15,6 +15,7 @@ from penstock.spark.expressions import Attributes
 from penstock.spark.jobs import active_session
 from penstock.spark.jvm import Bridge, children, class_name, items
 from penstock.spark.lifetimes import KeptByPlans
+from penstock.spark.settings import read_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,11 +62,11 @@ def task_slots(bridge: Bridge, wanted: int = 1) -> int:
     NoBarrierError
         If the session's settings do not let a barrier stage run.
     """
-    conf = bridge.spark.sparkContext.getConf()
+    settings = read_settings(bridge.session, "spark.")
     for key in _ENCRYPTED:
-        if (conf.get(key, "false") or "false").lower() == "true":
+        if settings.get(key, "false").lower() == "true":
             raise NoBarrierError(f"{key} is on, and a barrier stage would send rows unencrypted")
-    if (conf.get("spark.dynamicAllocation.enabled", "false") or "false").lower() == "true":
+    if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise NoBarrierError("spark.dynamicAllocation.enabled is on, and Spark runs no barrier stage with it")
     _check_lost_blocks(bridge.spark)
     context = bridge.spark.sparkContext._jsc.sc()

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from penstock.config import parse_size
 from penstock.spark.handles import LocalProperties
 from penstock.spark.jvm import items
-from penstock.spark.settings import thread_properties
+from penstock.spark.settings import read_settings, thread_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.spark")
 
 _LOOK_AGAIN = 0.05
+_MEMORY = "spark.executor.memory"
 _RETAINED = 100_000
 """Tasks that Spark's status store keeps of a stage (``spark.ui.retainedTasks``)."""
 
@@ -130,7 +131,7 @@ def cluster_cores(bridge: Bridge) -> int:
 
 def most_cores(bridge: Bridge) -> int:
     """Return how many tasks the cluster runs at a time with all executors that dynamic allocation may ask for."""
-    return max(slots_to_come(dict(bridge.spark.sparkContext.getConf().getAll())) or 0, cluster_cores(bridge))
+    return max(slots_to_come(read_settings(bridge.session, "spark.")) or 0, cluster_cores(bridge))
 
 
 def slots_to_come(conf: Mapping[str, str]) -> int | None:
@@ -181,8 +182,7 @@ def heap_bytes(bridge: Bridge) -> tuple[int, int]:
     driver = int(bridge.find("java.lang.Runtime").getRuntime().maxMemory())
     if is_local(bridge):
         return driver, driver
-    context = bridge.spark.sparkContext
-    return driver, parse_size(context.getConf().get("spark.executor.memory", "1g") or "1g")
+    return driver, parse_size(read_settings(bridge.session, _MEMORY).get(_MEMORY, "1g"))
 
 
 def executor_count(bridge: Bridge) -> int:

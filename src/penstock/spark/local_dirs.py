@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.spark.settings import read_settings
+
 if TYPE_CHECKING:
     from penstock.spark.jvm import Bridge
+
+_SETTING = "spark.local.dir"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +37,10 @@ def local_dirs(bridge: Bridge) -> list[LocalDir]:
 
     Spark looks for them in the same order (``Utils.getConfiguredLocalDirs``, Spark 4.0 to 4.3).
     """
-    context = bridge.spark.sparkContext
-    if not str(context.master).startswith("local"):
+    if not str(bridge.spark.sparkContext.master).startswith("local"):
         return []
     variables = (os.environ.get(name) for name in ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS"))
-    given = next(filter(None, variables), None) or context.getConf().get("spark.local.dir")
+    given = next(filter(None, variables), None) or read_settings(bridge.session, _SETTING).get(_SETTING)
     if given is None:
         given = str(bridge.find("java.lang.System").getProperty("java.io.tmpdir"))
     folders = [folder for part in given.split(",") if (folder := part.strip()) and Path(folder).is_dir()]
