@@ -1,4 +1,4 @@
-"""Aggregates with one key in 80 % of the rows on eight executors of one core: hot groups merged in pieces, and in one task.
+"""Aggregates and windows with one key in 80 % of the rows on eight executors of one core: in pieces, and in one task.
 
 Figures are of the task that read most of an exchange, from the stages that ran: its bytes, and its CPU seconds.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Environment
@@ -34,6 +34,19 @@ CASES = {
     "percentile of values that all differ": "percentile(id, 0.5)",
     "distinct count": "count(distinct v)",
 }
+WINDOWS = {
+    "rank and running sum": ("rank()", "sum(v)"),
+    "dense rank": ("dense_rank()",),
+}
+
+
+def query(hot: DataFrame, name: str) -> DataFrame:
+    """Return a case. Of a window, all rows count, but few of them leave the executors."""
+    if name in CASES:
+        return hot.groupBy("k").agg(F.expr(CASES[name]).alias("x"))
+    columns = (f"{one} over (partition by k order by v, id) as c{i}" for i, one in enumerate(WINDOWS[name]))
+    windowed = hot.selectExpr("*", *columns)
+    return windowed.agg(F.count("*"), F.expr(f"bit_xor(xxhash64({', '.join(windowed.columns)}))"))
 
 
 def figures(spark: SparkSession, before: int) -> tuple[float, float, float]:
@@ -57,7 +70,7 @@ def figures(spark: SparkSession, before: int) -> tuple[float, float, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=8_000_000)
-    parser.add_argument("--cases", default=",".join(CASES), help="names separated by commas")
+    parser.add_argument("--cases", default=",".join([*CASES, *WINDOWS]), help="names separated by commas")
     arguments = parser.parse_args()
     spark = (
         SparkSession.builder.master(MASTER)
@@ -75,7 +88,7 @@ def main() -> None:
         spark.range(0, arguments.rows, 1, 64).selectExpr(*columns).write.parquet(folder, mode="overwrite")
         hot = spark.read.parquet(folder)
         for name in arguments.cases.split(","):
-            df = hot.groupBy("k").agg(F.expr(CASES[name]).alias("x"))
+            df = query(hot, name)
             rows: dict[str, list[str]] = {}
             shown: list[float] = []
             for way in ("Spark", "NONE", "AUTO", "NONE", "AUTO"):

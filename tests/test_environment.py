@@ -168,9 +168,7 @@ def test_a_bound_of_an_operator(
     ran = found.tasks
     if ran is None:  # a step that writes nothing runs in the tasks of the one that reads it
         vertices = env.last_job.vertices
-        (reader,) = [
-            e for e in vertices if any(edge.source_vertex_id == found.vertex.id for edge in e.vertex.inputs)
-        ]
+        (reader,) = [e for e in vertices if any(edge.source_vertex_id == found.vertex.id for edge in e.vertex.inputs)]
         ran = reader.tasks
     assert ran is not None
     assert ran <= most

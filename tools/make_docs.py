@@ -67,6 +67,7 @@ API: dict[str, tuple[str, ...]] = {
     "penstock.optimizer.early_aggregation": ("EarlyAggregation",),
     "penstock.optimizer.skewed_join": ("AdaptiveSkewedJoin",),
     "penstock.optimizer.skewed_aggregation": ("AdaptiveSkewedAggregation",),
+    "penstock.optimizer.skewed_window": ("AdaptiveSkewedWindow",),
     "penstock.optimizer.join_algorithm": ("JoinAlgorithm",),
     "penstock.optimizer.collapse_exchanges": ("CollapseExchanges",),
     "penstock.optimizer.graphs": (),

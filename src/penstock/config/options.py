@@ -278,8 +278,8 @@ SKEWED_JOIN_STRATEGY = Option(
     default="AUTO",
     choices=("AUTO", "FORCED", "NONE"),
     doc="Split skewed subpartitions of a join: AUTO, if no later operator needs all rows of a key in one task; "
-    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in pieces: AUTO, if other cores would wait; "
-    "FORCED, even if not; NONE, never.",
+    "FORCED, always; NONE, never. Hot groups of an aggregate are merged in pieces, and hot keys of a window divided by "
+    "its order: AUTO, if other cores would wait; FORCED, even if not; NONE, never.",
 )
 SKEWED_FACTOR = Option(
     f"{_SKEW}.skewed-factor",

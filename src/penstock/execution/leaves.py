@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.execution.divided_windows import divide_hot_keys
 from penstock.execution.hot_groups import merge_hot_groups
 from penstock.execution.reads import CoalescedRead, PulledRead, SlicedRead
+from penstock.graph import WindowOperator
 from penstock.optimizer.graphs import is_broadcast
 from penstock.planner.plan import WriteKind
+from penstock.sizing.packing import SizeRow, pack_exactly
 from penstock.spark import exchange, fragment, pulled, verification
 from penstock.spark.exchange import BroadcastResult
 
 if TYPE_CHECKING:
     from penstock.execution.broadcasts import Broadcasts
     from penstock.execution.context import JobContext
+    from penstock.execution.divided_windows import DividedRows
     from penstock.execution.reads import EdgeRead
     from penstock.execution.results import ResultStore
     from penstock.graph import StreamEdge
@@ -67,9 +71,13 @@ class Leaves:
         output = plan.operator.output if is_operator and plan.operator is not None else plan.attributes
         if isinstance(read, PulledRead):
             return self._pulled(plan, read, result)
-        if isinstance(read, SlicedRead):
+        divided = self._divided(edge, read, result)
+        physical = None
+        if divided is not None:
+            rows, layout = divided.rows, None
+            told = verification.span_layout(exchange.layout(result.above, output), divided.spans)
+        elif isinstance(read, SlicedRead) and not self._is_window(edge):
             rows, layout, told = self._sliced(edge, read, result, output, meets=meets)
-            physical = None
         else:
             physical = self._hot_merged(edge, read, result) or self._cut(edge, read, result)
             rows, layout, told = self._whole(physical, output, shared=shared)
@@ -100,9 +108,21 @@ class Leaves:
             return None
         return merge_hot_groups(self._context, edge, read, result)
 
+    def _is_window(self, edge: StreamEdge) -> bool:
+        """Whether an edge leads to a window: its rows must not be read in slices, but divided by their order."""
+        return isinstance(self._context.graph.node(edge.target_id).operator, WindowOperator)
+
+    def _divided(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> DividedRows | None:
+        """Return the rows of a window whose hot subpartitions were computed in pieces; None where they are not."""
+        if not isinstance(read, SlicedRead) or not self._is_window(edge):
+            return None
+        return divide_hot_keys(self._context, edge, read, result)
+
     def _cut(self, edge: StreamEdge, read: EdgeRead, result: StagedResult) -> PhysicalPlan:
         """Return the plan that reads a result by whole subpartitions."""
         ranges = read.ranges if isinstance(read, CoalescedRead) and not is_broadcast(edge) else None
+        if isinstance(read, SlicedRead):
+            ranges = pack_exactly(SizeRow(result.sizes[0]), len(read.tasks))
         return exchange.as_cut(result, ranges)
 
     def _whole(self, physical: PhysicalPlan, output: Attributes, *, shared: bool) -> _Rows:

@@ -19,6 +19,7 @@ from penstock.graph.operators import (
     ScanOperator,
     ShuffledJoin,
     SinkOperator,
+    WindowOperator,
 )
 from penstock.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
@@ -53,4 +54,5 @@ __all__ = [
     "StreamGraphContext",
     "StreamNode",
     "StreamNodeUpdateRequest",
+    "WindowOperator",
 ]

@@ -133,6 +133,20 @@ class AggregateOperator(Operator):
 
 
 @dataclass(frozen=True, slots=True)
+class WindowOperator(Operator):
+    """Computes window functions.
+
+    Parameters
+    ----------
+    not_divided
+        Why the rows of one key cannot be divided among several tasks by their order; None if they can.
+    """
+
+    kind: OperatorKind = field(default=OperatorKind.WINDOW, init=False)
+    not_divided: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinSide:
     """What is known of an input of an equi-join.
 

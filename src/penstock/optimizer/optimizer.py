@@ -18,6 +18,7 @@ from penstock.optimizer.join_algorithm import JoinAlgorithm
 from penstock.optimizer.join_order import JoinOrder
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_join import AdaptiveSkewedJoin
+from penstock.optimizer.skewed_window import AdaptiveSkewedWindow
 from penstock.optimizer.strategy import StrategyContext, StreamGraphOptimizationStrategy
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ DEFAULT_STRATEGIES: tuple[type[StreamGraphOptimizationStrategy], ...] = (
     EarlyAggregation,
     AdaptiveSkewedJoin,
     AdaptiveSkewedAggregation,
+    AdaptiveSkewedWindow,
     JoinAlgorithm,
     CollapseExchanges,
 )

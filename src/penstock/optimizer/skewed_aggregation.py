@@ -15,7 +15,7 @@ hold its values: those of an exact percentile, or of `collect_set`. They are mer
     clicks ─▶ partial ──HASH(user)──▶ Aggregate                          one task merges 1000 partial results
     clicks ─▶ partial ──HASH(user)──▶ pieces ──HASH(user)──▶ Aggregate   31 tasks merge 32 each, one merges 31
 
-`AdaptiveSkewedJoin` handles joins.
+`AdaptiveSkewedJoin` handles joins, `AdaptiveSkewedWindow` windows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from penstock.config.options import SKEWED_JOIN_STRATEGY
 from penstock.decisions import DecisionKind, Told
-from penstock.graph import AggregateOperator, OperatorKind, StreamEdgeUpdateRequest
+from penstock.graph import AggregateOperator, OperatorKind, StreamEdgeUpdateRequest, WindowOperator
 from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
 from penstock.optimizer.merging import WORTH_IT, most_times_faster
 from penstock.optimizer.skew import LARGEST
@@ -66,7 +66,7 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
                     changed |= self._look_at(edge, result, context)
                 elif isinstance(target.operator, AggregateOperator) and target.operator.keeps_values:
                     changed |= self._merge_in_pieces(edge, result, context)
-                elif target.kind in _NEED_WHOLE_GROUPS:
+                elif target.kind in _NEED_WHOLE_GROUPS and not isinstance(target.operator, WindowOperator):
                     self._record_obstacle(edge, result, context)
         return changed
 

@@ -18,6 +18,7 @@ from penstock.graph import (
     SinkOperator,
     StreamEdgeUpdateRequest,
     StreamNodeUpdateRequest,
+    WindowOperator,
 )
 from penstock.optimizer.skew import LARGEST
 from tests.scheduler.deciders.cases import VOLUME, Deciding
@@ -203,43 +204,45 @@ def test_partial_results_are_not_split_like_the_rows_of_an_operator_before_them(
     assert list(partial.merged) == [2]
 
 
-def test_rows_are_not_split_beside_partial_results() -> None:
-    """All tasks of a split would read the groups of the other input, each of them whole."""
+@pytest.mark.parametrize("hot", [Operator(OperatorKind.REPARTITION), WindowOperator()], ids=["rows", "a window"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        WindowOperator(),
+        AggregateOperator("sum"),
+        AggregateOperator("it keeps every value", keeps_values=True),
+    ],
+    ids=["alone", "a window", "an aggregate", "an aggregate that keeps values"],
+)
+def test_rows_are_split_only_where_no_other_operator_reads_an_input_by_the_same_partitions(
+    hot: Operator, other: Operator | None
+) -> None:
+    """All tasks of a split would read the other input, each of them whole."""
     job = Deciding(
-        "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
-        {4: Operator(OperatorKind.REPARTITION), 5: AggregateOperator("sum")},
+        "1 #> 4" if other is None else "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
+        {4: hot} if other is None else {4: hot, 5: other},
         results={1: written(40, 40, 4000, 40, tasks=16), 2: written(40, 40, 40, 40)},
-        groups={"1-4": 1, "2-5": 1},
+        groups={"1-4": 1} if other is None else {"1-4": 1, "2-5": 1},
         config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
     )
     before = job.manager.stream_graph_context
     assert before.modify_stream_edge([StreamEdgeUpdateRequest("1-4", intra_input_correlated=False)])
-    noted = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
-    setup = job.decide(6).setup
-    split, whole = setup.read_of("1-4"), setup.read_of("2-5")
-    assert isinstance(split, CoalescedRead)
-    assert isinstance(whole, CoalescedRead)
-    assert split.ranges == whole.ranges
-    (settled,) = job.log.of(noted.nodes, DecisionKind.SKEW)
-    assert settled.outcome["instead"] == "its partitions are not split"
-
-
-def test_what_became_of_a_split_is_told_of_the_step_that_was_split() -> None:
-    job = Deciding(
-        "1 #> 4\n2 #> 5\n4 -> 6\n5 -> 6",
-        {4: Operator(OperatorKind.WINDOW), 5: Operator(OperatorKind.REPARTITION)},
-        results={1: written(40, 40, 40, 40), 2: written(40, 40, 4000, 40, tasks=16)},
-        groups={"1-4": 1, "2-5": 1},
-        config={"table.optimizer.skewed-join-optimization.skewed-threshold": "1 b"},
-    )
-    before = job.manager.stream_graph_context
-    assert before.modify_stream_edge([StreamEdgeUpdateRequest("2-5", intra_input_correlated=False)])
-    hot = job.log.record(Choice(DecisionKind.SKEW, NodeRef(5, "n5"), "split", "it is hot", {LARGEST: 4000}))
-    other = job.log.record(Choice(DecisionKind.SKEW, NodeRef(5, "n5"), "not split", "it is small"))
-    job.decide(6)
-    outcomes = {one.id: one.outcome for one in job.log.of((4, 5), DecisionKind.SKEW)}
-    assert outcomes[hot.id]["split"] == 1
-    assert not outcomes[other.id]
+    told = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "split", "it is hot", {LARGEST: 4000}))
+    unlike = job.log.record(Choice(DecisionKind.SKEW, NodeRef(4, "n4"), "not split", "another input is small"))
+    setup = job.decide(4 if other is None else 6).setup
+    outcomes = {one.id: one.outcome for one in job.log.of((4,), DecisionKind.SKEW)}
+    assert not outcomes[unlike.id]
+    if other is None:
+        assert isinstance(setup.read_of("1-4"), SlicedRead)
+        assert outcomes[told.id] == {"split": 1}
+    else:
+        read, whole = setup.read_of("1-4"), setup.read_of("2-5")
+        assert isinstance(read, CoalescedRead)
+        assert isinstance(whole, CoalescedRead)
+        assert read.ranges == whole.ranges
+        assert outcomes[told.id]["instead"] == "its partitions are not split"
+        assert outcomes[told.id]["because"] == "its step reads another input by the same partitions"
 
 
 def test_what_is_broadcast_is_read_whole() -> None:

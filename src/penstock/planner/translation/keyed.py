@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.graph import AggregateOperator, CalcOperator, Operator, OperatorKind
+from penstock.graph import AggregateOperator, CalcOperator, Operator, OperatorKind, WindowOperator
 from penstock.graph.partitioner import (
     GLOBAL,
     ForwardForConsecutiveHashPartitioner,
@@ -19,6 +19,7 @@ from penstock.planner.translation.families import KEYED
 from penstock.planner.translation.rules import translates
 from penstock.spark import catalyst
 from penstock.spark.partial_states import keeps_distinct_values
+from penstock.spark.window_pieces import why_together
 
 if TYPE_CHECKING:
     from penstock.planner.translation.translator import Translator
@@ -33,15 +34,8 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
     inner = translator.translate(child)
     keys = catalyst.grouping_keys(node)
     texts = [key.key for key in keys]
-    is_aggregate = node.name == "Aggregate"
-    node_id = translator.builder.node(
-        AggregateOperator(catalyst.why_not_mergeable(node), keeps_values=keeps_distinct_values(node))
-        if is_aggregate
-        else Operator(KEYED[node.name]),
-        node.name if keys or not is_aggregate else "Global aggregate",
-        NodePlan(node),
-        description=node.description,
-    )
+    name = node.name if keys or node.name != "Aggregate" else "Global aggregate"
+    node_id = translator.builder.node(_operator(node), name, NodePlan(node), description=node.description)
     if keys and inner.distribution.together(texts):
         chained = ForwardForConsecutiveHashPartitioner(HashPartitioner(tuple(texts)))
         translator.operator_edge(inner, node_id, node, chained)
@@ -53,6 +47,16 @@ def translate_keyed(translator: Translator, node: LogicalNode) -> TranslatedNode
         return TranslatedNode(node_id)
     hashed_by = (tuple(key.key for key in there),)
     return TranslatedNode(node_id, Distribution(hashed_by, translator.builder.groups[edge]))
+
+
+def _operator(node: LogicalNode) -> Operator:
+    match node.name:
+        case "Aggregate":
+            return AggregateOperator(catalyst.why_not_mergeable(node), keeps_values=keeps_distinct_values(node))
+        case "Window":
+            return WindowOperator(why_together(node))
+        case _:
+            return Operator(KEYED[node.name])
 
 
 @translates("Sort")

@@ -117,20 +117,20 @@ class ExchangeDecider:
         """
         infos = self._measured(edges)
         if infos is None:
-            self._settle_unmerged(edges, "its input is not divided by size")
+            why = "its input is not divided by size"
+            self._settle_unmerged(edges, why)
+            self._settle_unsplit(edges, why)
             known = total(self._known.written(edge.source_id) for edge in edges)
-            return DecidedExchange(None, f"its input is not divided by size{LEFT_TO_SPARK}", known)
+            return DecidedExchange(None, f"{why}{LEFT_TO_SPARK}", known)
         known = sum(int(info.sum()) for info in infos)
         told = self._by_partitioner(edges, vertex, wanted, known) or self._by_sink(edges[0], infos, vertex, wanted)
         if told is not None:
             return told
-        split_ones = [edge for edge in edges if self._is_split(edge)]
-        if split_ones and any(map(self._aggregates, edges)):
-            why = "its step aggregates another input, and needs each group of that in one task"
-            self._settle(split_ones, {"split": 0, "instead": "its partitions are not split", "because": why})
-        elif split_ones:
+        if len({edge.target_id for edge in edges}) > 1:  # another operator would read whole what is beside a part
+            self._settle_unsplit(edges, "its step reads another input by the same partitions")
+        elif any(map(self._is_split, edges)):
             cut = self._split(edges, infos, vertex, wanted)
-            self._settle_split(split_ones, cut)
+            self._settle_split(edges, cut)
             why = "the rows of skewed keys are split among several tasks"
             why = why if wanted is None else f"parallelism is set to {wanted}, {why} as far as there are tasks"
             split: dict[str, EdgeRead] = {edge_id: SlicedRead(read) for edge_id, read in cut.items()}
@@ -279,17 +279,19 @@ class ExchangeDecider:
         merged = [edge for edge in edges if not edge.intra_input_correlated and self._aggregates(edge)]
         self._settle(merged, {"instead": "its partial results are merged in one task", "because": why})
 
+    def _settle_unsplit(self, edges: list[StreamEdge], why: str) -> None:
+        """Say of decisions to split that it is not done."""
+        split = [edge for edge in edges if self._is_split(edge)]
+        self._settle(split, {"instead": "its partitions are not split", "because": why})
+
     def _settle_split(self, edges: list[StreamEdge], cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
-        """Say of decisions to split what became of them: there may be too few tasks for all that is skewed."""
-        for node_id in {edge.target_id for edge in edges}:
-            inputs = [edge for edge in edges if edge.target_id == node_id]
-            read = [one for edge in inputs for task in cut[edge.id] for one in task]
-            split = len({one.subpartitions for one in read if one.mappers is not None})
-            outcome: dict[str, int | str] = {"split": split}
-            if not split:
-                tasks = show_count(len(cut[inputs[0].id]), "task")
-                outcome |= {"instead": "its partitions are not split", "because": f"there are only {tasks}"}
-            self._settle(inputs[:1], outcome)
+        """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
+        read = [one for pieces in cut.values() for task in pieces for one in task]
+        split = len({one.subpartitions for one in read if one.mappers is not None})
+        if split:
+            self._settle(edges[:1], {"split": split})
+        else:
+            self._settle_unsplit(edges, f"there are only {show_count(len(cut[edges[0].id]), 'task')}")
 
     def _settle(self, edges: list[StreamEdge], outcome: Mapping[str, int | str]) -> None:
         """Say what became of decisions about hot subpartitions of inputs."""

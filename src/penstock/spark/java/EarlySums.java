@@ -141,7 +141,7 @@ final class EarlySums {
     }
 
     /** Whether a function of some rows is the same as one of what it gives of parts of them, and cannot fail for any part. */
-    private static boolean isSummedInSteps(AggregateExpression one) {
+    static boolean isSummedInSteps(AggregateExpression one) {
         AggregateFunction function = one.aggregateFunction();
         String name = Catalyst.name(function);
         if (one.isDistinct() || one.filter().isDefined() || !one.mode().toString().equals("Complete")
