@@ -282,7 +282,7 @@ class ExchangeDecider:
     def _settle_unsplit(self, edges: list[StreamEdge], why: str) -> None:
         """Say of decisions to split that it is not done."""
         split = [edge for edge in edges if self._is_split(edge)]
-        self._settle(split, {"instead": "its partitions are not split", "because": why})
+        self._settle(split, {"split": 0, "instead": "its partitions are not split", "because": why})
 
     def _settle_split(self, edges: list[StreamEdge], cut: Mapping[str, list[tuple[Slice, ...]]]) -> None:
         """Say of a decision to split what became of it: there may be too few tasks for all that is skewed."""
