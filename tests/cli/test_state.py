@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from penstock.cli.main import main
+from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +69,18 @@ def test_errors_are_words(checkpoint: Any, tmp_path: Path) -> None:
     assert code == 1
     assert "is not the checkpoint of a streaming query" in output
     assert "Traceback" not in output
+
+
+def test_a_file_system_that_refuses_is_told_in_words(checkpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "move_to", refuses)
+        code, output = said("rescale", checkpoint, "--max-parallelism", "8")
+    assert code == 1
+    assert "is in the middle of a rescale from 4 to 8 key groups" in output
+    assert "Invalid cross-device link" in output
+    assert "undo it with --abort" in output
+    assert "Traceback" not in output
+    assert said("rescale", checkpoint, "--abort") == (0, "undone; the query starts as before\n")

@@ -30,13 +30,13 @@ PATCHED = [
         for name in (
             "added_files",
             "catalog_tables",
+            "claims",
             "folders",
             "held",
             "journal",
             "lease",
             "moves",
             "places",
-            "recovery",
         )
     ),
     *(
@@ -142,6 +142,9 @@ class LocalFolder:
 
     def volumes_below(self) -> Any:
         return volumes_below(str(self._path))
+
+    def read_if_there(self) -> bytes | None:
+        return self.read() if self.exists() else None
 
     def touch(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

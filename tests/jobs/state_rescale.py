@@ -1,6 +1,7 @@
 """Rescales a checkpoint and dies by SIGKILL at the n-th change to its files; run as a program of its own.
 
 Arguments: checkpoint, max parallelism, n, and where Spark runs (this machine). With n = 0 it lives, and prints how many changes there were.
+With -n it stops there by SIGSTOP, and lives.
 """
 
 import os
@@ -21,8 +22,8 @@ def counted(name):
     def change(self, *arguments, **options):
         global changes
         changes += 1
-        if changes == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if changes == abs(deadly):
+            os.kill(os.getpid(), signal.SIGKILL if deadly > 0 else signal.SIGSTOP)
         return original(self, *arguments, **options)
 
     setattr(Folder, name, change)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -20,9 +16,12 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.streaming_queries import executing
 from penstock.state import asking
+from penstock.state.checkpoint import Checkpoint
 from penstock.state.marker import MARKER
 from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
+from penstock.state.turn import my_turn
+from tests.state.processes import named_in
 from tests.state.queries import BASE, SCHEMA, run
 from tests.state.test_bad_input import digest
 
@@ -152,6 +151,9 @@ def test_what_is_refused_does_not_stop_the_query(live: Live) -> None:
         live.query.rescale(4)
     with pytest.raises(StateError, match="it already has 4 key groups"):
         st.rescale_running(live.checkpoint, 4, spark=live.spark)
+    bridge = Bridge(live.spark)
+    with my_turn(bridge, Checkpoint(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
+        live.query.rescale(8)
     assert live.query.runId == run_id
 
 
@@ -183,8 +185,10 @@ def test_a_rescale_that_fails_leaves_the_query_running_as_before(
     live.query.processAllAvailable()
     with monkeypatch.context() as patch:
         patch.setattr(owner, place.partition(".")[2], fails)
-        with pytest.raises((StateError, OSError), match="the disk is gone"):
+        with pytest.raises(StateError, match="the disk is gone") as found:
             live.query.rescale(8)
+    assert "was not rescaled: " in found.value.message
+    assert found.value.hint == "the checkpoint is unchanged"
     assert st.inspect(live.checkpoint, spark=live.spark).max_parallelism == 4
     live.add(3)
     live.query.processAllAvailable()
@@ -251,20 +255,22 @@ def test_a_checkpoint_that_nobody_serves(
     monkeypatch.setattr(asking, "_TAKEN", 1.0)
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(stopped("counts updated").checkpoint, checkpoint)
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    if who == "a process that is gone":
-        other.kill()
-        other.wait()
     if who != "nobody":
-        (checkpoint / MARKER).write_text(json.dumps({"host": os.uname().nodename, "pid": other.pid}))
+        with named_in(checkpoint / MARKER):
+            if who == "a process without the query":
+                said = refused(spark, checkpoint)
+    if who != "a process without the query":
+        said = refused(spark, checkpoint)
+    assert {"nobody": "there is no", "a process that is gone": "is gone"}.get(who, "takes no requests on") in said
+
+
+def refused(spark: SparkSession, checkpoint: Path) -> str:
+    """Ask where nobody serves; return what is said. Nothing is left of the request."""
     before = digest(checkpoint)
-    try:
-        with pytest.raises(StateError, match="no process serves a rescale of the query"):
-            st.rescale_running(str(checkpoint), 8, spark=spark)
-    finally:
-        other.kill()
-        other.wait()
+    with pytest.raises(StateError, match="no process serves a rescale of the query") as found:
+        st.rescale_running(str(checkpoint), 8, spark=spark)
     assert digest(checkpoint) == before
+    return str(found.value)
 
 
 def test_the_marker_goes_with_the_query(live: Live, tmp_path: Path) -> None:

@@ -31,10 +31,14 @@ class Query:
 
 
 class Looks:
-    """The requests of a checkpoint, one look after the other; an exception is raised."""
+    """The requests of a checkpoint, one look after the other; an exception is raised.
 
-    def __init__(self, query: Query, found: list[Request | Exception | None]) -> None:
-        self.query, self.found = query, found
+    As many final answers as `away` says cannot be written; a request stays until one is.
+    """
+
+    def __init__(self, query: Query, found: list[Request | Exception | None], away: int) -> None:
+        self.query, self.found, self.away = query, found, away
+        self.claimed: list[Request] = []
         self.told: list[Answer] = []
 
     def current(self) -> Request | None:
@@ -45,9 +49,17 @@ class Looks:
         return one
 
     def claim(self, request: Request) -> bool:
+        if request in self.claimed:
+            return False
+        self.claimed.append(request)
         return True
 
     def tell(self, request: Request, answer: Answer) -> None:
+        if answer.final and self.away:
+            self.away -= 1
+            self.found.insert(0, request)
+            self.query.ends = False
+            raise OSError("the disk is away")
         self.told.append(answer)
 
 
@@ -55,9 +67,9 @@ class Looks:
 def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Query, list[Answer]]]:
     """Return a function that serves requests until there are no more."""
 
-    def serve(*found: Request | Exception | None) -> tuple[Query, list[Answer]]:
+    def serve(*found: Request | Exception | None, away: int = 0) -> tuple[Query, list[Answer]]:
         query = Query()
-        looks = Looks(query, [*found])
+        looks = Looks(query, [*found], away)
         monkeypatch.setattr(service, "_LOOK", 0.0)
         monkeypatch.setattr(service, "Folder", lambda *_: "checkpoint")
         monkeypatch.setattr(service, "Requests", lambda _: looks)
@@ -81,3 +93,10 @@ def test_a_method_that_is_not_known_is_told_to_whoever_asks(served: Any) -> None
     assert query.asked == [(9, "rows")]
     assert "magic" in told[0].refusal.cause
     assert told[1].refusal.message == "it cannot be now"
+
+
+def test_an_answer_that_cannot_be_written_is_told_at_a_later_look(served: Any, caplog: Any) -> None:
+    query, told = served(Request(8, None, "a"), OSError("the disk is away"), Request(9, None, "b"), None, away=3)
+    assert query.asked == [(8, None), (9, None)], "each is served once"
+    assert [answer.refusal.message for answer in told] == ["it cannot be now", "it cannot be now"]
+    assert "cannot be served now: OSError: the disk is away" in caplog.text

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +12,13 @@ import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
-from penstock.spark.jvm import Bridge
 from penstock.state import api
 from penstock.state.journal import Journal
 from penstock.state.marker import MARKER
 from penstock.state.progress_files import PROGRESS
 from penstock.streams.reading import LocalPlace, read_progress
-from tests.state.queries import BASE, SCHEMA, digest
+from tests.state.processes import named_in
+from tests.state.queries import BASE, SCHEMA, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,50 +107,12 @@ def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession,
 
 
 def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, checkpoint: Any) -> None:
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    said = json.dumps({"host": os.uname().nodename, "pid": other.pid})
-    (checkpoint / MARKER).write_text(said)
-    try:
-        with pytest.raises(StateError, match=f"process {other.pid} on this machine runs a query on it"):
-            st.rescale(str(checkpoint), 8, spark=spark)
-    finally:
-        other.kill()
-        other.wait()
+    with (
+        named_in(checkpoint / MARKER) as other,
+        pytest.raises(StateError, match=f"process {other.pid} on this machine runs a query on it"),
+    ):
+        st.rescale(str(checkpoint), 8, spark=spark)
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
-
-
-@pytest.mark.parametrize("phase", [None, "staging", "publishing"])
-def test_the_rescale_of_another_process_that_lives_is_left_alone(
-    spark: SparkSession, stopped: Any, checkpoint: Any, phase: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be at any step: before its journal, with one, or while it puts its files in place."""
-    work = checkpoint / "_penstock_rescale"
-    if phase == "publishing":
-        monkeypatch.setattr(Folder, "move_to", lambda *_: False)
-        with pytest.raises(StateError, match=r"(?s)in the middle of a rescale from 4 to 8.*could not be moved"):
-            st.rescale(str(checkpoint), 8, spark=spark)
-        monkeypatch.undo()
-    else:
-        work.mkdir()
-        if phase is not None:
-            Journal(1, 4, 8).save(Folder(Bridge(spark), str(checkpoint)))
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    (checkpoint / MARKER).write_text(json.dumps({"host": os.uname().nodename, "pid": other.pid}))
-    before = digest(checkpoint)
-    try:
-        for act in (
-            lambda: st.rescale(str(checkpoint), 8, spark=spark),
-            lambda: st.abort(str(checkpoint), spark=spark),
-            lambda: start(spark, stopped("counts updated"), checkpoint),
-        ):
-            with pytest.raises(StateError, match=f"process {other.pid} on .* lives"):
-                act()
-            assert digest(checkpoint) == before
-    finally:
-        other.kill()
-        other.wait()
-    assert (st.rescale(str(checkpoint), 8, spark=spark) is None) is (phase == "publishing")
-    assert groups(spark, checkpoint) == 8
 
 
 def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(
@@ -178,6 +136,42 @@ def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(
     one = stopped("counts updated")
     assert start(spark, one, checkpoint) == one.later
     assert not (checkpoint / "_penstock_rescale").exists()
+
+
+def test_leftovers_of_a_rescale_harm_no_state_however_long_the_query_went_on(
+    spark: SparkSession, stopped: Any, checkpoint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain Spark runs it until its logs know nothing of the rescale any more."""
+    one, work, kept = stopped("counts updated"), checkpoint / "_penstock_rescale", checkpoint.parent / "kept"
+    forget = Journal.forget
+
+    def refuses(folder: Folder) -> None:
+        if (checkpoint / "commits/2").exists():
+            raise OSError("the disk is read-only")
+        forget(folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "forget", refuses)
+        st.rescale(str(checkpoint), 8, spark=spark)
+    shutil.copytree(work, kept)
+    assert st.prune(str(checkpoint), spark=spark) == [], "a rescale that is complete is no obstacle"
+    assert st.plan(str(checkpoint), 16, spark=spark).assignment.old == 8
+    with with_settings(spark, {"spark.sql.streaming.minBatchesToRetain": "1"}):
+        assert run(spark, one.query, one.input, checkpoint) == one.later
+    assert not (checkpoint / "commits/2").exists()
+    with pytest.raises(StateError, match="is complete and cannot be aborted"):
+        st.abort(str(checkpoint), spark=spark)
+    shutil.copytree(kept, work)
+    assert st.rescale(str(checkpoint), 8, spark=spark) is None
+    shutil.copytree(kept, work)
+    assert start(spark, one, checkpoint) == []
+    assert groups(spark, checkpoint) == 8
+    assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
+    assert not work.exists()
+    shutil.copytree(kept, work)
+    report = st.rescale(str(checkpoint), 2, spark=spark)
+    assert (report.old, report.new) == (8, 2)
+    assert not work.exists()
 
 
 def test_the_progress_is_recorded(spark: SparkSession, stopped: Any, tmp_path: Path) -> None:

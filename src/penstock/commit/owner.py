@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import socket
@@ -38,6 +39,15 @@ class Owner:
     def me(cls) -> Owner:
         """Return this process."""
         return cls(_host(), os.getpid(), _started(os.getpid()) or "")
+
+    @classmethod
+    def told(cls, content: bytes) -> Owner | None:
+        """Return the process that a file of JSON names; None if it names none."""
+        try:
+            said = json.loads(content)
+            return cls(str(said["host"]), int(said["pid"]), str(said["started"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
     @property
     def tag(self) -> str:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import uuid
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from penstock.commit.claims import claimed
 from penstock.commit.journal import Journal, claim_of, folder_beside, journals_at, read_journal
-from penstock.commit.lease import Lease, is_young, remove_lease
-from penstock.commit.owner import Owner
+from penstock.commit.lease import remove_lease
 from penstock.errors import CommitError
-from penstock.spark.filesystem import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.commit.prepared import Access, Prepared
+    from penstock.spark.filesystem import Folder
 
 log = logging.getLogger("penstock.commit")
 
@@ -75,7 +70,7 @@ def recover(access: Access, path: str) -> Recovery:
         return Recovery(path, "", Direction.GONE, ())
     if found.is_alive(access):
         return Recovery(path, found.name, Direction.ALIVE, tuple(part.target for part in found.parts))
-    with _claimed(access, path) as is_mine:
+    with claimed(access, claim_of(path)) as is_mine:
         journal = read_journal(access, path)  # another process may have ended it meanwhile
         if journal is None:
             return Recovery(path, found.name, Direction.GONE, ())
@@ -85,7 +80,6 @@ def recover(access: Access, path: str) -> Recovery:
         direction = _follow(access, journal)
         journal.remove(access)
         remove_lease(access, path)
-        remove_lease(access, claim_of(path))
     log.warning("the commit of job %r was %s: %s", journal.name, _DONE[direction], _targets(journal))
     return Recovery(path, journal.name, direction, targets)
 
@@ -158,47 +152,3 @@ def _complete(access: Access, journal: Journal) -> None:
         replace(journal, decided=True).write(access)
     for part in journal.parts:
         part.finish(access)
-
-
-@contextmanager
-def _claimed(access: Access, path: str) -> Iterator[bool]:
-    """Keep other processes from recovering the same journal; gives False where one of them does so already."""
-    claim = Folder(access.bridge, claim_of(path))
-    content = json.dumps(asdict(Owner.me()) | {"claim": uuid.uuid4().hex}).encode()
-    if not _take(access, claim, content):
-        yield False
-        return
-    lease = Lease(access, str(claim))
-    try:
-        yield True
-    finally:
-        lease.end()
-        claim.delete()
-
-
-def _take(access: Access, claim: Folder, content: bytes) -> bool:
-    return claim.write(content) or (_is_dead(access, claim) and _take_over(access, claim, content))
-
-
-def _is_dead(access: Access, claim: Folder) -> bool:
-    try:
-        told = json.loads(claim.read())
-        alive = Owner(told["host"], told["pid"], told["started"]).is_alive()
-        return not is_young(access, str(claim)) if alive is None else not alive
-    except Exception:
-        log.debug("the claim %s cannot be read: it has just gone away, or is just being made", claim, exc_info=True)
-        return False
-
-
-def _take_over(access: Access, claim: Folder, content: bytes) -> bool:
-    """Replace the claim of a dead process: whoever renames it first."""
-    aside = claim.parent.child(f"{claim.name}-{uuid.uuid4().hex[:8]}")
-    if not claim.move_to(aside):
-        return False
-    try:
-        if not _is_dead(access, aside):  # somebody else was quicker, and this is the claim of a process that lives
-            aside.move_to(claim)
-            return False
-        return claim.write(content)
-    finally:
-        aside.delete()

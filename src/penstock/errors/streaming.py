@@ -50,14 +50,27 @@ class StateError(PenstockError):
         )
 
     @classmethod
-    def in_hand(cls, path: str, process: str, marker: str) -> Self:
-        """Build the error for a rescale that another process works on."""
+    def complete(cls, path: str, old: int, new: int) -> Self:
+        """Build the error for a rescale that cannot be undone any more."""
         return cls(
-            f"the rescale of {path} is neither finished nor undone here; nothing was done",
-            cause=f"{process} lives and runs the query, so that the rescale is its own",
-            hint=f"wait until it is done, or end that process (if it is another program, delete {marker} in the "
-            "checkpoint)",
+            f"the rescale of {path} to {new} key groups is complete and cannot be aborted",
+            hint=f"rescale it to {old} to go back",
         )
+
+    @classmethod
+    def in_hand(cls, path: str, process: str, claim: str) -> Self:
+        """Build the error for a checkpoint whose key groups somebody else changes."""
+        return cls(
+            f"a rescale of {path} is under way; nothing was done",
+            cause=f"{process} works on it",
+            hint="wait until it is done, or end that process; one of another machine counts as dead a minute after its "
+            f"last sign of life (if none of them works on it, delete {claim})",
+        )
+
+    @classmethod
+    def not_writable(cls, path: str, cause: str) -> Self:
+        """Build the error for a checkpoint in which no file can be made."""
+        return cls(f"{path} cannot be written to; nothing was done", cause=cause)
 
     @classmethod
     def unserved(cls, path: str, cause: str) -> Self:

@@ -25,9 +25,10 @@ from penstock.state.key_groups import check_max_parallelism, default_max_paralle
 from penstock.state.preflight import RescalePlan, plan_rescale
 from penstock.state.progress_files import record_progress
 from penstock.state.requests import Requests
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, check_owner, discard, publish, undo
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, tidy, undo
 from penstock.state.running import QueryStart, RescalableQuery, settled
 from penstock.state.service import Service
+from penstock.state.turn import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,9 +75,7 @@ def plan(
     check_max_parallelism(max_parallelism)
     bridge = _bridge(spark)
     found = Checkpoint(bridge, checkpoint)
-    journal = Journal.load(found.folder)
-    if journal is not None and journal.phase is not Phase.STAGING:
-        raise StateError.interrupted(found.location, journal.old, journal.new)
+    _check_whole(found)
     return plan_rescale(bridge, found, max_parallelism, method)
 
 
@@ -134,18 +133,17 @@ def _rescale(
     bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
 ) -> RescaleReport | None:
     found = Checkpoint(bridge, location)
-    check_owner(found)
-    journal = Journal.load(found.folder)
-    if journal is not None and journal.phase is Phase.PUBLISHING:
-        if journal.new != max_parallelism:
-            raise StateError.interrupted(found.location, journal.old, journal.new)
-        publish(found, journal)
-        return None
-    if journal is not None:
-        undo(found, journal)
-    return Rescale(
-        bridge, plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method), on_progress
-    ).run()
+    with my_turn(bridge, found):
+        journal = Journal.load(found.folder)
+        if journal is not None and journal.phase is Phase.PUBLISHING and journal.new == max_parallelism:
+            publish(found, journal)
+            return None
+        if journal is not None and not is_over(found, journal):
+            if journal.phase is Phase.PUBLISHING:
+                raise StateError.interrupted(found.location, journal.old, journal.new)
+            undo(found, journal)
+        planned = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
+        return Rescale(bridge, planned, on_progress).run()
 
 
 def rescale_running(
@@ -196,14 +194,15 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
         If the rescale is complete, or another process that lives works on it.
     """
     check_path(checkpoint, "abort")
-    found = Checkpoint(_bridge(spark), checkpoint)
-    check_owner(found)
-    journal = Journal.load(found.folder)
-    if journal is None:
-        discard(found.folder)
-        return False
-    undo(found, journal)
-    return True
+    bridge = _bridge(spark)
+    found = Checkpoint(bridge, checkpoint)
+    with my_turn(bridge, found):
+        journal = Journal.load(found.folder)
+        if journal is None:
+            tidy(found.folder)
+            return False
+        undo(found, journal)
+        return True
 
 
 def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
@@ -217,25 +216,32 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
     Raises
     ------
     StateError
-        If there is no checkpoint, or a rescale is not complete.
+        If there is no checkpoint, or a rescale is not complete, or another process that lives works on one.
     """
     check_path(checkpoint, "prune")
-    found = Checkpoint(_bridge(spark), checkpoint)
-    journal = Journal.load(found.folder)
-    if journal is not None and journal.phase is not Phase.STAGING:
-        raise StateError.interrupted(found.location, journal.old, journal.new)
-    number = found.offsets(found.batch).max_parallelism if found.batch is not None else None
-    if number is None:
-        return []
-    removed = [
-        f"state/{operator.number}/{group}"
-        for operator in found.operators
-        for group in found.groups(operator.number)
-        if group >= number
-    ]
-    for path in removed:
-        found.folder.child(path).delete()
-    return removed
+    bridge = _bridge(spark)
+    found = Checkpoint(bridge, checkpoint)
+    with my_turn(bridge, found):
+        _check_whole(found)
+        number = found.offsets(found.batch).max_parallelism if found.batch is not None else None
+        if number is None:
+            return []
+        removed = [
+            f"state/{operator.number}/{group}"
+            for operator in found.operators
+            for group in found.groups(operator.number)
+            if group >= number
+        ]
+        for path in removed:
+            found.folder.child(path).delete()
+        return removed
+
+
+def _check_whole(checkpoint: Checkpoint) -> None:
+    """Refuse a checkpoint in which a rescale is half in place."""
+    journal = Journal.load(checkpoint.folder)
+    if journal is not None and journal.phase is not Phase.STAGING and not is_over(checkpoint, journal):
+        raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
 
 
 def start_query(

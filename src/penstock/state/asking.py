@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from penstock.commit.owner import Owner
 from penstock.errors import StateError
-from penstock.state.marker import MARKER, Process
+from penstock.state.marker import MARKER, marked
 from penstock.state.requests import Answer, Request, Requests
 from penstock.state.service import BEAT
 
@@ -31,11 +32,11 @@ def ask(checkpoint: Folder, max_parallelism: int, method: RewriteMethod | None, 
     StateError
         If nobody serves the checkpoint, another request is served, or the request was refused or failed.
     """
-    process = Process.of(checkpoint)
-    if process is None or process.alive is False:
+    process = marked(checkpoint)
+    if process is None or process.is_alive() is False:
         raise StateError.unserved(str(checkpoint), f"there is no {MARKER}" if process is None else f"{process} is gone")
     requests = Requests(checkpoint)
-    request = Request(max_parallelism, str(method) if method else None, str(Process.this()))
+    request = Request(max_parallelism, str(method) if method else None, str(Owner.me()))
     if not (requests.put(request) or requests.put(request)):  # another one may just have been answered
         other = requests.current()
         if other is not None and _is_taken(requests, other):
@@ -68,7 +69,7 @@ def _is_taken(requests: Requests, request: Request) -> bool:
     return not requests.withdraw(request)
 
 
-def _answered(checkpoint: Folder, process: Process, requests: Requests, request: Request, tell: OnProgress) -> Answer:
+def _answered(checkpoint: Folder, process: Owner, requests: Requests, request: Request, tell: OnProgress) -> Answer:
     last, heard = -1, time.monotonic()
     while True:
         answer = requests.answer(request)
@@ -77,6 +78,6 @@ def _answered(checkpoint: Folder, process: Process, requests: Requests, request:
             tell(answer.done, answer.total, answer.step)
             if answer.final:
                 return answer
-        elif process.alive is False or time.monotonic() - heard > _SILENT:
+        elif process.is_alive() is False or time.monotonic() - heard > _SILENT:
             raise StateError.lost(str(checkpoint), str(process), answer.step if answer else "taking it on")
         time.sleep(_LOOK)

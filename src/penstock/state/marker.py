@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import uuid
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Self
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from penstock.commit.owner import Owner
 
 if TYPE_CHECKING:
     from penstock.spark.filesystem import Folder
@@ -15,61 +15,29 @@ if TYPE_CHECKING:
 MARKER = "_penstock_query.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process, as far as others can tell."""
+def marked(checkpoint: Folder) -> Owner | None:
+    """Return the process that a checkpoint's marker names, dead or alive."""
+    content = checkpoint.child(MARKER).read_if_there()
+    return None if content is None else Owner.told(content)
 
-    host: str
-    pid: int
 
-    @classmethod
-    def this(cls) -> Self:
-        """Return this process."""
-        return cls(socket.gethostname(), os.getpid())
+def runs_elsewhere(checkpoint: Folder) -> Owner | None:
+    """Return the process that a checkpoint's marker names, if it is another one of this machine that is not gone."""
+    found, me = marked(checkpoint), Owner.me()
+    if found is None or found == me or found.host != me.host:
+        return None
+    return None if found.is_alive() is False else found
 
-    @classmethod
-    def of(cls, checkpoint: Folder) -> Self | None:
-        """Return the process that a checkpoint's marker names, dead or alive."""
-        file = checkpoint.child(MARKER)
-        if not file.exists():
-            return None
-        try:
-            said = json.loads(file.read())
-            return cls(str(said["host"]), int(said["pid"]))
-        except (ValueError, KeyError, TypeError):
-            return None
 
-    @classmethod
-    def other(cls, checkpoint: Folder) -> Self | None:
-        """Return the process that a checkpoint's marker names, if it is another one and is seen to live."""
-        found = cls.of(checkpoint)
-        return found if found is not None and found != cls.this() and found.alive else None
+def mark(checkpoint: Folder) -> bytes:
+    """Say that this process runs the query of a checkpoint, and return what was written."""
+    content = json.dumps(asdict(Owner.me()) | {"start": uuid.uuid4().hex}).encode()
+    checkpoint.child(MARKER).write(content, overwrite=True)
+    return content
 
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
 
-    def mark(self, checkpoint: Folder) -> bytes:
-        """Say that this process runs the query of a checkpoint, and return what was written."""
-        content = json.dumps(asdict(self) | {"start": uuid.uuid4().hex}).encode()
-        checkpoint.child(MARKER).write(content, overwrite=True)
-        return content
-
-    @staticmethod
-    def unmark(checkpoint: Folder, content: bytes) -> None:
-        """Take back what `mark` has written; what another start of the query has written since stays."""
-        file = checkpoint.child(MARKER)
-        if file.exists() and file.read() == content:
-            file.delete()
-
-    @property
-    def alive(self) -> bool | None:
-        """Whether it lives; None of another machine's, which cannot be seen from here."""
-        if self.host != socket.gethostname():
-            return None
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-        return True
+def unmark(checkpoint: Folder, content: bytes) -> None:
+    """Take back what `mark` has written; what another start of the query has written since stays."""
+    file = checkpoint.child(MARKER)
+    if file.read_if_there() == content:
+        file.delete()

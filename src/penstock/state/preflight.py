@@ -13,7 +13,7 @@ from penstock.spark.snapshot_state import IN_MEMORY, writes_snapshots
 from penstock.spark.state_store import ROCKSDB, StoreId, moves_files, rewrites_state, running_queries
 from penstock.state.assignment import StateAssignment
 from penstock.state.layout import ENCODING, PROVIDER
-from penstock.state.marker import MARKER, Process
+from penstock.state.marker import MARKER, runs_elsewhere
 from penstock.state.rewrite_methods import RewriteMethod, choose_method
 from penstock.state.stores import open_stores
 from penstock.units import show_bytes
@@ -173,10 +173,10 @@ def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     for location, name in running_queries(bridge):
         if str(Folder(bridge, location)) == checkpoint.location:
             yield f"query {name} is running on it: stop it first"
-    marked = Process.other(checkpoint.folder)
-    if marked is not None:
+    other = runs_elsewhere(checkpoint.folder)
+    if other is not None:
         yield (
-            f"process {marked.pid} on this machine runs a query on it: stop it first, or rescale it while it runs with "
+            f"process {other.pid} on this machine runs a query on it: stop it first, or rescale it while it runs with "
             f"--live (if that process is another program, delete {MARKER} in the checkpoint)"
         )
 

@@ -20,7 +20,6 @@ from penstock.spark.snapshot_state import SnapshotRewrite, SnapshotSession
 from penstock.spark.state_store import StateRewrite, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
-from penstock.state.marker import MARKER, Process
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.state.stores import open_stores
 
@@ -71,7 +70,7 @@ class RescaleReport:
 
 
 class Rescale:
-    """One rescale of one checkpoint.
+    """One rescale of one checkpoint; see `penstock.state.turn` about others at a time.
 
     Parameters
     ----------
@@ -121,12 +120,13 @@ class Rescale:
             doing = "checking the new state"
             reports = [self._checked(plan, report) for plan, report in zip(self._plan.stores, reports, strict=True)]
             journal = journal.publishing(*self._changes())
+            journal.save(self._checkpoint.folder)
         except PenstockError:
-            discard(self._checkpoint.folder)
+            tidy(self._checkpoint.folder)
             raise
         except BaseException as error:
             wait_for_tasks(self._bridge, _PATIENCE)  # otherwise they would write into the folders removed below
-            discard(self._checkpoint.folder)
+            tidy(self._checkpoint.folder)
             if isinstance(error, Exception):
                 raise StateError.failed(self._plan.location, doing, root_cause(error)) from error
             raise
@@ -275,41 +275,59 @@ def publish(checkpoint: Checkpoint, journal: Journal) -> None:
         If the query ran in the meantime; the checkpoint is left unchanged. Or if a file cannot be put in place; another
         call goes on from there.
     """
+    try:
+        done = _outcome(checkpoint, journal)
+        if done is None:
+            done = _put_in_place(checkpoint, journal)
+    except Exception as error:
+        raise StateError.interrupted(checkpoint.location, journal.old, journal.new, root_cause(error)) from error
+    tidy(checkpoint.folder)
+    if not done:
+        cause = f"the query has started batch {journal.batch + 1}"
+        raise StateError.failed(checkpoint.location, "putting it in place", cause)
+
+
+def is_over(checkpoint: Checkpoint, journal: Journal) -> bool:
+    """Whether the query has gone on since a rescale was put in place, or instead: the rest was only not removed."""
+    return journal.phase is not Phase.STAGING and _outcome(checkpoint, journal) is not None
+
+
+def _outcome(checkpoint: Checkpoint, journal: Journal) -> bool | None:
+    """Whether the batch of a rescale is done, False if it is one of the query's own; None while there is no such batch.
+
+    Its own commit alone does not tell: Spark removes those of old batches.
+    """
+    latest = checkpoint.latest("commits")
+    if latest is None or latest <= journal.batch:
+        return None
+    return checkpoint.offsets(latest).max_parallelism == journal.new
+
+
+def _put_in_place(checkpoint: Checkpoint, journal: Journal) -> bool:
+    """Make the rescale the next batch; return False, and change nothing, where the query has begun one itself."""
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
-    journal.save(folder)
     offsets = staged.child(f"offsets/{following}").read()
     entry = folder.child(f"offsets/{following}")
     if not entry.write(offsets) and entry.read() != offsets:
-        discard(folder)
-        raise StateError.failed(checkpoint.location, "putting it in place", f"the query has started batch {following}")
-    if not folder.child(f"commits/{following}").exists():
-        for file in journal.files:
-            _put_in_place(checkpoint, journal, file)
-        for file in journal.replaced:
-            folder.child(file).write(staged.child(file).read(), overwrite=True)
-        folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
-    try:
-        discard(folder)
-    except Exception as error:  # noqa: BLE001 - the rescale is complete, whatever the file system says
-        log.warning(
-            "%s is rescaled, and what was written aside is not removed yet (%s); the next start removes it",
-            checkpoint.location,
-            root_cause(error),
-        )
+        return False
+    for file in journal.files:
+        _move(staged.child(file), folder.child(file))
+    for file in journal.replaced:
+        folder.child(file).write(staged.child(file).read(), overwrite=True)
+    folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
+    return True
 
 
-def _put_in_place(checkpoint: Checkpoint, journal: Journal, file: str) -> None:
-    """Move a file of a staged checkpoint, unless it was moved before."""
-    source, target = checkpoint.folder.child(FOLDER).child(STAGED).child(file), checkpoint.folder.child(file)
+def _move(source: Folder, target: Folder) -> None:
+    """Move a file, unless it was moved before."""
     if source.exists():
         target.parent.make()
         target.delete()
         if source.move_to(target):
             return
-    if not target.exists():
-        cause = f"{source} could not be moved to {target}"
-        raise StateError.interrupted(checkpoint.location, journal.old, journal.new, cause)
+    if source.exists() or not target.exists():
+        raise OSError(f"{source} could not be moved to {target}")
 
 
 def undo(checkpoint: Checkpoint, journal: Journal) -> None:
@@ -318,48 +336,51 @@ def undo(checkpoint: Checkpoint, journal: Journal) -> None:
     Raises
     ------
     StateError
-        If the rescale is complete.
+        If the rescale is complete. Or if a file cannot be removed; another call goes on from there.
     """
+    folder = checkpoint.folder
+    try:
+        done = False if journal.phase is Phase.STAGING else _outcome(checkpoint, journal)
+        if done is None:
+            _take_back(checkpoint, journal)
+        if not done:
+            discard(folder)
+    except Exception as error:
+        raise StateError.interrupted(checkpoint.location, journal.old, journal.new, root_cause(error)) from error
+    if done:
+        tidy(folder)
+        raise StateError.complete(checkpoint.location, journal.old, journal.new)
+
+
+def _take_back(checkpoint: Checkpoint, journal: Journal) -> None:
     folder, staged = checkpoint.folder, checkpoint.folder.child(FOLDER).child(STAGED)
     following = journal.batch + 1
     entry = folder.child(f"offsets/{following}")
-    if (
-        journal.phase is not Phase.STAGING
-        and entry.exists()
-        and entry.read() == staged.child(f"offsets/{following}").read()
-    ):
-        if folder.child(f"commits/{following}").exists():
-            discard(folder)
-            raise StateError(
-                f"the rescale of {checkpoint.location} to {journal.new} key groups is complete and cannot be aborted",
-                hint=f"rescale it to {journal.old} to go back",
-            )
-        # From here on the rescale can only be undone: what is removed cannot be put in place again.
-        journal.aborting().save(folder)
-        for file in journal.files:
-            folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
-        for file, text in journal.replaced.items():
-            folder.child(file).write(text.encode(), overwrite=True)
-        entry.delete()
-    discard(folder)
-
-
-def check_owner(checkpoint: Checkpoint) -> None:
-    """Refuse to touch the files of a rescale that another process works on.
-
-    Raises
-    ------
-    StateError
-        If the marker names another process that lives.
-    """
-    if not checkpoint.folder.child(FOLDER).exists():
-        return
-    other = Process.other(checkpoint.folder)
-    if other is not None:
-        raise StateError.in_hand(checkpoint.location, str(other), MARKER)
+    if not entry.exists() or entry.read() != staged.child(f"offsets/{following}").read():
+        return  # nothing was put in place
+    # From here on the rescale can only be undone: what is removed cannot be put in place again.
+    journal.aborting().save(folder)
+    for file in journal.files:
+        folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
+    for file, text in journal.replaced.items():
+        folder.child(file).write(text.encode(), overwrite=True)
+    entry.delete()
 
 
 def discard(folder: Folder) -> None:
     """Remove what a rescale has written aside; the journal first, because the rest is useless without it."""
     Journal.forget(folder)
     folder.child(FOLDER).delete()
+
+
+def tidy(folder: Folder) -> None:
+    """Remove what a rescale has written aside, if the file system lets it: it is over, and its outcome stands."""
+    try:
+        discard(folder)
+    except Exception as error:  # noqa: BLE001 - whatever the file system says
+        log.warning(
+            "what a rescale of %s has written aside is not removed yet (%s); the next rescale, --abort or start_query "
+            "removes it",
+            folder,
+            root_cause(error),
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from threading import Condition, Event
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,8 @@ from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.journal import FOLDER, Journal, Phase
 from penstock.state.preflight import plan_rescale
-from penstock.state.rescale import OnProgress, Rescale, RescaleReport, check_owner, discard, publish, undo
+from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, tidy, undo
+from penstock.state.turn import my_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,13 +115,14 @@ def settled(bridge: Bridge, location: str) -> Checkpoint | None:
     if not Folder(bridge, location).child("offsets").exists():
         return None
     found = Checkpoint(bridge, location)
-    check_owner(found)
-    journal = Journal.load(found.folder)
-    if journal is None:
-        if found.folder.child(FOLDER).exists():
-            discard(found.folder)  # what a process left that died before its journal, or after it
+    if not found.folder.child(FOLDER).exists():
         return found
-    (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
+    with my_turn(bridge, found):
+        journal = Journal.load(found.folder)
+        if journal is None or is_over(found, journal):
+            tidy(found.folder)  # what a process left that died before its journal, or after it
+        else:
+            (publish if journal.phase is Phase.PUBLISHING else undo)(found, journal)
     return Checkpoint(bridge, location)
 
 
@@ -164,16 +166,20 @@ class RescalableQuery(ReplaceableQuery):
         tell = on_progress or (lambda *_: None)
         with self._only_one():
             self._check(max_parallelism, method)
-            began = time.monotonic()
-            tell(0, _STEPS, "waiting for the running batch to end")
-            try:
-                end_after_batch(self._start.bridge, self)
-                ended = time.monotonic()
-                self._check_ended()
-                report = self._rescaled(max_parallelism, method, tell)
-            except BaseException as error:
-                self._go_on(error)
-                raise
+            failure: BaseException | None = None
+            with my_turn(self._start.bridge, Checkpoint(self._start.bridge, self._start.location)):
+                began = time.monotonic()
+                tell(0, _STEPS, "waiting for the running batch to end")
+                try:
+                    end_after_batch(self._start.bridge, self)
+                    ended = time.monotonic()
+                    self._check_ended()
+                    report = self._rescaled(max_parallelism, method, tell)
+                except BaseException as error:  # noqa: BLE001 - the query goes on, whatever it is
+                    failure = error
+            if failure is not None:  # the turn is over: a start of the query takes one itself
+                self._go_on(failure)
+                raise failure
             tell(1, _STEPS, "starting the query again")
             self._restart(f"was rescaled to {max_parallelism}")
             return LiveReport(report, ended - began, time.monotonic() - ended)
@@ -202,17 +208,29 @@ class RescalableQuery(ReplaceableQuery):
         end_after_batch(self._start.bridge, self)
         if failure_of(self) is not None:
             return
-        found = Checkpoint(self._start.bridge, self._start.location)
-        journal = Journal.load(found.folder)
-        if journal is not None:
-            with suppress(Exception):  # what cannot be undone now is finished or undone when the query starts
-                undo(found, journal)
         self._restart(f"was not rescaled ({error})")
 
     def _rescaled(self, max_parallelism: int, method: RewriteMethod | None, tell: OnProgress) -> RescaleReport:
-        bridge = self._start.bridge
-        plan = plan_rescale(bridge, Checkpoint(bridge, self._start.location), max_parallelism, method)
-        return Rescale(bridge, plan, lambda done, total, step: tell(done + 1, total + _STEPS, step)).run()
+        bridge, location = self._start.bridge, self._start.location
+        plan = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
+        try:
+            return Rescale(bridge, plan, lambda done, total, step: tell(done + 1, total + _STEPS, step)).run()
+        except BaseException as error:
+            if self._is_undone() and isinstance(error, StateError):
+                raise StateError.failed(location, "putting it in place", error.cause or error.message) from error
+            raise
+
+    def _is_undone(self) -> bool:
+        """Undo what was put in place; whether there was anything, and it is gone."""
+        try:
+            found = Checkpoint(self._start.bridge, self._start.location)
+            journal = Journal.load(found.folder)
+            if journal is None:
+                return False
+            undo(found, journal)
+        except Exception:  # noqa: BLE001 - what cannot be undone now is finished or undone when the query starts
+            return False
+        return journal.phase is not Phase.STAGING
 
     def _restart(self, what_happened: str) -> None:
         if self.stop_wanted.is_set():

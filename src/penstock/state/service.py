@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import PenstockError
 from penstock.spark.filesystem import Folder
 from penstock.spark.streaming_queries import start_inheriting
-from penstock.state.marker import Process
+from penstock.state.marker import mark, unmark
 from penstock.state.requests import Answer, Refusal, Request, Requests
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.threads import start_thread
@@ -49,20 +49,19 @@ class Service:
         self._checkpoint = Folder(bridge, location)
         self._requests = Requests(self._checkpoint)
         self._answer = Answer(0, 0, 0, "")
+        self._served: tuple[Request, Answer] | None = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
         """Name this process in the checkpoint, and serve on a thread of its own."""
-        mark = Process.this().mark(self._checkpoint)
-        start_inheriting("penstock-rescale-requests", lambda: self._run(mark))
+        content = mark(self._checkpoint)
+        start_inheriting("penstock-rescale-requests", lambda: self._run(content))
 
-    def _run(self, mark: bytes) -> None:
+    def _run(self, content: bytes) -> None:
         said = ""
         while self._query_lives():
             try:
-                request = self._requests.current()
-                if request is not None and self._requests.claim(request):
-                    self._serve(request)
+                self._look()
                 said = ""
             except Exception as error:  # noqa: BLE001 - the file system may be back at the next look
                 what = f"{type(error).__name__}: {error}"
@@ -71,7 +70,7 @@ class Service:
                 said = what
             time.sleep(_LOOK)
         with suppress(Exception):  # where the session was stopped, or the file system is away, the marker stays
-            Process.unmark(self._checkpoint, mark)
+            unmark(self._checkpoint, content)
 
     def _query_lives(self) -> bool:
         try:
@@ -79,7 +78,18 @@ class Service:
         except Exception:  # noqa: BLE001 - there is no JVM any longer
             return False
 
-    def _serve(self, request: Request) -> None:
+    def _look(self) -> None:
+        """Serve the request that waits; one that is still there was served, and could not be told how it ended."""
+        request = self._requests.current()
+        if request is None:
+            return
+        if self._served is None or self._served[0] != request:
+            if not self._requests.claim(request):
+                return
+            self._served = request, self._serve(request)
+        self._requests.tell(*self._served)
+
+    def _serve(self, request: Request) -> Answer:
         with self._beating(request):
             try:
                 method = RewriteMethod(request.method) if request.method else None
@@ -91,7 +101,7 @@ class Service:
                 outcome = replace(self._answer, refusal=refusal)
             else:
                 outcome = replace(self._answer, report=report.as_dict())
-        self._requests.tell(request, replace(outcome, beat=self._answer.beat + 1))
+        return replace(outcome, beat=self._answer.beat + 1)
 
     def _progress(self, done: int, total: int, step: str) -> None:
         with self._lock:

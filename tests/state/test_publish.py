@@ -1,0 +1,211 @@
+"""Putting a rescale in place, and undoing it, whatever the file system refuses and the query did meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.errors import StateError
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.state.rescale import publish, undo
+from tests.commit.local import LocalFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILES = ("state/0/0/2.zip", "state/0/0/SSTs/7.sst", "state/0/4/2.zip")
+METADATA = "state/0/_metadata/metadata"
+STAGED = f"{FOLDER}/checkpoint"
+
+
+def offsets(number: int) -> str:
+    return "v1\n" + json.dumps({"conf": {"spark.sql.shuffle.partitions": str(number)}}) + "\n{}"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """All files with what they hold, but those that a rescale has written aside."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_text() for path in files if FOLDER not in path.parts}
+
+
+BEFORE = {
+    "metadata": "{}",
+    "offsets/1": offsets(4),
+    "commits/1": "v1\n{}",
+    "state/0/0/1.zip": "old",
+    METADATA: "of 4",
+}
+AFTER = BEFORE | {"offsets/2": offsets(8), "commits/2": "v1\n{}", METADATA: "of 8"} | dict.fromkeys(FILES, "new")
+
+
+class Disk:
+    """Refuses the n-th change to a file, if it is told so."""
+
+    def __init__(self) -> None:
+        self.refuses, self.changes = 0, 0
+
+    def let(self, change: Callable[..., Any]) -> Callable[..., Any]:
+        def maybe(*arguments: Any, **options: Any) -> Any:
+            self.changes += 1
+            if self.changes == self.refuses:
+                raise OSError(errno.EIO, "the disk is away")
+            return change(*arguments, **options)
+
+        return maybe
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    monkeypatch.setattr("penstock.state.checkpoint.Folder", LocalFolder)
+    disk = Disk()
+    for name in ("make", "write", "move_to", "delete"):
+        monkeypatch.setattr(LocalFolder, name, disk.let(getattr(LocalFolder, name)))
+    return disk
+
+
+def staged(folder: Path) -> tuple[Any, Journal]:
+    """A checkpoint whose rescale from 4 to 8 is complete and checked, and not put in place yet."""
+    write(folder, BEFORE)
+    write(folder / STAGED, {name: text for name, text in AFTER.items() if BEFORE.get(name) != text})
+    journal = Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]})
+    journal.save(LocalFolder(None, str(folder)))  # type: ignore[arg-type, type-var]
+    return Checkpoint(None, str(folder)), journal  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("disk")
+def test_put_in_place_and_undone(tmp_path: Path) -> None:
+    checkpoint, journal = staged(tmp_path / "a")
+    publish(checkpoint, journal)
+    assert tree(tmp_path / "a") == AFTER
+    assert not (tmp_path / "a" / FOLDER).exists()
+    checkpoint, journal = staged(tmp_path / "b")
+    undo(checkpoint, journal)
+    assert tree(tmp_path / "b") == BEFORE
+    assert not (tmp_path / "b" / FOLDER).exists()
+
+
+@pytest.mark.parametrize("then", ["finished", "undone"])
+def test_whatever_change_is_refused_it_can_be_finished_and_undone(tmp_path: Path, disk: Disk, then: str) -> None:
+    refused = 0
+    for step in range(1, 99):
+        folder = tmp_path / str(step)
+        checkpoint, journal = staged(folder)
+        disk.changes, disk.refuses = 0, step
+        try:
+            publish(checkpoint, journal)
+        except StateError as error:
+            refused += 1
+            assert "in the middle of a rescale from 4 to 8" in error.message
+            assert "the disk is away" in (error.cause or "")
+        if disk.changes < step:
+            break
+        disk.refuses = 0
+        left = Journal.load(checkpoint.folder)
+        is_complete = (folder / "commits/2").exists()
+        if left is not None and then == "finished":
+            publish(checkpoint, left)
+        elif left is not None and is_complete:
+            with pytest.raises(StateError, match="is complete and cannot be aborted"):
+                undo(checkpoint, left)
+        elif left is not None:
+            undo(checkpoint, left)
+        assert tree(folder) == (AFTER if is_complete or then == "finished" else BEFORE), f"change {step}"
+    assert refused >= 2 * len(FILES), "each file is moved, and what is in its place deleted first"
+
+
+def test_an_undo_that_is_refused_is_done_again(tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in range(1, 99):
+        folder = tmp_path / str(step)
+        checkpoint, journal = staged(folder)
+        disk.refuses = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalFolder, "move_to", lambda *_: False)
+            with pytest.raises(StateError, match="could not be moved"):
+                publish(checkpoint, journal)
+        disk.changes, disk.refuses = 0, step
+        try:
+            undo(checkpoint, journal)
+        except StateError as error:
+            assert "the disk is away" in (error.cause or "")
+        else:
+            assert disk.changes < step
+            break
+        disk.refuses = 0
+        left = Journal.load(checkpoint.folder)
+        if left is not None:
+            undo(checkpoint, left)
+        assert tree(folder) == BEFORE, f"change {step}"
+    assert step > len(FILES)
+
+
+@pytest.mark.usefixtures("disk")
+@pytest.mark.parametrize("refusal", [OSError(errno.EXDEV, "on another volume"), OSError(errno.ENOSPC, "full"), None])
+def test_a_move_that_is_refused_is_not_taken_for_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None
+) -> None:
+    """By an exception or without one, where another file is in its place."""
+    checkpoint, journal = staged(tmp_path)
+
+    def refuses(_: LocalFolder, target: LocalFolder) -> bool:
+        if refusal is not None:
+            raise refusal
+        write(tmp_path, {str(target.local_path): "foreign"})
+        return False
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFolder, "move_to", refuses)
+        with pytest.raises(StateError, match="in the middle of a rescale") as found:
+            publish(checkpoint, journal)
+    assert (refusal.strerror if refusal is not None else "could not be moved") in (found.value.cause or "")
+    assert not (tmp_path / "commits/2").exists()
+    publish(checkpoint, journal)
+    assert tree(tmp_path) == AFTER
+
+
+def went_on(folder: Path, number: int) -> dict[str, str]:
+    """Let the query run until nothing of the batch after 1 is in its logs any more, and its sorted files are shared."""
+    write(folder, AFTER if number == 8 else BEFORE)
+    for name in ("offsets", "commits"):
+        shutil.rmtree(folder / name)
+        write(folder, {f"{name}/{batch}": offsets(number) if name == "offsets" else "v1\n{}" for batch in (151, 152)})
+    write(folder, {"state/0/0/SSTs/7.sst": "new", "state/0/0/152.zip": "needs 7.sst"})
+    return tree(folder)
+
+
+@pytest.mark.usefixtures("disk")
+@pytest.mark.parametrize(
+    ("number", "phase", "act", "said"),
+    [
+        (8, Phase.PUBLISHING, publish, None),
+        (8, Phase.PUBLISHING, undo, "is complete and cannot be aborted"),
+        (4, Phase.PUBLISHING, publish, "the query has started batch 2"),
+        (4, Phase.PUBLISHING, undo, None),
+        (4, Phase.ABORTING, undo, None),
+    ],
+)
+def test_a_query_that_went_on_for_long_is_left_as_it_is(
+    tmp_path: Path, number: int, phase: Phase, act: Callable[..., None], said: str | None
+) -> None:
+    """What was written aside was left: after a rescale that was complete, or before it began to be put in place."""
+    checkpoint, journal = staged(tmp_path)
+    if phase is Phase.ABORTING:
+        journal = journal.aborting()
+        journal.save(checkpoint.folder)
+    before = went_on(tmp_path, number)
+    with pytest.raises(StateError, match=said) if said else nullcontext():
+        act(checkpoint, journal)
+    assert tree(tmp_path) == before
+    assert not (tmp_path / FOLDER).exists()

@@ -1,0 +1,141 @@
+"""Whoever works on a rescale is left alone as long as it lives, whatever it does it in; then others go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock.state as st
+from penstock.errors import StateError
+from penstock.spark.filesystem import Folder
+from penstock.spark.jvm import Bridge
+from penstock.state.checkpoint import Checkpoint
+from penstock.state.journal import FOLDER, Journal
+from penstock.state.turn import CLAIM, my_turn
+from tests.commit.local import LocalFolder
+from tests.state.processes import named_in
+from tests.state.queries import digest, run
+from tests.state.test_start_query import start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+JOB = Path(__file__).parent.parent / "jobs" / "state_rescale.py"
+
+
+@pytest.fixture
+def checkpoint(stopped: Any, tmp_path: Path) -> Any:
+    shutil.copytree(stopped("counts updated").checkpoint, tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+@pytest.fixture
+def acts(spark: SparkSession, stopped: Any, checkpoint: Any) -> dict[str, Callable[[], Any]]:
+    """All that would change a rescale that somebody works on."""
+
+    return {
+        "rescale": lambda: st.rescale(str(checkpoint), 8, spark=spark),
+        "abort": lambda: st.abort(str(checkpoint), spark=spark),
+        "prune": lambda: st.prune(str(checkpoint), spark=spark),
+        "start": lambda: start(spark, stopped("counts updated"), checkpoint),
+    }
+
+
+def all_refused(acts: dict[str, Callable[[], Any]], checkpoint: Path, pid: int) -> None:
+    before = digest(checkpoint)
+    for act in acts.values():
+        with pytest.raises(StateError, match=f"(?s)is under way; nothing was done.*process {pid} on .* works on it"):
+            act()
+        assert digest(checkpoint) == before
+
+
+@pytest.mark.parametrize("phase", [None, "staging", "publishing"])
+def test_another_process_that_lives_is_left_alone(
+    spark: SparkSession, checkpoint: Any, acts: Any, phase: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be at any step: before its journal, with one, or while it puts its files in place."""
+    if phase == "publishing":
+        monkeypatch.setattr(Folder, "move_to", lambda *_: False)
+        with pytest.raises(StateError, match=r"(?s)in the middle of a rescale from 4 to 8.*could not be moved"):
+            st.rescale(str(checkpoint), 8, spark=spark)
+        monkeypatch.undo()
+    else:
+        (checkpoint / FOLDER).mkdir()
+        if phase is not None:
+            Journal(1, 4, 8).save(Folder(Bridge(spark), str(checkpoint)))
+    with named_in(checkpoint / CLAIM) as other:
+        all_refused(acts, checkpoint, other.pid)
+    assert (acts["rescale"]() is None) is (phase == "publishing")
+    assert st.inspect(str(checkpoint), spark=spark).max_parallelism == 8
+    assert not (checkpoint / CLAIM).exists()
+
+
+def test_a_rescale_of_this_process_is_left_alone_at_each_step(
+    spark: SparkSession, stopped: Any, checkpoint: Any, acts: Any
+) -> None:
+    steps = []
+
+    def intrude(done: int, total: int, step: str) -> None:
+        if step != "done":
+            steps.append(step)
+            all_refused(acts, checkpoint, os.getpid())
+
+    assert st.rescale(str(checkpoint), 8, spark=spark, on_progress=intrude).new == 8
+    assert len(steps) == 2, "the new state is written, and put in place"
+    one = stopped("counts updated")
+    assert run(spark, one.query, one.input, checkpoint) == one.later
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "place"), [(8, "staging.json"), (26, "publishing.json")])
+def test_a_command_that_works_is_left_alone_until_it_dies(
+    spark: SparkSession, stopped: Any, checkpoint: Any, acts: Any, change: int, place: str
+) -> None:
+    command = [sys.executable, str(JOB), str(checkpoint), "8", f"-{change}"]
+    with subprocess.Popen(command) as other:
+        try:
+            until = time.monotonic() + 90
+            while not is_stopped(other.pid):
+                assert other.poll() is None, "it has not stopped"
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            assert (checkpoint / FOLDER / place).exists()
+            all_refused(acts, checkpoint, other.pid)
+        finally:
+            other.send_signal(signal.SIGKILL)
+    assert (acts["rescale"]() is None) is (place == "publishing.json")
+    one = stopped("counts updated")
+    assert run(spark, one.query, one.input, checkpoint) == one.later
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_a_checkpoint_that_cannot_be_written_to_is_said_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("state.checkpoint", "commit.claims", "commit.lease"):
+        monkeypatch.setattr(f"penstock.{module}.Folder", LocalFolder)
+
+    def full(*_: Any) -> bool:
+        raise OSError(28, "No space left on device")
+
+    for name in ("metadata", "offsets", "commits"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(LocalFolder, "write", full)
+    with (
+        pytest.raises(StateError, match=r"(?s)cannot be written to; nothing was done.*No space left"),
+        my_turn(None, Checkpoint(None, str(tmp_path))),  # type: ignore[arg-type]
+    ):
+        pytest.fail("it is nobody's turn")
