@@ -288,6 +288,32 @@ def test_the_options_of_a_job_win_over_those_of_the_session(
     assert expected in {str(edge.partitioner) for edge in env.last_job.graphs.manager.graph.edges}
 
 
+@pytest.mark.parametrize(
+    ("above", "steps"),
+    [
+        (lambda df: df, "Source: range -> MapInArrow -> Sink: collect"),
+        (lambda df: df.where("id % 3 = 0"), None),
+        (lambda df: df.select("twice"), None),
+        (lambda df: df.selectExpr("twice + 1 as more", "id"), None),
+        (lambda df: df.groupBy("twice").count(), None),
+    ],
+    ids=["nothing", "a filter", "a column", "new columns", "an aggregate"],
+)
+def test_nothing_is_computed_for_a_boundary_that_is_left_out(
+    spark: SparkSession, make_env: Callable[..., Environment], above: Any, steps: str | None
+) -> None:
+    def twice(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.record_batch({"id": batch["id"], "twice": batch["id"]})
+
+    env = make_env()
+    made = penstock.rebalance(spark.range(0, 1000, 1, 2), 2, adaptive=True)
+    df = above(made.map_in_arrow(twice, "id bigint, twice bigint"))
+    assert sorted(env.collect(df)) == sorted(df.collect())
+    if steps is not None:
+        assert [one.vertex.name for one in env.last_job.vertices] == [steps]
+
+
 def test_the_job_s_idle_timeout_holds(spark: SparkSession) -> None:
     def sleeps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

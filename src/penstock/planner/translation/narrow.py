@@ -11,6 +11,7 @@ from penstock.planner.plan import NodePlan
 from penstock.planner.translation import exchanges
 from penstock.planner.translation.families import CHEAP, NARROW
 from penstock.planner.translation.leaves import translate_leaf
+from penstock.planner.translation.repartitions import rows_before
 from penstock.planner.translation.rules import translates
 from penstock.rebalance.adapted import stage_at
 
@@ -29,6 +30,8 @@ _LOSES_LAYOUT = frozenset(
 @translates(*NARROW)
 def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Take a run of narrow operators as one; it ends at a leaf, an exchange, or what others read too."""
+    if _only_drops_the_column_of_a_boundary(translator, node):
+        return translator.translate(node.children[0])
     run = [node]
     while (
         run[-1].children[0].name in NARROW
@@ -62,6 +65,13 @@ def translate_calc(translator: Translator, node: LogicalNode) -> TranslatedNode:
         return TranslatedNode(node_id)
     translator.forward(inner, node_id, below)
     return TranslatedNode(node_id, _after(inner.distribution, run))
+
+
+def _only_drops_the_column_of_a_boundary(translator: Translator, node: LogicalNode) -> bool:
+    """Whether an operator changes nothing, as the boundary below it is left out."""
+    (below,) = node.children
+    is_left_out = node.name == "Project" and below in translator.read_in_place
+    return is_left_out and node.ids == rows_before(translator, below).ids
 
 
 def _after_pulled(translator: Translator, run: Sequence[LogicalNode], inner: TranslatedNode) -> TranslatedNode:

@@ -49,9 +49,9 @@ def translate_repartition(translator: Translator, node: LogicalNode) -> Translat
 @translates("RepartitionByExpression")
 def translate_repartition_by(translator: Translator, node: LogicalNode) -> TranslatedNode:
     """Exchange rows by keys or ranges that the user gave."""
-    inner = translator.translate(node.children[0])
     if node in translator.read_in_place:
-        return inner
+        return translator.translate(rows_before(translator, node))
+    inner = translator.translate(node.children[0])
     assert node.repartition is not None
     keys, wanted = partition_keys(node), node.repartition.partitions
     if not any(key.kind == "SortOrder" for key in keys):
@@ -151,3 +151,12 @@ def _deal_out(translator: Translator, inner: TranslatedNode, child: LogicalNode,
     plan = translator.edge_plan(child, WriteKind.ROWS)
     translator.builder.edge(inner.node_id, node_id, partitioner, plan)
     return TranslatedNode(node_id)
+
+
+def rows_before(translator: Translator, boundary: LogicalNode) -> LogicalNode:
+    """Return what is below a boundary that is left out, without the column by which it would exchange the rows."""
+    (numbered,) = boundary.children
+    if numbered.name != "Project" or translator.is_shared(numbered):
+        return numbered
+    (rows,) = numbered.children
+    return rows if len(set(numbered.ids) - set(rows.ids)) == 1 else numbered
