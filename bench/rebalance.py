@@ -182,6 +182,7 @@ def even(bench: Bench, spark: SparkSession, rows: int) -> None:
     adaptive = penstock.rebalance(source, 4, adaptive=True)
     ways = {
         "mapInArrow, no exchange": lambda: through(source.mapInArrow(same, source.schema)),
+        "mapInArrow, no exchange, as a job": lambda: by_job(source.mapInArrow(same, source.schema)),
         "repartition(4).mapInArrow": lambda: through(source.repartition(4).mapInArrow(same, source.schema)),
         "adaptive, as a job": lambda: by_job(adaptive.map_in_arrow(same, source.schema)),
         "adaptive, plain PySpark": lambda: through(adaptive.map_in_arrow(same, source.schema)),

@@ -10,6 +10,7 @@ from penstock.execution.broadcasts import Broadcasts
 from penstock.execution.fragment_builder import FragmentBuilder
 from penstock.execution.leaves import Leaves
 from penstock.execution.output import write_output
+from penstock.execution.python_batches import batch_settings
 from penstock.execution.read_checks import check_reads
 from penstock.execution.results import ResultStore
 from penstock.execution.runtime_filters import KeyFilters
@@ -19,6 +20,7 @@ from penstock.graph.partitioner import (
     AdaptiveRescalePartitioner,
     PulledRebalancePartitioner,
 )
+from penstock.planner.translation.families import RUN_PYTHON
 from penstock.spark import exchange
 from penstock.spark.exchange import StagedResult
 from penstock.threads import doing
@@ -154,6 +156,8 @@ class VertexRunner:
             "spark.sql.shuffle.partitions": str(setup.subpartitions),
             "spark.sql.adaptive.coalescePartitions.initialPartitionNum": str(setup.subpartitions),
         }
+        operators = (one for node_id in vertex.node_ids for one in self._context.plan.operators(node_id))
+        settings |= batch_settings(self._context.bridge, [one for one in operators if one.name in RUN_PYTHON])
         if vertex.tail_id in self._context.sinks and setup.is_sliced:
             # A task cut for a file holds few partitions, and need not sort its rows by them.
             settings["spark.sql.maxConcurrentOutputFileWriters"] = str(_OPEN_FILES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.connectors.coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from penstock.connectors.base import Sink, SinkStage
     from penstock.connectors.scan import Scan
@@ -212,6 +212,18 @@ class JobPlan:
     stages: Mapping[int, tuple[int, SinkStage]] = field(default_factory=dict)
     exchanges: Mapping[int, Stage] = field(default_factory=dict)
     choices: tuple[Choice, ...] = ()
+
+    def operators(self, node_id: int) -> Iterator[LogicalNode]:
+        """Iterate over the operators of the user's plan that a node runs; none of a node that has none of its own."""
+        node = self.nodes.get(node_id)
+        edges = (self.edges.get(edge.id) for edge in self.graph.in_edges(node_id))
+        below = {id(edge.child) for edge in edges if edge is not None}
+        todo = [] if node is None or node.top is None else [node.top]
+        while todo:
+            part = todo.pop()
+            if id(part) not in below:
+                yield part
+                todo += part.children
 
     def width(self, group: int) -> int | None:
         """Return the fixed number of subpartitions of a group, or None."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.events import ExecutionState
 from penstock.graph import OperatorKind
 from penstock.graph.partitioner import FORWARD
+from penstock.planner.translation.families import RUN_PYTHON
 from penstock.sizing.cpu import CpuNeed, PythonRun, seconds_per_mib, tasks_for_python
 
 if TYPE_CHECKING:
@@ -16,26 +17,7 @@ if TYPE_CHECKING:
     from penstock.events import VertexSnapshot
     from penstock.execution.context import GraphOwner
     from penstock.planner.plan import JobPlan
-    from penstock.spark.plans import LogicalNode
 
-_RUN_PYTHON = frozenset(
-    {
-        "ArrowAggregatePython",
-        "ArrowEvalPython",
-        "ArrowEvalPythonUDTF",
-        "ArrowWindowPython",
-        "BatchEvalPython",
-        "BatchEvalPythonUDTF",
-        "FlatMapCoGroupsInArrow",
-        "FlatMapCoGroupsInPandas",
-        "FlatMapGroupsInArrow",
-        "FlatMapGroupsInPandas",
-        "MapInArrow",
-        "MapInPandas",
-        "PythonMapInArrow",
-        "WindowInPandas",
-    }
-)
 _COLLAPSED = frozenset({OperatorKind.AGGREGATE, OperatorKind.WINDOW, OperatorKind.SORT})
 _NAME = re.compile(r"\w+(?=\()")
 
@@ -106,22 +88,11 @@ class PythonSteps:
         return found
 
     def _in_node(self, node_id: int) -> frozenset[str]:
-        node = self._plan.nodes.get(node_id)
-        if node is None or node.top is None or node_id in self._plan.exchanges:
+        if node_id in self._plan.exchanges:
             return frozenset()
-        below = {
-            id(self._plan.edges[edge.id].child)
-            for edge in self._plan.graph.in_edges(node_id)
-            if edge.id in self._plan.edges
-        }
         names: set[str] = set()
-        todo: list[LogicalNode] = [node.top]
-        while todo:
-            part = todo.pop()
-            if id(part) in below:
-                continue
-            if part.name in _RUN_PYTHON:
+        for part in self._plan.operators(node_id):
+            if part.name in RUN_PYTHON:
                 told = _NAME.search(part.description.removeprefix(part.name))
                 names.add(part.name if told is None else told[0])
-            todo += part.children
         return frozenset(names)
