@@ -125,8 +125,7 @@ def test_exact_on_a_standalone_cluster(tmp_path: Path) -> None:
 )
 def test_sessions_that_cannot_have_one(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     """The setting is only pretended here: it could not be changed in the session that the tests share."""
-    conf = spark.sparkContext.getConf().set(key, "true")
-    monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
+    monkeypatch.setattr(barrier, "read_settings", lambda *_: {key: "true"})
     with pytest.raises(NoBarrierError, match=key):
         task_slots(Bridge(spark))
     assert sorted(penstock.rebalance(spark.range(3), adaptive=True).dataframe().collect()) == [(0,), (1,), (2,)]

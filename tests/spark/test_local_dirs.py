@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.spark import local_dirs as module
 from penstock.spark.local_dirs import local_dirs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def bridge(setting: str, master: str = "local[2]") -> Any:
-    """Return a bridge to a session with a setting; nothing else of it is asked."""
-    conf = SimpleNamespace(get=lambda _: setting)
-    return SimpleNamespace(spark=SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: conf)))
+def bridge(master: str = "local[2]") -> Any:
+    """Return a bridge to a session; nothing but its master is asked of it."""
+    return SimpleNamespace(session=None, spark=SimpleNamespace(sparkContext=SimpleNamespace(master=master)))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,8 @@ def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, 
     places = {name: str(tmp_path / name) for name in "ab"}
     for place in places.values():
         (tmp_path / place).mkdir()
-    dirs = local_dirs(bridge(written.format(**places)))
+    monkeypatch.setattr(module, "read_settings", lambda *_: {"spark.local.dir": written.format(**places)})
+    dirs = local_dirs(bridge())
     assert [one.path for one in dirs] == [places[name] for name in found]
     assert all(one.free > 0 for one in dirs)
-    assert local_dirs(bridge(written.format(**places), master="spark://host:7077")) == []
+    assert local_dirs(bridge(master="spark://host:7077")) == []

@@ -15,7 +15,7 @@ from penstock.graph.partitioner import (
     RangePartitioner,
 )
 from penstock.planner.draft import Draft, DraftBuilder
-from penstock.planner.translation import joins
+from penstock.planner.translation import joins, keyed
 from penstock.planner.translation.translator import Translator
 from penstock.spark import catalyst
 from penstock.spark.joins import JoinFacts, JoinKey
@@ -87,6 +87,7 @@ class Translated:
         monkeypatch.setattr(
             catalyst, "grouping_keys", lambda node: [Key(one) for one in (grouping or {}).get(node, "")]
         )
+        monkeypatch.setattr(keyed, "why_together", lambda _: None)
         monkeypatch.setattr(catalyst, "row_limit", lambda node: (limits or {}).get(node))
         parts: Any = SimpleNamespace(class_of=lambda node: (classes or {}).get(node))
         self.asked: list[tuple[str, str, int | None]] = []
