@@ -32,6 +32,16 @@ class Plan(str):
     __slots__ = ()
 
     @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.partition("(")[0]
+
+    @property
+    def children(self) -> tuple[Plan, ...]:
+        """Nothing that is looked at."""
+        return ()
+
+    @property
     def output(self) -> str:
         """Its columns."""
         return f"columns of {self}"
