@@ -31,12 +31,14 @@ CODE = {
 
 
 def found_by(kind: str, folder: Path) -> tuple[list[tuple[int, str]], int]:
-    """Return the rows, and how many versions there are; by a process of its own, as this one forks in other tests."""
-    code = f"folder = {str(folder)!r}; {CODE[kind]}; print(repr((list(zip(read['id'].to_pylist(), read['text'].to_pylist())), versions)))"
-    told = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True
-    ).stdout
-    rows, versions = eval(told)
+    """Return the rows, and how many versions there are; by a process of its own, as this one forks in other tests.
+
+    It ends at once: threads of deltalake and pyarrow sometimes abort a process that takes leave of them.
+    """
+    told = "print(repr((list(zip(read['id'].to_pylist(), read['text'].to_pylist())), versions)), flush=True)"
+    code = f"import os; folder = {str(folder)!r}; {CODE[kind]}; {told}; os._exit(0)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True, text=True)
+    rows, versions = eval(done.stdout)
     return sorted(rows), versions
 
 
