@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -44,6 +45,8 @@ _LEAST = 0.001
 """Seconds that a wait takes at least: PySpark takes no wait of nothing."""
 _STEPS = 2
 """Steps of a rescale of a running query besides those of the rescale: ending the batch and starting again."""
+
+log = logging.getLogger("penstock.state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,8 @@ class RescalableQuery(ReplaceableQuery):
             if journal is None:
                 return False
             undo(found, journal)
-        except Exception:  # noqa: BLE001 - what cannot be undone now is finished or undone when the query starts
+        except Exception:  # what cannot be undone now is finished or undone when the query starts
+            log.warning("the rescale of %s could not be undone", self._start.location, exc_info=True)
             return False
         return journal.phase is not Phase.STAGING
 
