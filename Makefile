@@ -7,6 +7,7 @@ STAMP := $(VENV)/.ready
 DATA := data
 SCALE ?= 10
 ROUNDS ?= 3
+TESTS ?= tests
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test smoke test-full lint wheel docs bench bench-skew bench-connectors bench-rebalance bench-state bench-streams bench-web bench-decide bench-served bench-connect bench-throughput bench-simulate clean
@@ -22,18 +23,18 @@ $(STAMP): pyproject.toml tools/setup.sh
 demo: $(STAMP)  ## Run a pipeline on real data and print what was decided, and why.
 	@$(BIN)/penstock demo
 
-test: $(STAMP)  ## Run the tests that are quick enough for every change (under 20 minutes).
+test: $(STAMP)  ## Run the tests that are quick enough for every change (TESTS=tests/state runs a part).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@tools/test.sh $(BIN)/python "not slow"
+	@tools/test.sh $(BIN)/python "not slow" $(TESTS)
 
 smoke: $(STAMP)  ## Run pipelines on each release of PySpark that is supported; downloads three of them, once.
 	@$(BIN)/python tools/spark_versions.py 4.0 4.1 4.2 4.3
 
-test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them.
+test-full: $(STAMP)  ## Run all tests, all 99 TPC-DS queries and the cluster among them (TESTS=tests/state runs a part).
 	@tools/services.sh
 	@$(BIN)/python tools/make_data.py $(DATA)
-	@tools/test.sh $(BIN)/python "slow or not slow"
+	@tools/test.sh $(BIN)/python "slow or not slow" $(TESTS)
 
 lint: $(STAMP)  ## Check style, types, the Java sources and the generated docs.
 	@$(BIN)/ruff check .
