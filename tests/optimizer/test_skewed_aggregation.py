@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
 import pytest
 
 from penstock.graph import AggregateOperator
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
-from penstock.testing import RESOURCES, StrategyHarness, measured
+from penstock.testing import RESOURCES, StrategyHarness
+from tests.optimizer.skewed_results import written_by
 
 EVEN, HOT = (100, 100, 100, 100), (100, 3000, 100, 100)
 STRATEGY = "table.optimizer.skewed-join-optimization.strategy"
@@ -22,11 +22,7 @@ def finished(sizes: Any, tasks: int | None, cores: int, config: Any = None) -> S
     text = "1 #> 2\n2 ~> 3"
     operators = {2: PERCENTILE, 3: AggregateOperator(None)}
     job = StrategyHarness([AdaptiveSkewedAggregation], text, operators, resources=resources, config=config)
-
-    def written(indices: Any) -> np.ndarray:
-        return np.full((tasks or 0, len(indices)), 7)
-
-    job.finish(1, dataclasses.replace(measured(*sizes), mappers=None if tasks is None else written))
+    job.finish(1, written_by(tasks, *sizes))
     return job
 
 

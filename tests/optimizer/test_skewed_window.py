@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import numpy as np
 import pytest
 
 from penstock.graph import AggregateOperator, Operator, OperatorKind, WindowOperator
 from penstock.optimizer.skewed_aggregation import AdaptiveSkewedAggregation
 from penstock.optimizer.skewed_window import AdaptiveSkewedWindow
-from penstock.testing import RESOURCES, StrategyHarness, measured
+from penstock.testing import RESOURCES, StrategyHarness
+from tests.optimizer.skewed_results import written_by
 
 EVEN, HOT, TWO = (100, 100, 100, 100), (100, 3000, 100, 100), (100, 3000, 3000, 100, 100, 100)
 STRATEGY = "table.optimizer.skewed-join-optimization.strategy"
@@ -27,11 +27,7 @@ def finished(
     strategies = [AdaptiveSkewedAggregation, AdaptiveSkewedWindow]
     operators = {2: window, 3: after}
     job = StrategyHarness(strategies, "1 #> 2\n2 ~> 3", operators, resources=resources, config=config)
-
-    def written(indices: Any) -> np.ndarray:
-        return np.full((tasks or 0, len(indices)), 7)
-
-    job.finish(1, dataclasses.replace(measured(*sizes), mappers=None if tasks is None else written))
+    job.finish(1, written_by(tasks, *sizes))
     return job
 
 

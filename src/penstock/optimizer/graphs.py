@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.graph import StreamEdge, StreamGraph, StreamNode
+    from penstock.optimizer.strategy import OperatorsFinished, ResultInfo, StrategyContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,16 @@ def broadcast_to(graph: StreamGraph, node_id: int) -> list[int]:
     while len(outgoing := graph.out_edges(node_id)) == 1 and outgoing[0].is_forward:
         node_id = outgoing[0].target_id
     return [edge.target_id for edge in outgoing] if all(map(is_broadcast, outgoing)) else []
+
+
+def hash_exchanges_of(
+    finished: OperatorsFinished, context: StrategyContext
+) -> Iterator[tuple[StreamEdge, StreamNode, ResultInfo]]:
+    """Yield the hash exchanges that finished results may still be read through, each with its reader and its result."""
+    for node_id, result in finished.results.items():
+        for edge in context.stream_graph.out_edges(node_id):
+            if is_hashed(edge) and not context.is_frozen(edge.target_id):
+                yield edge, context.stream_graph.node(edge.target_id), result
 
 
 def relying_edges(graph: StreamGraph, node_id: int) -> list[StreamEdge]:

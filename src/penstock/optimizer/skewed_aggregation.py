@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from penstock.config.options import SKEWED_JOIN_STRATEGY
 from penstock.decisions import DecisionKind, Told
 from penstock.graph import AggregateOperator, OperatorKind, StreamEdgeUpdateRequest, WindowOperator
-from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
+from penstock.optimizer.graphs import hash_exchanges_of, hashed_again, relying_edges
 from penstock.optimizer.merging import WORTH_IT, most_times_faster
 from penstock.optimizer.skew import LARGEST
 from penstock.optimizer.skewed_join import obstacle, skewed_subpartitions
@@ -57,17 +57,13 @@ class AdaptiveSkewedAggregation(StreamGraphOptimizationStrategy):
         if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
             return False
         changed = False
-        for node_id, result in finished.results.items():
-            for edge in context.stream_graph.out_edges(node_id):
-                target = context.stream_graph.node(edge.target_id)
-                if not is_hashed(edge) or context.is_frozen(target.id):
-                    continue
-                if target.kind is OperatorKind.REPARTITION:
-                    changed |= self._look_at(edge, result, context)
-                elif isinstance(target.operator, AggregateOperator) and target.operator.keeps_values:
-                    changed |= self._merge_in_pieces(edge, result, context)
-                elif target.kind in _NEED_WHOLE_GROUPS and not isinstance(target.operator, WindowOperator):
-                    self._record_obstacle(edge, result, context)
+        for edge, reader, result in hash_exchanges_of(finished, context):
+            if reader.kind is OperatorKind.REPARTITION:
+                changed |= self._look_at(edge, result, context)
+            elif isinstance(reader.operator, AggregateOperator) and reader.operator.keeps_values:
+                changed |= self._merge_in_pieces(edge, result, context)
+            elif reader.kind in _NEED_WHOLE_GROUPS and not isinstance(reader.operator, WindowOperator):
+                self._record_obstacle(edge, result, context)
         return changed
 
     def _merge_in_pieces(self, edge: StreamEdge, result: ResultInfo, context: StrategyContext) -> bool:

@@ -20,7 +20,7 @@ from penstock.config.options import SKEWED_JOIN_STRATEGY
 from penstock.decisions import DecisionKind, Told
 from penstock.graph import StreamEdgeUpdateRequest, WindowOperator
 from penstock.optimizer.dividing import WORTH_IT, times_faster
-from penstock.optimizer.graphs import hashed_again, is_hashed, relying_edges
+from penstock.optimizer.graphs import hash_exchanges_of, hashed_again, relying_edges
 from penstock.optimizer.skew import LARGEST
 from penstock.optimizer.skewed_join import obstacle, skewed_subpartitions
 from penstock.optimizer.strategy import (
@@ -46,11 +46,9 @@ class AdaptiveSkewedWindow(StreamGraphOptimizationStrategy):
         if context.config.get(SKEWED_JOIN_STRATEGY) == "NONE":
             return False
         changed = False
-        for node_id, result in finished.results.items():
-            for edge in context.stream_graph.out_edges(node_id):
-                operator = context.stream_graph.node(edge.target_id).operator
-                if isinstance(operator, WindowOperator) and is_hashed(edge) and not context.is_frozen(edge.target_id):
-                    changed |= self._look_at(edge, operator, result, context)
+        for edge, reader, result in hash_exchanges_of(finished, context):
+            if isinstance(reader.operator, WindowOperator):
+                changed |= self._look_at(edge, reader.operator, result, context)
         return changed
 
     def _look_at(
