@@ -131,9 +131,18 @@ def test_a_query_that_runs(spark: SparkSession, checkpoint: Any, stopped: Any) -
         try:
             query.processAllAvailable()
             assert "query nightly is running on it" in refused(spark, checkpoint)
+            assert "query nightly is running on it" in refused(spark.newSession(), checkpoint)
         finally:
             query.stop()
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+
+
+def test_a_key_in_two_groups(spark: SparkSession, checkpoint: Any) -> None:
+    """Files of one group were copied over another's; a merge must end all the same."""
+    shutil.rmtree(checkpoint / "state/0/2")
+    shutil.copytree(checkpoint / "state/0/0", checkpoint / "state/0/2")
+    with pytest.raises(StateError, match="the state is damaged: key groups 0 and 2 have the same key"):
+        st.rescale(str(checkpoint), 2, spark=spark)
 
 
 def test_another_state_store_than_sparks(spark: SparkSession, checkpoint: Any) -> None:
@@ -155,7 +164,7 @@ def test_a_spark_that_cannot_rewrite_state(
         bridge.version = (4, 1)
         return bridge
 
-    monkeypatch.setattr(api, "_bridge", older)
+    monkeypatch.setattr(api, "bridge_of", older)
     said = refused(spark, checkpoint)
     assert f"Spark {spark.version} cannot rewrite state offline as is needed here; Spark 4.2 can" in said
 

@@ -14,6 +14,7 @@ import pytest
 from penstock.errors import StateError
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.state.past_rescales import FOLDER as PAST
 from penstock.state.rescale import publish, undo
 from tests.commit.local import LocalFolder
 
@@ -48,7 +49,9 @@ BEFORE = {
     "state/0/0/1.zip": "old",
     METADATA: "of 4",
 }
-AFTER = BEFORE | {"offsets/2": offsets(8), "commits/2": "v1\n{}", METADATA: "of 8"} | dict.fromkeys(FILES, "new")
+COMPLETE = Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]})
+STAGED_FILES = {"offsets/2": offsets(8), "commits/2": "v1\n{}", METADATA: "of 8"} | dict.fromkeys(FILES, "new")
+AFTER = BEFORE | STAGED_FILES | {f"{PAST}/2.json": COMPLETE.text.decode()}
 
 
 class Disk:
@@ -79,10 +82,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 def staged(folder: Path) -> tuple[Any, Journal]:
     """A checkpoint whose rescale from 4 to 8 is complete and checked, and not put in place yet."""
     write(folder, BEFORE)
-    write(folder / STAGED, {name: text for name, text in AFTER.items() if BEFORE.get(name) != text})
-    journal = Journal(1, 4, 8).publishing(FILES, {METADATA: BEFORE[METADATA]})
-    journal.save(LocalFolder(None, str(folder)))  # type: ignore[arg-type, type-var]
-    return Checkpoint(None, str(folder)), journal  # type: ignore[arg-type]
+    write(folder / STAGED, STAGED_FILES)
+    COMPLETE.save(LocalFolder(None, str(folder)))  # type: ignore[arg-type]
+    return Checkpoint(None, str(folder)), COMPLETE  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("disk")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,6 @@ from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
 from penstock.spark.streaming_queries import executing
 from penstock.state import asking
-from penstock.state.checkpoint import Checkpoint
 from penstock.state.marker import MARKER
 from penstock.state.requests import Requests
 from penstock.state.rescale import Rescale
@@ -27,7 +27,6 @@ from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -152,7 +151,7 @@ def test_what_is_refused_does_not_stop_the_query(live: Live) -> None:
     with pytest.raises(StateError, match="it already has 4 key groups"):
         st.rescale_running(live.checkpoint, 4, spark=live.spark)
     bridge = Bridge(live.spark)
-    with my_turn(bridge, Checkpoint(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
+    with my_turn(bridge, Folder(bridge, live.checkpoint)), pytest.raises(StateError, match="is under way"):
         live.query.rescale(8)
     assert live.query.runId == run_id
 
@@ -209,6 +208,48 @@ def test_a_query_that_is_stopped_meanwhile_stays_stopped(live: Live) -> None:
     stops.join(10)
     assert not live.query.isActive
     assert live.query.awaitTermination(5)
+
+
+def test_a_query_that_others_stop_in_a_batch_stays_stopped(live: Live, expected: Any) -> None:
+    """A batch that is interrupted tells it: a rescale lets each one end."""
+    live.query.processAllAvailable()
+    in_batch = threading.Event()
+
+    def slowly() -> None:
+        in_batch.set()
+        time.sleep(5)
+
+    live.in_batch = slowly
+    live.add(1)
+    assert in_batch.wait(20)
+    refused: list[str] = []
+
+    def rescale() -> None:
+        with pytest.raises(StateError) as found:
+            live.query.rescale(8)
+        refused.append(str(found.value))
+
+    asks = threading.Thread(target=rescale)
+    asks.start()
+    time.sleep(0.5)
+    for query in live.spark.streams.active:
+        query.stop()
+    asks.join(30)
+    assert "it was stopped in the middle of batch 2" in refused[0]
+    assert not live.query.isActive
+    assert live.query.awaitTermination(5)
+
+
+def test_a_batch_that_was_not_finished_is_finished_before_a_rescale_at_its_start(live: Live, expected: Any) -> None:
+    live.query.processAllAvailable()
+    live.query.stop()
+    for file in Path(live.checkpoint, "commits").glob("*1*"):
+        file.unlink()
+    live.query = live.start(**{"pipeline.max-parallelism": 8, "state.rescale-on-restart": True})
+    assert st.inspect(live.checkpoint, spark=live.spark).max_parallelism == 8
+    live.add(3)
+    live.query.processAllAvailable()
+    assert live.batches == [*expected[:2], *expected[1:]]
 
 
 def test_settings_are_those_of_the_first_start(live: Live) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,10 +72,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Query, list[A
         query = Query()
         looks = Looks(query, [*found], away)
         monkeypatch.setattr(service, "_LOOK", 0.0)
-        monkeypatch.setattr(service, "Folder", lambda *_: "checkpoint")
         monkeypatch.setattr(service, "Requests", lambda _: looks)
-        made = service.Service(None, query, "checkpoint")  # type: ignore[arg-type]
-        made._run(b"")
+        mark = SimpleNamespace(remove=lambda: None)
+        service.Service(query, "checkpoint", mark)._run()  # type: ignore[arg-type]
         return query, [answer for answer in looks.told if answer.final]
 
     return serve

@@ -12,13 +12,14 @@ import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.dataframes import with_settings
 from penstock.spark.filesystem import Folder
-from penstock.state import api
+from penstock.state import starting
 from penstock.state.journal import Journal
 from penstock.state.marker import MARKER
 from penstock.state.progress_files import PROGRESS
 from penstock.streams.reading import LocalPlace, read_progress
 from tests.state.processes import named_in
 from tests.state.queries import BASE, SCHEMA, run
+from tests.state.test_bad_input import digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,13 +68,13 @@ def test_a_first_start_without_a_number_derives_it_from_the_parallelism(
 ) -> None:
     """The session has two cores. At least 128 state partitions would take long: the last step is made smaller."""
     asked = []
-    real = api.default_max_parallelism
+    real = starting.default_max_parallelism
 
     def smaller(given: int) -> int:
         asked.append(given)
         return real(given) // 32
 
-    monkeypatch.setattr(api, "default_max_parallelism", smaller)
+    monkeypatch.setattr(starting, "default_max_parallelism", smaller)
     start(spark, stopped("counts updated"), tmp_path / "checkpoint", **options)
     assert asked == [parallelism]
     assert groups(spark, tmp_path / "checkpoint") == {2: 128, 100: 256}[parallelism] // 32
@@ -109,10 +110,42 @@ def test_another_number_is_rescaled_to_where_that_is_wanted(spark: SparkSession,
 def test_a_process_that_runs_the_query_is_an_obstacle(spark: SparkSession, checkpoint: Any) -> None:
     with (
         named_in(checkpoint / MARKER) as other,
-        pytest.raises(StateError, match=f"process {other.pid} on this machine runs a query on it"),
+        pytest.raises(StateError, match=f"process {other.pid} on .* runs a query on it"),
     ):
         st.rescale(str(checkpoint), 8, spark=spark)
     assert st.rescale(str(checkpoint), 8, spark=spark).new == 8
+
+
+def test_a_query_that_another_process_runs_is_not_started(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
+    one = stopped("counts updated")
+    with named_in(checkpoint / MARKER) as other:
+        before = digest(checkpoint)
+        with pytest.raises(StateError, match=f"runs already, and was not started again(?s:.*)process {other.pid} on"):
+            start(spark, one, checkpoint)
+        assert digest(checkpoint) == before
+    assert start(spark, one, checkpoint) == one.later
+
+
+def test_a_start_that_fails_leaves_no_mark(spark: SparkSession, stopped: Any, checkpoint: Any) -> None:
+    with pytest.raises(StateError, match="asks for 8"):
+        start(spark, stopped("counts updated"), checkpoint, **{"pipeline.max-parallelism": 8})
+    assert not (checkpoint / MARKER).exists()
+
+
+def test_a_batch_that_was_not_finished_is_finished_before_a_rescale(
+    spark: SparkSession, stopped: Any, checkpoint: Any
+) -> None:
+    """So does a process end that is killed: the next start must not need anybody's hand."""
+    one = stopped("counts updated")
+    repeated = run(spark, one.query, one.input, checkpoint)[-1]
+    last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
+    for file in (checkpoint / "commits").glob(f"*{last}*"):
+        file.unlink()
+    options = {"pipeline.max-parallelism": 8, "state.rescale-on-restart": True}
+    assert start(spark, one, checkpoint, **options) == [repeated], "it ended with that batch"
+    assert start(spark, one, checkpoint, **options) == []
+    assert groups(spark, checkpoint) == 8
+    assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
 
 
 def test_a_rescale_is_complete_where_only_its_leftovers_cannot_be_removed(

@@ -17,7 +17,6 @@ import penstock.state as st
 from penstock.errors import StateError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jvm import Bridge
-from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, Journal
 from penstock.state.turn import CLAIM, my_turn
 from tests.commit.local import LocalFolder
@@ -136,6 +135,6 @@ def test_a_checkpoint_that_cannot_be_written_to_is_said_in_words(
     monkeypatch.setattr(LocalFolder, "write", full)
     with (
         pytest.raises(StateError, match=r"(?s)cannot be written to; nothing was done.*No space left"),
-        my_turn(None, Checkpoint(None, str(tmp_path))),  # type: ignore[arg-type]
+        my_turn(None, LocalFolder(None, str(tmp_path))),  # type: ignore[arg-type]
     ):
         pytest.fail("it is nobody's turn")

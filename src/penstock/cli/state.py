@@ -91,7 +91,13 @@ def _lines(found: Inspection) -> list[str]:
 @click.option(
     "--dry-run", is_flag=True, help="Check whether it is possible and show what would be done. Writes nothing."
 )
-@click.option("--abort", "take_back", is_flag=True, help="Undo a rescale that was stopped before it was complete.")
+@click.option(
+    "--abort",
+    "take_back",
+    is_flag=True,
+    help="Undo a rescale that was stopped before it was complete, or remove what is left of one that the logs of "
+    "the query were taken back over.",
+)
 @click.option(
     "--live",
     is_flag=True,

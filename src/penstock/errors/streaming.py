@@ -50,6 +50,15 @@ class StateError(PenstockError):
         )
 
     @classmethod
+    def gone_back(cls, path: str, batch: int, new: int, cause: str | None = None) -> Self:
+        """Build the error for a checkpoint whose logs were taken back to before a rescale."""
+        return cls(
+            f"the logs of {path} were taken back to before its rescale to {new} key groups (batch {batch})",
+            cause=cause or "what the rescale has put in place would be taken for the state of the next batch",
+            hint=f"remove it with `penstock state rescale {path} --abort`; next time rescale again to go back",
+        )
+
+    @classmethod
     def complete(cls, path: str, old: int, new: int) -> Self:
         """Build the error for a rescale that cannot be undone any more."""
         return cls(
@@ -61,10 +70,19 @@ class StateError(PenstockError):
     def in_hand(cls, path: str, process: str, claim: str) -> Self:
         """Build the error for a checkpoint whose key groups somebody else changes."""
         return cls(
-            f"a rescale of {path} is under way; nothing was done",
+            f"a rescale of {path}, or a start of its query, is under way; nothing was done",
             cause=f"{process} works on it",
             hint="wait until it is done, or end that process; one of another machine counts as dead a minute after its "
             f"last sign of life (if none of them works on it, delete {claim})",
+        )
+
+    @classmethod
+    def runs(cls, path: str, process: str, marker: str) -> Self:
+        """Build the error for the start of a query that another process runs."""
+        return cls(
+            f"the query on {path} runs already, and was not started again",
+            cause=f"{process} runs it",
+            hint=f"stop it there first (if that process is another program, delete {marker})",
         )
 
     @classmethod

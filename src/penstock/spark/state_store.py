@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.spark.compiled import new_instance
-from penstock.spark.jvm import class_name, items, option
+from penstock.spark.jvm import items, option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,11 +51,10 @@ def compile_problem(bridge: Bridge, mover: str) -> str | None:
 def running_queries(bridge: Bridge) -> list[tuple[str, str]]:
     """Return the checkpoint and the name or id of each query that runs in the session's application."""
     found = []
-    for query in bridge.spark.streams.active:
-        inner: Any = query._jsq
-        if class_name(inner) == "StreamingQueryWrapper":
-            inner = inner.streamingQuery()
-        found.append((str(inner.resolvedCheckpointRoot()), query.name or str(query.id)))
+    # `spark.streams` knows those of one session only.
+    for query in bridge.session._handle.sharedState().activeStreamingQueries().values():
+        name = query.name()
+        found.append((str(query.resolvedCheckpointRoot()), str(query.id() if name is None else name)))
     return found
 
 

@@ -1,43 +1,28 @@
-"""The public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state, start a query."""
+"""The public functions: inspect a checkpoint, rescale it, abort a rescale, prune old state."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-from penstock.arguments import check_path, check_session, check_settings, check_type
-from penstock.config import Configuration
-from penstock.config import options as o
+from penstock.arguments import check_path, check_session
 from penstock.errors import StateError
-from penstock.spark.dataframes import with_settings
-from penstock.spark.filesystem import Folder
-from penstock.spark.jobs import cluster_cores
 from penstock.spark.jvm import Bridge
-from penstock.spark.session import embedded_session, penstock_settings, session_settings
+from penstock.spark.session import embedded_session
 from penstock.state.asking import ask
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.inspection import Inspection, inspect_checkpoint
 from penstock.state.journal import Journal, Phase
-from penstock.state.key_groups import check_max_parallelism, default_max_parallelism
+from penstock.state.key_groups import check_max_parallelism
+from penstock.state.past_rescales import check_not_gone_back, remove_what_is_left
 from penstock.state.preflight import RescalePlan, plan_rescale
-from penstock.state.progress_files import record_progress
-from penstock.state.requests import Requests
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, tidy, undo
-from penstock.state.running import QueryStart, RescalableQuery, settled
-from penstock.state.service import Service
 from penstock.state.turn import my_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
     from penstock.state.rewrite_methods import RewriteMethod
-
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None = None) -> Inspection:
@@ -58,7 +43,7 @@ def inspect(checkpoint: str, *, count: bool = False, spark: SparkSession | None 
         If there is no checkpoint, or it is damaged.
     """
     check_path(checkpoint, "inspect")
-    return inspect_checkpoint(_bridge(spark), checkpoint, count=count)
+    return inspect_checkpoint(bridge_of(spark), checkpoint, count=count)
 
 
 def plan(
@@ -73,7 +58,7 @@ def plan(
     """
     check_path(checkpoint, "plan")
     check_max_parallelism(max_parallelism)
-    bridge = _bridge(spark)
+    bridge = bridge_of(spark)
     found = Checkpoint(bridge, checkpoint)
     _check_whole(found)
     return plan_rescale(bridge, found, max_parallelism, method)
@@ -122,7 +107,9 @@ def rescale(
     """
     check_path(checkpoint, "rescale")
     check_max_parallelism(max_parallelism)
-    bridge = _bridge(spark)
+    bridge = bridge_of(spark)
+    if file_sink is not None:  # of a rescale that was killed before it came to that, too
+        complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
     report = _rescale(bridge, checkpoint, max_parallelism, method, on_progress or (lambda *_: None))
     if file_sink is not None:
         complete_sink_log(bridge, Checkpoint(bridge, checkpoint), file_sink)
@@ -133,7 +120,7 @@ def _rescale(
     bridge: Bridge, location: str, max_parallelism: int, method: RewriteMethod | None, on_progress: OnProgress
 ) -> RescaleReport | None:
     found = Checkpoint(bridge, location)
-    with my_turn(bridge, found):
+    with my_turn(bridge, found.folder):
         journal = Journal.load(found.folder)
         if journal is not None and journal.phase is Phase.PUBLISHING and journal.new == max_parallelism:
             publish(found, journal)
@@ -142,6 +129,7 @@ def _rescale(
             if journal.phase is Phase.PUBLISHING:
                 raise StateError.interrupted(found.location, journal.old, journal.new)
             undo(found, journal)
+        check_not_gone_back(found)
         planned = plan_rescale(bridge, Checkpoint(bridge, location), max_parallelism, method)
         return Rescale(bridge, planned, on_progress).run()
 
@@ -176,12 +164,12 @@ def rescale_running(
     """
     check_path(checkpoint, "rescale_running")
     check_max_parallelism(max_parallelism)
-    found = Checkpoint(_bridge(spark), checkpoint)
+    found = Checkpoint(bridge_of(spark), checkpoint)
     return ask(found.folder, max_parallelism, method, on_progress or (lambda *_: None))
 
 
 def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
-    """Undo a rescale that was stopped before it was complete.
+    """Undo a rescale that was stopped before it was complete, or that the query's logs were taken back over.
 
     Returns
     -------
@@ -194,13 +182,13 @@ def abort(checkpoint: str, *, spark: SparkSession | None = None) -> bool:
         If the rescale is complete, or another process that lives works on it.
     """
     check_path(checkpoint, "abort")
-    bridge = _bridge(spark)
+    bridge = bridge_of(spark)
     found = Checkpoint(bridge, checkpoint)
-    with my_turn(bridge, found):
+    with my_turn(bridge, found.folder):
         journal = Journal.load(found.folder)
         if journal is None:
             tidy(found.folder)
-            return False
+            return remove_what_is_left(found)
         undo(found, journal)
         return True
 
@@ -219,9 +207,9 @@ def prune(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
         If there is no checkpoint, or a rescale is not complete, or another process that lives works on one.
     """
     check_path(checkpoint, "prune")
-    bridge = _bridge(spark)
+    bridge = bridge_of(spark)
     found = Checkpoint(bridge, checkpoint)
-    with my_turn(bridge, found):
+    with my_turn(bridge, found.folder):
         _check_whole(found)
         number = found.offsets(found.batch).max_parallelism if found.batch is not None else None
         if number is None:
@@ -242,74 +230,11 @@ def _check_whole(checkpoint: Checkpoint) -> None:
     journal = Journal.load(checkpoint.folder)
     if journal is not None and journal.phase is not Phase.STAGING and not is_over(checkpoint, journal):
         raise StateError.interrupted(checkpoint.location, journal.old, journal.new)
+    check_not_gone_back(checkpoint)
 
 
-def start_query(
-    writer: DataStreamWriter,
-    checkpoint: str,
-    *,
-    config: Mapping[str, object] | None = None,
-    spark: SparkSession | None = None,
-) -> RescalableQuery:
-    """Start a streaming query whose number of key groups (max parallelism) can be changed later, even while it runs.
-
-    At the first start ``pipeline.max-parallelism`` sets the number; if unset, it is derived from
-    ``parallelism.default`` or the cluster's cores. Later starts keep the number that the state has, unless the option
-    asks for another. In that case the query is refused, or its state is rescaled first if ``state.rescale-on-restart``
-    is true. A rescale that was stopped while it put its files in place is finished first.
-
-    While the query runs, ``query.rescale`` changes the number, and so do `rescale_running` and
-    ``penstock state rescale --live`` in any process that reaches the checkpoint.
-
-    What Spark says of each batch is kept in the checkpoint; ``penstock stream advise`` reads it.
-
-    Parameters
-    ----------
-    writer
-        The query, ready to start except for its checkpoint.
-    checkpoint
-        The query's ``checkpointLocation``.
-    config
-        Options. They override those of the session and the configuration file.
-    spark
-        The session of the query; if None, the active one.
-
-    Raises
-    ------
-    StateError
-        If the state has another number of key groups, or cannot be rescaled.
-    """
-    check_type(writer, DataStreamWriter, "start_query", "a writer of a stream", "give df.writeStream...")
-    check_path(checkpoint, "start_query")
-    check_settings(config, "the config of start_query")
-    bridge = _bridge(spark)
-    configuration = Configuration.load(config, spark_conf=penstock_settings(bridge), environ=os.environ)
-    wanted = configuration.maybe_integer(o.PIPELINE_MAX_PARALLELISM)
-    number = _state_number(bridge, checkpoint)
-    if number is None:
-        parallelism = configuration.maybe_integer(o.PARALLELISM_DEFAULT) or cluster_cores(bridge)
-        number = wanted or default_max_parallelism(parallelism)
-    elif wanted is not None and wanted != number:
-        if not configuration.flag(o.RESCALE_ON_RESTART):
-            raise StateError.differs(checkpoint, number, wanted)
-        rescale(checkpoint, wanted, spark=bridge.spark)
-        number = wanted
-    Requests(Folder(bridge, checkpoint)).clear()
-    start = QueryStart(bridge, writer.option("checkpointLocation", checkpoint), checkpoint, session_settings(bridge))
-    with with_settings(bridge.spark, {_PARTITIONS: str(number)}):
-        query = RescalableQuery(start)
-    record_progress(bridge, str(query.id), checkpoint)
-    Service(bridge, query, checkpoint).start()
-    return query
-
-
-def _state_number(bridge: Bridge, location: str) -> int | None:
-    found = settled(bridge, location)
-    batch = None if found is None else found.latest("offsets")
-    return None if found is None or batch is None else found.offsets(batch).max_parallelism
-
-
-def _bridge(spark: SparkSession | None) -> Bridge:
+def bridge_of(spark: SparkSession | None) -> Bridge:
+    """Return the bridge of a session; of the active or an embedded one if there is none."""
     if spark is not None:
         check_session(spark, "spark")
     return Bridge(spark or embedded_session())

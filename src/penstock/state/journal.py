@@ -59,13 +59,23 @@ class Journal:
         for phase in reversed(Phase):
             file = _file(checkpoint, phase)
             if file.exists():
-                content = json.loads(file.read())
-                return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
+                return cls.parse(file.read())
         return None
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Return the journal that was written as a text."""
+        content = json.loads(text)
+        return cls(**content | {"phase": Phase(content["phase"]), "files": tuple(content["files"])})
+
+    @property
+    def text(self) -> bytes:
+        """Itself, to be written."""
+        return json.dumps(asdict(self)).encode()
 
     def save(self, checkpoint: Folder) -> None:
         """Write the journal, whole or not at all; one of the same phase stays."""
-        _file(checkpoint, self.phase).write(json.dumps(asdict(self)).encode())
+        _file(checkpoint, self.phase).write(self.text)
 
     @staticmethod
     def forget(checkpoint: Folder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.commit import Access
 from penstock.errors import StateError
 from penstock.spark.filesystem import Folder
 from penstock.spark.jobs import cluster_cores
@@ -163,7 +164,7 @@ def _unfinished_batch(checkpoint: Checkpoint, batch: int, old: int) -> Iterator[
         if checkpoint.offsets(started).max_parallelism != old:
             yield (
                 f"batch {started} is an unfinished repartitioning by Spark: finish it with the number it was started "
-                "with, or delete that file of offsets"
+                "with"
             )
         else:
             yield f"batch {started} was started and is not finished: start the query once and let it finish that batch"
@@ -173,11 +174,11 @@ def _running_queries(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[str]:
     for location, name in running_queries(bridge):
         if str(Folder(bridge, location)) == checkpoint.location:
             yield f"query {name} is running on it: stop it first"
-    other = runs_elsewhere(checkpoint.folder)
+    other = runs_elsewhere(Access(bridge), checkpoint.folder)
     if other is not None:
         yield (
-            f"process {other.pid} on this machine runs a query on it: stop it first, or rescale it while it runs with "
-            f"--live (if that process is another program, delete {MARKER} in the checkpoint)"
+            f"{other} runs a query on it: stop it first, or rescale it while it runs with --live (if that process is "
+            f"another program, delete {MARKER} in the checkpoint)"
         )
 
 

@@ -120,7 +120,7 @@ class Requests:
     def tell(self, request: Request, answer: Answer) -> None:
         """Say how far a request has come; after a final answer there may be another request."""
         self._answer(request).write(json.dumps(asdict(answer)).encode(), overwrite=True)
-        if answer.final:
+        if answer.final and self.current() == request:
             self._folder.child(_REQUEST).delete()
 
     def answer(self, request: Request) -> Answer | None:

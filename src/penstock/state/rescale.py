@@ -20,6 +20,7 @@ from penstock.spark.snapshot_state import SnapshotRewrite, SnapshotSession
 from penstock.spark.state_store import StateRewrite, moves_files
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.journal import FOLDER, STAGED, Journal, Phase
+from penstock.state.past_rescales import forget, remember
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.state.stores import open_stores
 
@@ -180,6 +181,7 @@ class Rescale:
                 # The driver sees an exception of a task as text; any other exception is a real failure.
                 if "UnsupportedOperationException" not in str(error):
                     raise
+                wait_for_tasks(self._bridge, _PATIENCE)  # otherwise they would write beside the second way
                 self._discard(store.operator, store.name)
                 method = RewriteMethod.SHUFFLE if assignment.change == "regroup" else RewriteMethod.ROWS
                 reason = f"not by files: {root_cause(error)}"
@@ -315,6 +317,7 @@ def _put_in_place(checkpoint: Checkpoint, journal: Journal) -> bool:
         _move(staged.child(file), folder.child(file))
     for file in journal.replaced:
         folder.child(file).write(staged.child(file).read(), overwrite=True)
+    remember(folder, journal)
     folder.child(f"commits/{following}").write(staged.child(f"commits/{following}").read())
     return True
 
@@ -364,6 +367,7 @@ def _take_back(checkpoint: Checkpoint, journal: Journal) -> None:
         folder.child(file).delete()  # where a rename is a copy, it may be there and still be staged, too
     for file, text in journal.replaced.items():
         folder.child(file).write(text.encode(), overwrite=True)
+    forget(folder, journal)
     entry.delete()
 
 

@@ -26,6 +26,7 @@ from penstock.spark.streaming_queries import (
 from penstock.state.checkpoint import Checkpoint
 from penstock.state.file_sink import complete_sink_log
 from penstock.state.journal import FOLDER, Journal, Phase
+from penstock.state.past_rescales import check_not_gone_back
 from penstock.state.preflight import plan_rescale
 from penstock.state.rescale import OnProgress, Rescale, RescaleReport, is_over, publish, tidy, undo
 from penstock.state.turn import my_turn
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_LOOK = 0.2
+"""Seconds between two looks whether a batch is done."""
 _LEAST = 0.001
 """Seconds that a wait takes at least: PySpark takes no wait of nothing."""
 _STEPS = 2
@@ -113,14 +116,15 @@ def settled(bridge: Bridge, location: str) -> Checkpoint | None:
     Raises
     ------
     StateError
-        If another process that lives works on that rescale.
+        If another process that lives works on that rescale, or the logs were taken back over a complete one.
     """
     if not Folder(bridge, location).child("offsets").exists():
         return None
     found = Checkpoint(bridge, location)
+    check_not_gone_back(found)
     if not found.folder.child(FOLDER).exists():
         return found
-    with my_turn(bridge, found):
+    with my_turn(bridge, found.folder):
         journal = Journal.load(found.folder)
         if journal is None or is_over(found, journal):
             tidy(found.folder)  # what a process left that died before its journal, or after it
@@ -170,7 +174,7 @@ class RescalableQuery(ReplaceableQuery):
         with self._only_one():
             self._check(max_parallelism, method)
             failure: BaseException | None = None
-            with my_turn(self._start.bridge, Checkpoint(self._start.bridge, self._start.location)):
+            with my_turn(self._start.bridge, Folder(self._start.bridge, self._start.location)):
                 began = time.monotonic()
                 tell(0, _STEPS, "waiting for the running batch to end")
                 try:
@@ -186,6 +190,15 @@ class RescalableQuery(ReplaceableQuery):
             tell(1, _STEPS, "starting the query again")
             self._restart(f"was rescaled to {max_parallelism}")
             return LiveReport(report, ended - began, time.monotonic() - ended)
+
+    def wait_for_batch(self, batch: int) -> bool:
+        """Wait until a batch is done; return False if the query ended before."""
+        found = Checkpoint(self._start.bridge, self._start.location)
+        while (finished := found.latest("commits")) is None or finished < batch:
+            if not super().isActive:
+                return False
+            time.sleep(_LOOK)
+        return True
 
     def _check(self, max_parallelism: int, method: RewriteMethod | None) -> None:
         """Refuse, while the query runs, what would be refused once it has stopped."""
@@ -205,6 +218,11 @@ class RescalableQuery(ReplaceableQuery):
             raise StateError.ended(self._start.location, f"its last batch failed: {failure}")
         if self.stop_wanted.is_set():
             raise StateError.ended(self._start.location, "it was stopped at the same time")
+        found = Checkpoint(self._start.bridge, self._start.location)
+        begun, finished = found.latest("offsets"), found.latest("commits")
+        if begun is not None and (finished is None or finished < begun):  # the rescale itself never interrupts a batch
+            self.stop_wanted.set()
+            raise StateError.ended(self._start.location, f"it was stopped in the middle of batch {begun}")
 
     def _go_on(self, error: BaseException) -> None:
         """Start the query again as it was, unless it failed by itself."""

@@ -10,9 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.spark.filesystem import Folder
 from penstock.spark.streaming_queries import start_inheriting
-from penstock.state.marker import mark, unmark
 from penstock.state.requests import Answer, Refusal, Request, Requests
 from penstock.state.rewrite_methods import RewriteMethod
 from penstock.threads import start_thread
@@ -20,7 +18,8 @@ from penstock.threads import start_thread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.spark.jvm import Bridge
+    from penstock.spark.filesystem import Folder
+    from penstock.state.marker import Mark
     from penstock.state.running import RescalableQuery
 
 log = logging.getLogger("penstock.state")
@@ -36,28 +35,28 @@ class Service:
 
     Parameters
     ----------
-    bridge
-        The bridge of the query's session.
     query
         The query.
-    location
-        Its checkpoint.
+    checkpoint
+        The folder of its checkpoint.
+    mark
+        What names this process in it, until the query has ended.
     """
 
-    def __init__(self, bridge: Bridge, query: RescalableQuery, location: str) -> None:
+    def __init__(self, query: RescalableQuery, checkpoint: Folder, mark: Mark) -> None:
         self._query = query
-        self._checkpoint = Folder(bridge, location)
+        self._checkpoint = checkpoint
+        self._mark = mark
         self._requests = Requests(self._checkpoint)
         self._answer = Answer(0, 0, 0, "")
         self._served: tuple[Request, Answer] | None = None
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        """Name this process in the checkpoint, and serve on a thread of its own."""
-        content = mark(self._checkpoint)
-        start_inheriting("penstock-rescale-requests", lambda: self._run(content))
+        """Serve on a thread of its own."""
+        start_inheriting("penstock-rescale-requests", self._run)
 
-    def _run(self, content: bytes) -> None:
+    def _run(self) -> None:
         said = ""
         while self._query_lives():
             try:
@@ -70,7 +69,7 @@ class Service:
                 said = what
             time.sleep(_LOOK)
         with suppress(Exception):  # where the session was stopped, or the file system is away, the marker stays
-            unmark(self._checkpoint, content)
+            self._mark.remove()
 
     def _query_lives(self) -> bool:
         try:

@@ -13,15 +13,15 @@ from penstock.spark.jvm import root_cause
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.spark.filesystem import Folder
     from penstock.spark.jvm import Bridge
-    from penstock.state.checkpoint import Checkpoint
 
 CLAIM = "_penstock_rescale.claim"
 """Beside the folder of a rescale, so that the folder can be removed while it is still claimed."""
 
 
 @contextmanager
-def my_turn(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[None]:
+def my_turn(bridge: Bridge, checkpoint: Folder) -> Iterator[None]:
     """Let nobody else write, finish, undo or remove anything of a rescale while the block runs.
 
     It is to be entered before a journal is read, as whoever has its turn may write another one. A process that has died
@@ -32,13 +32,13 @@ def my_turn(bridge: Bridge, checkpoint: Checkpoint) -> Iterator[None]:
     StateError
         If somebody else does so, or the checkpoint cannot be written to.
     """
-    access, path = Access(bridge), str(checkpoint.folder.child(CLAIM))
+    access, path = Access(bridge), str(checkpoint.child(CLAIM))
     with ExitStack() as stack:
         try:
             is_mine = stack.enter_context(claimed(access, path))
             holder = None if is_mine else holder_of(access, path)
         except Exception as error:
-            raise StateError.not_writable(checkpoint.location, root_cause(error)) from error
+            raise StateError.not_writable(str(checkpoint), root_cause(error)) from error
         if not is_mine:
-            raise StateError.in_hand(checkpoint.location, str(holder or "another process"), path)
+            raise StateError.in_hand(str(checkpoint), str(holder or "another process"), path)
         yield

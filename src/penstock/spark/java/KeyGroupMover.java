@@ -49,7 +49,7 @@ public final class KeyGroupMover extends StateMover {
             for (int group : writes) {
                 outputs[group] = output(group, inputs[0]);
             }
-            long[] read = merge(inputs, outputs);
+            long[] read = merge(reads, inputs, outputs);
             for (int i = 0; i < reads.length; i++) {
                 answers.add("read\t" + reads[i] + "\t" + read[i]);
             }
@@ -71,8 +71,8 @@ public final class KeyGroupMover extends StateMover {
         return answers;
     }
 
-    /** Walks all inputs side by side in the order of their keys, which are never equal across inputs; counts rows. */
-    private static long[] merge(KeyGroupReader[] inputs, KeyGroupWriter[] outputs) throws Exception {
+    /** Walks all inputs side by side in the order of their keys, which differ unless the state is damaged; counts rows. */
+    private static long[] merge(int[] groups, KeyGroupReader[] inputs, KeyGroupWriter[] outputs) throws Exception {
         long[] read = new long[inputs.length];
         PriorityQueue<Object> queue = new PriorityQueue<>(Math.max(1, inputs.length), new ByKey());
         for (KeyGroupReader input : inputs) {
@@ -83,6 +83,10 @@ public final class KeyGroupMover extends StateMover {
         while (!queue.isEmpty()) {
             KeyGroupReader input = (KeyGroupReader) queue.poll();
             KeyGroupReader after = (KeyGroupReader) queue.peek();
+            if (after != null && Arrays.equals(input.key(), after.key())) {
+                throw new IllegalStateException("the state is damaged: key groups " + groups[input.place] + " and "
+                        + groups[after.place] + " have the same key");
+            }
             boolean more = true;
             // A run of keys from one input needs no queue; with one input there is nothing else.
             while (more && (after == null || Arrays.compareUnsigned(input.key(), after.key()) < 0)) {

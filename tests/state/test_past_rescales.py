@@ -1,0 +1,86 @@
+"""A query whose logs are taken back to before a rescale loses no key."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import penstock.state as st
+from penstock.errors import StateError
+from penstock.state.past_rescales import FOLDER
+from tests.state.queries import run
+from tests.state.test_bad_input import digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(params=["counts in memory", "changelog", pytest.param("counts updated", marks=pytest.mark.slow)])
+def one(request: pytest.FixtureRequest, stopped: Any) -> Any:
+    return stopped(request.param)
+
+
+@pytest.fixture
+def checkpoint(one: Any, tmp_path: Path) -> Path:
+    shutil.copytree(one.checkpoint, tmp_path / "checkpoint")
+    return tmp_path / "checkpoint"
+
+
+def take_back(checkpoint: Path, batch: int) -> None:
+    for log in ("offsets", "commits"):
+        (checkpoint / log / str(batch)).unlink()
+        (checkpoint / log / f".{batch}.crc").unlink(missing_ok=True)
+
+
+def test_it_is_refused_until_what_is_left_is_removed(spark: SparkSession, one: Any, checkpoint: Path) -> None:
+    for number in (8, 16):
+        report = st.rescale(str(checkpoint), number, spark=spark)
+        assert report is not None
+    for batch in (report.batch, report.batch - 1):
+        take_back(checkpoint, batch)
+    before = digest(checkpoint)
+    for act in (
+        lambda: st.rescale(str(checkpoint), 2, spark=spark),
+        lambda: st.plan(str(checkpoint), 2, spark=spark),
+        lambda: st.prune(str(checkpoint), spark=spark),
+    ):
+        with pytest.raises(StateError, match=f"taken back to before its rescale to 8 key groups .batch {batch}.") as e:
+            act()
+        assert "--abort" in str(e.value)
+    assert digest(checkpoint) == before
+    assert st.abort(str(checkpoint), spark=spark)
+    assert not st.abort(str(checkpoint), spark=spark)
+    assert not (checkpoint / FOLDER).exists()
+    assert run(spark, one.query, one.input, checkpoint) == one.later
+    assert st.inspect(str(checkpoint), count=True, spark=spark).stores[0].total_rows == 200
+
+
+def test_a_batch_that_was_run_again_is_told(spark: SparkSession, one: Any, checkpoint: Path) -> None:
+    report = st.rescale(str(checkpoint), 8, spark=spark)
+    assert report is not None
+    take_back(checkpoint, report.batch)
+    run(spark, one.query, one.input, checkpoint)
+    with pytest.raises(StateError, match=f"batch {report.batch} was run again since, so keys may be missing"):
+        st.rescale(str(checkpoint), 2, spark=spark)
+    assert st.abort(str(checkpoint), spark=spark)
+    assert st.plan(str(checkpoint), 2, spark=spark).assignment.new == 2
+
+
+def test_rescales_of_batches_that_are_not_in_the_logs_any_more_are_forgotten(
+    spark: SparkSession, one: Any, checkpoint: Path
+) -> None:
+    first = st.rescale(str(checkpoint), 8, spark=spark)
+    assert first is not None
+    st.rescale(str(checkpoint), 4, spark=spark)
+    assert len(list((checkpoint / FOLDER).glob("[0-9]*"))) == 2
+    take_back(checkpoint, first.batch)  # as Spark removes old batches
+    assert st.plan(str(checkpoint), 2, spark=spark).assignment.old == 4
+    st.rescale(str(checkpoint), 2, spark=spark)
+    assert [int(file.stem) for file in sorted((checkpoint / FOLDER).glob("[0-9]*"))] == [
+        first.batch + 1,
+        first.batch + 2,
+    ]
